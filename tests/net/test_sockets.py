@@ -18,7 +18,7 @@ from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
 from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
-from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
+from spark_rtps.transport.structure import Locator, metatraffic_unicast_port, user_unicast_port
 from tests.support import domains
 from tests.support.waiting import wait_until
 
@@ -106,6 +106,21 @@ def test_a_taken_port_is_skipped_and_all_taken_is_an_error(monkeypatch: pytest.M
         taken.bind(("127.0.0.1", metatraffic_unicast_port(DOMAIN, 0)))
         with pytest.raises(TransportError, match=rf"no free UDP port pair for domain {DOMAIN}"):
             open_sockets()
+
+
+def test_reserved_ports_are_taken_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_rtps.transport.net.binding._PARTICIPANT_INDEX_MAX", 3)
+    reserved = (metatraffic_unicast_port(DOMAIN, 0), user_unicast_port(DOMAIN, 1))
+    opened: list[Sockets] = []
+    try:
+        for _ in range(3):
+            opened.append(
+                Sockets.open(DOMAIN, LOOPBACK, multicast=False, receive_buffer=0, reserved_ports=reserved)
+            )
+        assert [each.participant_index for each in opened] == [2, 0, 1]
+    finally:
+        for each in opened:
+            each.close()
 
 
 def test_a_domain_without_ports_is_refused() -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spark_rtps.transport.log.appending import IN_USE_NS
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
@@ -24,7 +26,12 @@ from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
-from spark_rtps.transport.receiver.addresses import Addresses, read_addresses, write_addresses
+from spark_rtps.transport.receiver.addresses import (
+    Addresses,
+    read_addresses,
+    reserved_ports,
+    write_addresses,
+)
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS, Guid, Locator
@@ -99,6 +106,33 @@ def test_writers_are_remembered_until_something_of_them_is_in_the_log() -> None:
     fourth = addresses(3)
     fourth.follow(third, {WRITER: 11, OTHER: 20}, moved=True)
     assert fourth.moved_from == {WRITER: 11, OTHER: 25}
+
+
+LEASE = 20 * NANOSECONDS
+
+
+def test_ports_are_reserved_while_peers_wait_for_their_receiver(tmp_path: Path) -> None:
+    written = Addresses.of(3, [Locator("10.0.0.1", 7416), Locator("10.0.0.1", 7417)], LEASE)
+    for name in ("own", "down", "long-down"):
+        (tmp_path / name).mkdir()
+        write_addresses(tmp_path / name, written)
+    now = (tmp_path / "down" / "addresses.json").stat().st_mtime_ns
+    assert reserved_ports(tmp_path / "own", now=now + LEASE + IN_USE_NS) == (7416, 7417)
+    assert reserved_ports(tmp_path / "own", now=now + LEASE + 2 * IN_USE_NS) == ()
+
+
+@pytest.mark.parametrize("content", [None, "[]", "{"])
+def test_no_ports_are_reserved_by_files_that_nobody_wrote(tmp_path: Path, content: str | None) -> None:
+    (tmp_path / "other").mkdir()
+    if content is not None:
+        (tmp_path / "other" / "addresses.json").write_text(content)
+    assert reserved_ports(tmp_path / "own", now=0) == ()
+
+
+def test_no_ports_are_reserved_for_a_receiver_that_took_its_leave(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    write_addresses(tmp_path / "other", addresses(7410))
+    assert reserved_ports(tmp_path / "own", now=0) == ()
 
 
 # --- processes ---------------------------------------------------------------------------------------------
@@ -219,6 +253,32 @@ def test_it_asks_for_its_ports_again(receiver: Moving, writer: BlockingWriter) -
     receiver.kill()
     receiver.start(HERE)
     assert (receiver.locators, receiver.prefix) == (locators, prefix)
+
+
+def test_another_receiver_leaves_the_ports_of_one_that_is_down_alone(tmp_path: Path) -> None:
+    first, second = Moving(tmp_path / "first"), Moving(tmp_path / "second")
+    try:
+        first.start(HERE)
+        locators, prefix = first.locators, first.prefix
+        first.kill()
+        second.start(HERE)
+        assert not second.locators & locators
+        first.start(HERE)
+        assert (first.locators, first.prefix) == (locators, prefix)
+        assert first.process is not None
+        first.process.stop()
+        first.process = None
+        second.kill()
+        with closing(Node.open(NodeConfig(domain=DOMAIN, interface=HERE))) as node:
+            assert node.sockets.participant_index == 0
+            assert reserved_ports(tmp_path / "third", now=time.time_ns()) == tuple(sorted(ports(second)))
+    finally:
+        first.kill()
+        second.kill()
+
+
+def ports(receiver: Moving) -> set[int]:
+    return {int(each.rpartition(":")[2]) for each in receiver.locators}
 
 
 def test_other_ports_are_another_address(

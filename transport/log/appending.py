@@ -6,8 +6,12 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from .permissions import LOCK
+
+#: A receiver dates the files of its log as often as this: one that has not changed for twice as long may be given up.
+IN_USE_NS: Final = 300_000_000_000
 
 
 def is_appended_to(directory: Path) -> bool:

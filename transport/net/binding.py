@@ -6,7 +6,7 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..errors import TransportError, reason
@@ -63,18 +63,19 @@ def bind(
     receive_buffer: int,
     send_buffer: int,
     participant_index: int | None = None,
+    reserved_ports: Collection[int] = (),
     ttl: int = 1,
     multicast_interface: str | None = None,
 ) -> BoundSockets:
-    """Bind everything, to the ports of ``participant_index`` if they are free; raises TransportError when ports or
-    interfaces cannot be had.
+    """Bind everything, to the ports of ``participant_index`` if they are free, else to the first ones that are free, of
+    which ``reserved_ports`` come last; raises TransportError when ports or interfaces cannot be had.
 
     ``ttl`` is that of multicast, ``multicast_interface`` the only one that takes it; None: all may.
     """
     if not 0 <= domain <= DOMAIN_MAX:
         raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
     with contextlib.ExitStack() as opened:
-        indices = _indices(participant_index)
+        indices = _indices(domain, participant_index, reserved_ports)
         index, metatraffic, user = _bind_unicast(domain, interfaces, indices, receive_buffer, opened)
         senders = [_sender(each.address, ttl, send_buffer, opened) for each in interfaces]
         members = _multicast_interfaces(interfaces, multicast_interface)
@@ -95,11 +96,20 @@ def _multicast_interfaces(interfaces: list[Interface], wanted: str | None) -> li
     return members
 
 
-def _indices(first: int | None) -> Iterator[int]:
+def _indices(domain: int, first: int | None, reserved_ports: Collection[int]) -> Iterator[int]:
     """The participant indices to try."""
     if first is not None and 0 <= first < _PARTICIPANT_INDEX_MAX:
         yield first
-    yield from range(_PARTICIPANT_INDEX_MAX)
+    # The sort is stable: of each kind the lowest come first.
+    yield from sorted(
+        range(_PARTICIPANT_INDEX_MAX),
+        key=lambda index: not {*_unicast_ports(domain, index)}.isdisjoint(reserved_ports),
+    )
+
+
+def _unicast_ports(domain: int, index: int) -> tuple[int, int]:
+    """Those for metatraffic and for samples."""
+    return metatraffic_unicast_port(domain, index), user_unicast_port(domain, index)
 
 
 def _bind_unicast(
@@ -113,7 +123,7 @@ def _bind_unicast(
     address = interfaces[0].address if len(interfaces) == 1 else ""
     failure: OSError | None = None
     for index in indices:
-        ports = metatraffic_unicast_port(domain, index), user_unicast_port(domain, index)
+        ports = _unicast_ports(domain, index)
         try:
             with contextlib.ExitStack() as pair:
                 metatraffic, user = (_receiver(address, port, receive_buffer, pair) for port in ports)

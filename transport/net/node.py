@@ -121,6 +121,7 @@ class Node:
                 multicast=config.multicast,
                 receive_buffer=config.receive_buffer,
                 participant_index=config.participant_index,
+                reserved_ports=config.reserved_ports,
                 ttl=config.multicast_ttl,
                 multicast_interface=config.multicast_interface,
                 send_buffer=config.send_buffer,

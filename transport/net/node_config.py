@@ -54,6 +54,8 @@ class NodeConfig:
     ipc: bool = False
     #: The ports to ask for first, as the index of a participant on its host; else the lowest that is free.
     participant_index: int | None = None
+    #: The ports to ask for last, since a participant that is down for a moment will ask for them.
+    reserved_ports: tuple[int, ...] = ()
     #: Ask for the types of all endpoints of the domain.
     resolve_types: bool = False
     #: The node of a ROS graph that the participant is; None: it is none.

@@ -125,6 +125,7 @@ class Sockets:
         multicast: bool,
         receive_buffer: int,
         participant_index: int | None = None,
+        reserved_ports: Collection[int] = (),
         ttl: int = 1,
         multicast_interface: str | None = None,
         send_buffer: int = SEND_BUFFER,
@@ -138,6 +139,7 @@ class Sockets:
                 receive_buffer=receive_buffer,
                 send_buffer=send_buffer,
                 participant_index=participant_index,
+                reserved_ports=reserved_ports,
                 ttl=ttl,
                 multicast_interface=multicast_interface,
             )

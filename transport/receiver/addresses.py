@@ -6,6 +6,9 @@ receiver asks for its old ports again, and keeps its GUID only as long as all th
 it has *moved*: it takes a new GUID prefix, under which it is found again, while its log goes on. What the log's writers
 sent in between and do not send again is missed, which the reader counts.
 
+Whoever starts meanwhile leaves the ports of a receiver that is down alone, for as long as its peers wait for it: each
+receiver reads these files of the logs beside its own.
+
 The file also says how far each writer was known when the receiver moved, until something of that writer is in the log:
 a receiver which is killed again before still counts as moved, and counts nothing twice.
 """
@@ -21,6 +24,7 @@ from typing import Any, Final
 
 from ..errors import reason
 from ..limits import WRITERS_MAX
+from ..log.appending import IN_USE_NS
 from ..log.small_file import replace_text
 from ..slotted import slotted
 from ..structure import INFINITE, Guid, Locator
@@ -29,6 +33,16 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "addresses.json"
 _GUID_BYTES: Final = 16
+#: Of a file that nobody has written like this.
+_UNREADABLE: Final = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 @slotted
@@ -39,10 +53,19 @@ class Addresses:
     locators: frozenset[str]
     #: The last sequence number of each writer that was received, or counted as missed.
     moved_from: dict[Guid, int] = field(default_factory=dict)
+    #: How long peers wait for a receiver that is down, in ns; 0: they do not, since it has taken its leave.
+    lease_duration: int = 0
 
     @classmethod
-    def of(cls, participant_index: int, locators: Iterable[Locator]) -> Addresses:
-        return cls(participant_index, frozenset(f"{each.address}:{each.port}" for each in locators))
+    def of(cls, participant_index: int, locators: Iterable[Locator], lease_duration: int = 0) -> Addresses:
+        named = frozenset(f"{each.address}:{each.port}" for each in locators)
+        return cls(participant_index, named, lease_duration=lease_duration)
+
+    @property
+    def ports(self) -> set[int]:
+        return {
+            int(port) for _, _, port in (each.rpartition(":") for each in self.locators) if port.isdecimal()
+        }
 
     def follow(self, earlier: Addresses, writers: Mapping[Guid, int], *, moved: bool) -> None:
         """Go on from ``earlier`` with a log that has these ``writers``, each up to a sequence number."""
@@ -57,20 +80,31 @@ def read_addresses(directory: Path) -> Addresses | None:
     """Where the last receiver of the log in ``directory`` was reached; None if nobody has written that down."""
     path = directory / _FILE
     try:
-        return _addresses(json.loads(path.read_text(encoding="utf-8")))
+        return _read(path)
     except FileNotFoundError:
         return None
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
+    except _UNREADABLE as error:
         _log.warning("%s is ignored: %s", path, error)
         return None
+
+
+def reserved_ports(directory: Path, *, now: int) -> tuple[int, ...]:
+    """The ports of receivers whose logs lie beside ``directory``, and whose peers may wait for them.
+
+    ``now`` is in ns since 1970. A receiver dates the file while it runs (:func:`~..log.appending.note_in_use`).
+    """
+    found: set[int] = set()
+    for path in directory.parent.glob(f"*/{_FILE}"):
+        if path.parent == directory:
+            continue
+        try:
+            addresses = _read(path)
+            lease = addresses.lease_duration
+            if lease and now - path.stat().st_mtime_ns <= lease + IN_USE_NS:
+                found |= addresses.ports
+        except _UNREADABLE:
+            continue  # its own receiver has a warning for it
+    return tuple(sorted(found))
 
 
 def write_addresses(directory: Path, addresses: Addresses) -> None:
@@ -79,12 +113,18 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
         "participant_index": addresses.participant_index,
         "locators": sorted(addresses.locators),
         "moved_from": {guid.to_bytes().hex(): sn for guid, sn in addresses.moved_from.items()},
+        "lease_duration": addresses.lease_duration,
     }
     path = directory / _FILE
     try:
         replace_text(path, json.dumps(told))
     except OSError as error:
         _log.warning("%s is not written: %s", path, reason(error))
+
+
+def _read(path: Path) -> Addresses:
+    """Raises one of _UNREADABLE."""
+    return _addresses(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _addresses(told: dict[str, Any]) -> Addresses:
@@ -94,7 +134,8 @@ def _addresses(told: dict[str, Any]) -> Addresses:
         raise ValueError(f"it names {len(moved_from)} writers")
     if not all(0 <= sn < INFINITE for sn in moved_from.values()):
         raise ValueError("it has numbers that no sample has")
-    return Addresses(int(told["participant_index"]), frozenset(map(str, told["locators"])), moved_from)
+    locators, lease_duration = frozenset(map(str, told["locators"])), int(told.get("lease_duration", 0))
+    return Addresses(int(told["participant_index"]), locators, moved_from, lease_duration)
 
 
 def _guid(raw: str) -> Guid:

@@ -132,7 +132,7 @@ class ReceiverConfig:
         if raw["topics"] is not None:
             raw["topics"] = TopicSelection(tuple(raw["topics"]["names"]), raw["topics"]["pattern"])
         node = raw["node"]
-        for name in ("peers", "peers_allowed"):
+        for name in ("peers", "peers_allowed", "reserved_ports"):
             node[name] = tuple(node[name])
         node["ros"] = None if node["ros"] is None else RosNode(**node["ros"])
         node["trust"] = Trust(node["trust"])

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ..log.appending import note_in_use
+from ..log.appending import IN_USE_NS, note_in_use
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
@@ -32,7 +32,7 @@ from ..protocol.events import (
     Unmatched,
 )
 from ..structure import Guid
-from .addresses import Addresses
+from .addresses import Addresses, write_addresses
 from .adviser import Adviser
 from .config import ReceiverConfig
 from .files import ERROR_FILE, UNMATCHED_FILE
@@ -47,8 +47,6 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
-#: A log that has not changed for ten minutes may be given up once it has ended.
-_IN_USE_NS: Final = 300_000_000_000
 #: The readers of many topics are looked after less often.
 _HOUSEKEEPING_NS_A_TOPIC: Final = 1_000_000
 #: Participants are written down no more often than this.
@@ -142,11 +140,18 @@ class Host:
         """Let go of sockets and log; ``keep_log``: also of an ephemeral one, for a successor."""
         if self._stop.goodbye:
             self.node.close()
+            self._leave()
         else:
             self.node.abandon()
         _close_log(self.log, self.config, keep=keep_log)
 
     # --- inside ------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Peers were told that nobody is at these ports any more."""
+        if self._addresses is not None:
+            self._addresses.lease_duration = 0
+            write_addresses(self.directory, self._addresses)
 
     def _subscribe(self, followed: Iterable[Followed]) -> None:
         for each in followed:
@@ -165,7 +170,7 @@ class Host:
     def _keep_house(self, now: int) -> None:
         self.shown.show_heartbeat(now)
         if now >= self._in_use_at:
-            self._in_use_at = now + _IN_USE_NS
+            self._in_use_at = now + IN_USE_NS
             note_in_use(self.directory)
         self._subscribe(self._topics.look())
         subscriptions = self.subscriptions.values()

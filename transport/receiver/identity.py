@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from ..log.stream_log import StreamLog
 from ..net.node import Node
 from ..net.node_config import NodeConfig, new_guid_prefix
-from .addresses import Addresses, read_addresses, write_addresses
+from .addresses import Addresses, read_addresses, reserved_ports, write_addresses
 from .config import ReceiverConfig
 from .incarnation import next_incarnation
 from .known_participants import read_known_participants
@@ -29,6 +30,7 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
         guid_prefix=bytes.fromhex(str(log.metadata["guid_prefix"])),
         incarnation=next_incarnation(directory),
         participant_index=None if earlier is None else earlier.participant_index,
+        reserved_ports=reserved_ports(directory, now=time.time_ns()),
     )
     node = _open(given, directory)
     try:
@@ -58,7 +60,8 @@ def _open(given: NodeConfig, directory: Path) -> Node:
 
 def _addresses(node: Node) -> Addresses:
     sockets = node.sockets
-    return Addresses.of(sockets.participant_index, (*sockets.metatraffic_unicast, *sockets.default_unicast))
+    locators = (*sockets.metatraffic_unicast, *sockets.default_unicast)
+    return Addresses.of(sockets.participant_index, locators, node.config.lease_duration)
 
 
 def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:
