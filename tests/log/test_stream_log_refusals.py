@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_rtps.transport.errors import LogError
+from spark_rtps.transport.errors import LogError, LogFullError
+from spark_rtps.transport.log import stream_log
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.log.make_runs import RECEPTION, guid, uniform
+from tests.log.make_runs import RECEPTION, guid, read, uniform
 from tests.support.refusals import REFUSALS, Refusal, open_descriptors
 
 SEGMENT = 16 << 10
@@ -129,3 +133,60 @@ def test_each_call_is_refused_once(functions: Any, code: int, tmp_path: Path) ->
         gc.collect()
         assert open_descriptors() == before, number
     assert number > 20 and refused > 10
+
+
+def test_what_is_shown_is_read_where_a_segment_is_begun_without_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log's position is behind the segment's end then, and queries ask for what lies before it."""
+    with StreamLog.create(tmp_path / "log", max_bytes=MAX, segment_bytes=SEGMENT, metadata={}) as log:
+        runs = [uniform(guid(1), sn, 20, 100) for sn in range(1, 201, 20)]
+        assert log.append(runs[0], reception=RECEPTION)
+        monkeypatch.setattr(stream_log, "write_checkpoint", refused)
+        appended = 1
+        with contextlib.suppress(LogFullError):
+            while log.append(runs[appended], reception=RECEPTION):
+                appended += 1
+        assert log.position == SEGMENT
+        assert len(read(log.directory, 0, log.position)) == 20 * appended
+        monkeypatch.undo()
+        assert log.append(runs[appended], reception=RECEPTION)
+        assert len(read(log.directory, 0, log.position)) == 20 * (appended + 1)
+
+
+def refused(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "refused")
+
+
+def test_a_checkpoint_of_which_the_system_takes_a_part_at_a_time_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+    with StreamLog.create(tmp_path / "log", max_bytes=MAX, segment_bytes=SEGMENT, metadata={}) as log:
+        assert log.append(uniform(guid(1), 1, 20, 100), reception=RECEPTION)
+        monkeypatch.setattr(os, "pwrite", lambda fd, raw, at: pwrite(fd, memoryview(raw)[:7], at))
+        log.trim_all()
+        assert LogView(log.directory).base == log.base == log.position
+
+
+def test_a_checkpoint_that_is_cut_off_twice_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+
+    def half(fd: int, raw: bytes, at: int) -> int:
+        pwrite(fd, memoryview(raw)[:50], at)
+        raise OSError(errno.EIO, "refused")
+
+    with StreamLog.create(tmp_path / "log", max_bytes=MAX, segment_bytes=SEGMENT, metadata={}) as log:
+        assert log.append(uniform(guid(1), 1, 20, 100), reception=RECEPTION)
+        with monkeypatch.context() as refusing:
+            refusing.setattr(os, "pwrite", half)
+            for _ in range(2):
+                with pytest.raises(LogError):
+                    log.trim_all()
+        assert LogView(log.directory).base == log.base == 0
+        twin = tmp_path / "killed"
+        shutil.copytree(log.directory, twin)
+    with StreamLog.open(twin) as again:
+        assert len(read(twin, again.base, again.position)) == 20

@@ -88,9 +88,12 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, seed: int) -> None
     )
     unsigned = _SLOT_HEADER.pack(_SLOT_MAGIC, 0, *fields) + entries
     slot = _SLOT_HEADER.pack(_SLOT_MAGIC, zlib.crc32(unsigned[_CHECKED:], seed), *fields) + entries
+    rest, at = memoryview(slot), checkpoint.serial % 2 * _SLOT_BYTES
     fd = os.open(directory / WRITERS, os.O_RDWR)
     try:
-        os.pwrite(fd, slot, checkpoint.serial % 2 * _SLOT_BYTES)
+        while rest:  # the system may take a part, and refuse the rest
+            written = os.pwrite(fd, rest, at)
+            rest, at = rest[written:], at + written
     finally:
         os.close(fd)
 

@@ -330,7 +330,8 @@ class StreamLog:
         remember(self._writers, run.writer, last_sn, self._gone)
         if tail.size > self.segment_bytes:
             self._seal(tail)
-        self._stored.store(self._position, self._rows)
+        else:
+            self._stored.store(self._position, self._rows)
         return True
 
     def trim(self, position: int) -> None:
@@ -436,20 +437,24 @@ class StreamLog:
         self._pads[segment.base] = self._position
         segment.fill(self._position, segment.end, PAD, self._rows, self._seed)
         self._position = segment.end
+        self._stored.store(
+            self._position, self._rows
+        )  # what comes next may be refused, and readers see the position
         self._tail = None
         self._spares.written(segment)
 
     def _checkpoint(self, *, base: Base) -> None:
-        self._serial += 1
         end = self._segments[-1].end if self._segments else self._position
         writers = tuple((guid, self._writers[guid]) for guid in dict.fromkeys((*self._gone, *self._writers)))
-        checkpoint = Checkpoint(
-            self._serial, *base, self._position, max(end, self._position), self._rows, writers
-        )
+        serial = self._serial + 1
+        checkpoint = Checkpoint(serial, *base, self._position, max(end, self._position), self._rows, writers)
         try:
             write_checkpoint(self.directory, checkpoint, self._seed)
         except OSError as error:
             raise refusal(error, f"write the checkpoint in {self.directory}", path=self.directory) from error
+        self._serial = (
+            serial  # one that is cut off is written again: the other is the only whole one meanwhile
+        )
 
     def _recover(self, checkpoint: Checkpoint, reached: int) -> None:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
