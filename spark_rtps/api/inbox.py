@@ -89,7 +89,7 @@ class Inbox:
                 raise UsageError(f"topic {spec.topic!r}: the participant is closed")
             self._cache = ReaderCache(
                 qos,
-                keys=InstanceKeys(instance_type if qos.tells_instances else None) if spec.keyed else None,
+                keys=self._instance_keys(spec, instance_type) if spec.keyed else None,
                 writer_qos=node.participant.qos_of,
                 accept_writer_removed_batch_samples=accept_writer_removed_batch_samples,
             )
@@ -97,6 +97,11 @@ class Inbox:
             least = min(spec.sample_size_max, self.capacity // _SAMPLE_PART)
             self.reader = node.create_reader(replace(spec, sample_size_max=least), self)
         return self.reader.guid
+
+    def _instance_keys(self, spec: ReaderSpec, instance_type: Struct | None) -> InstanceKeys:
+        if not spec.qos.tells_instances:
+            return InstanceKeys(None)
+        return InstanceKeys(instance_type, self.type_of if spec.awaits_types else None)
 
     # --- in the node's thread, under its lock ------------------------------------------------------
 
@@ -152,6 +157,12 @@ class Inbox:
         qos = participant.qos_of(writer)
         if qos is not None and qos.lifespan < INFINITE and len(self.lifespans) < TYPED_WRITERS_MAX:
             self.lifespans[writer] = qos.lifespan
+
+    def type_of(self, writer: Guid) -> Struct | None:
+        """The type that a writer announced, where the reader awaits types; None: it announced none."""
+        if writer in self.types:
+            return self.types[writer]
+        return self._node.participant.type_of(writer)
 
     # --- in any thread ------------------------------------------------------------------------------
 

@@ -20,8 +20,9 @@ Without the topic's type, the key hashes that writers send distinguish the insta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +42,6 @@ from ..transport.log.frame import Frame
 from ..transport.protocol.instances import InstanceTable
 from ..transport.receiver.instance_keys import InstanceKeys
 from ..transport.structure import Guid
-from ..transport.types.arrow import arrow_schema
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.model import Struct
 from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, KEY_ONLY, U8, UNREGISTERED
@@ -79,8 +79,15 @@ class Instances:
     A topic without a key is one instance.
     """
 
-    def __init__(self, struct: Struct | None, *, keyed: bool, limit: int = INSTANCES_MAX) -> None:
-        """``struct`` is the topic's type, None where it is not known."""
+    def __init__(
+        self,
+        struct: Struct | None,
+        *,
+        keyed: bool,
+        type_of: Callable[[Guid], Struct | None] | None = None,
+        limit: int = INSTANCES_MAX,
+    ) -> None:
+        """``struct`` is the topic's type, None where it is not known; see `InstanceKeys` for ``type_of``."""
         self._keyed = keyed
         self._table = InstanceTable(min(limit, INSTANCES_MAX), _NEW_ROW)
         self._serials = 0
@@ -89,13 +96,8 @@ class Instances:
         self._keys: dict[int, tuple[pa.RecordBatch, int]] = {}
         #: Of each writer which instances it writes, by row; as long as the highest of them needs.
         self._writes: dict[Guid, Bools] = {}
-        self._find_hashes: InstanceKeys | None = None
-        self._codec: Codec | None = None
-        if keyed and struct is not None and struct.is_keyed:
-            self._find_hashes = InstanceKeys(struct)
-            names = [member.name for member in struct.members if member.key]
-            schema = arrow_schema(struct)
-            self._codec = Codec(struct, arrow_schema=pa.schema([schema.field(name) for name in names]))
+        known = struct if struct is not None and struct.is_keyed else None
+        self._find_hashes = InstanceKeys(known, type_of)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -110,11 +112,12 @@ class Instances:
             self._note_one(frames)
             return []
         found: list[I64] = []
-        for chunk in chunks(frames):
-            rows = self._note(chunk)
-            for count in chunk.counts.tolist():
-                found.append(rows[:count])
-                rows = rows[count:]
+        for codec, alike in groupby(frames, lambda frame: self._find_hashes.codec_of(frame.run.writer)):
+            for chunk in chunks(alike):
+                rows = self._note(chunk, codec)
+                for count in chunk.counts.tolist():
+                    found.append(rows[:count])
+                    rows = rows[count:]
         return _by_frame(found, frames)
 
     def writer_lost(self, writer: Guid) -> None:
@@ -138,14 +141,15 @@ class Instances:
 
     # --- inside ---------------------------------------------------------------------------------------
 
-    def _note(self, chunk: Chunk) -> I64:
+    def _note(self, chunk: Chunk, codec: Codec | None) -> I64:
         """The instance of each sample of a chunk, whose states are then as the chunk leaves them."""
         flags = chunk.flags()
-        keys, codes = _distinct(self._hashes_of(chunk, flags))
+        hashes = self._find_hashes.hashes(chunk.samples, flags, chunk.key_hashes(), codec)
+        keys, codes = _distinct(hashes)
         rows = self._table.find(keys)
         firsts = np.empty(len(keys), np.int64)
         firsts[codes[::-1]] = np.arange(chunk.count)[::-1]
-        self._learn(chunk, flags, keys, firsts, rows)
+        self._learn(chunk, flags, keys, firsts, rows, codec)
         serials = np.where(rows >= 0, self._table.rows["serial"][rows], -1)
         instances = rows[codes]
         known = instances >= 0
@@ -171,13 +175,15 @@ class Instances:
             if leaves:
                 self._without_writers(row)
 
-    def _hashes_of(self, chunk: Chunk, flags: npt.NDArray[np.uint32]) -> U8:
-        sent = chunk.key_hashes()
-        if self._find_hashes is not None:
-            return self._find_hashes.hashes(chunk.samples, flags, sent)
-        return np.zeros((chunk.count, 16), np.uint8) if sent is None else sent
-
-    def _learn(self, chunk: Chunk, flags: npt.NDArray[np.uint32], keys: U8, firsts: I64, rows: I64) -> None:
+    def _learn(
+        self,
+        chunk: Chunk,
+        flags: npt.NDArray[np.uint32],
+        keys: U8,
+        firsts: I64,
+        rows: I64,
+        codec: Codec | None,
+    ) -> None:
         """Keep hashes and keys of the instances that are new; ``firsts`` are the first samples of all, (keys,)."""
         fresh = np.flatnonzero((rows >= 0) & (self._table.rows["state"][rows] == _NEW))
         if not len(fresh):
@@ -187,7 +193,7 @@ class Instances:
         for at in fresh.tolist():
             self._hashes[int(rows[at])] = keys[at].tobytes()
             self._keys.pop(int(rows[at]), None)
-        if self._codec is None:
+        if codec is None:
             return
         firsts = firsts[fresh]
         lengths, of = chunk.samples.all_lengths()[firsts], rows[fresh]
@@ -196,12 +202,12 @@ class Instances:
         for which, keys_only in ((with_payload & ~key_only, False), (with_payload & key_only, True)):
             if which.any():
                 at = 0
-                for part in self._codec.parts(select(chunk.samples, firsts[which]), keys_only=keys_only):
+                for part in codec.parts(select(chunk.samples, firsts[which]), keys_only=keys_only):
                     self._keep_keys(part.batch, part.malformed, of[which][at : at + part.count])
                     at += part.count
         bare = ~with_payload & (flags[firsts] & HAS_KEY_HASH != 0)
         if bare.any():
-            decoded = self._codec.decode_key_hashes(np.ascontiguousarray(keys[fresh[bare]]))
+            decoded = codec.decode_key_hashes(np.ascontiguousarray(keys[fresh[bare]]))
             if decoded is not None:
                 self._keep_keys(decoded.batch, decoded.malformed, of[bare])
 

@@ -30,6 +30,7 @@ from ..transport.protocol.endpoint_specs import ReaderSpec
 from ..transport.qos import HistoryKind, Qos, best_available
 from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import INFINITE, Guid
+from ..transport.types.model import Struct
 from .inbox import Inbox
 from .instances import Instance, Instances
 from .sample_cache import Lent, SampleCache
@@ -56,7 +57,7 @@ class Reception:
         self._cache = SampleCache(
             depth=settings.qos.history_depth if self._keeps_last else INFINITE, read_bytes_max=capacity // 2
         )
-        self._instances = Instances(plan.struct, keyed=plan.keyed)
+        self._instances = self._instances_of(plan.struct, keyed=plan.keyed)
         self._reading = threading.RLock()
         self._decoding = threading.Lock()
         #: Batches that are decoded, and that an iteration has not handed out yet.
@@ -68,7 +69,7 @@ class Reception:
         """Join the topic by a reader of this type name; returns its GUID. Errors are those of :meth:`Inbox.open`."""
         plan, settings = self._plan, self._settings
         if keyed != plan.keyed:
-            self._instances = Instances(None, keyed=keyed)
+            self._instances = self._instances_of(None, keyed=keyed)
         return self.inbox.open(
             ReaderSpec(
                 plan.topic,
@@ -84,6 +85,10 @@ class Reception:
             instance_type=plan.struct,
             accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
         )
+
+    def _instances_of(self, struct: Struct | None, *, keyed: bool) -> Instances:
+        type_of = self.inbox.type_of if needs_writer_types(self._plan) else None
+        return Instances(struct, keyed=keyed, type_of=type_of)
 
     def _requested(self, type_name: str) -> Qos:
         """The reader's QoS, where that is left to the topic's writers as those offer which are known by now."""

@@ -433,3 +433,16 @@ def test_a_participant_that_is_forgotten_in_its_nodes_own_thread_leaves_at_once(
     node.wake()
     wait_until(lambda: bool(took) and node.is_closed)
     assert took[0] < 4.0, "it does not wait for the thread that waits for it"
+
+
+def test_keep_last_tells_instances_apart_by_the_type_of_their_writer(
+    participate: Callable[..., rtps.Participant],
+) -> None:
+    """The columns of a subscription make a type without optional members; the publication's has some."""
+    schema = pa.schema([("n", pa.int32()), ("k", pa.int32())])
+    rows = [{"n": 5, "k": 0}, {"n": 9, "k": 5}, {"n": 6, "k": 0}]
+    publication = participate().publish("Cars", type="Car", schema=schema, key="k")
+    subscription = participate().subscribe("Cars", type="Car", schema=schema, key="k", history_depth=1)
+    publication.write(rows)
+    assert subscription.take(max_rows=2, timeout=10).to_pylist() == rows[1:]
+    assert [each.key for each in subscription.instances()] == [{"k": 0}, {"k": 5}]

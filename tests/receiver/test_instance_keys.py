@@ -110,7 +110,8 @@ def together(*parts: Samples) -> Samples:
 def told_apart(
     keys: InstanceKeys, samples: Samples, sent: np.ndarray | None = None, flags: int = 0
 ) -> list[bytes]:
-    return [each.tobytes() for each in keys.hashes(samples, np.full(samples.count, flags, np.uint32), sent)]
+    found = keys.hashes(samples, np.full(samples.count, flags, np.uint32), sent, keys.codec_of(WRITER))
+    return [each.tobytes() for each in found]
 
 
 @pytest.mark.parametrize("first", [XCDR1, XCDR2])
@@ -161,3 +162,19 @@ def test_hashes_that_were_sent_are_taken_as_they_are_while_there_is_one_version(
     sent = codec.key_hashes(seats(5, 6), representation=XCDR2)
     samples = codec.encode(seats(5, 6), representation=XCDR2)
     assert told_apart(keys, samples, sent) == [each.tobytes() for each in sent]
+
+
+@pytest.mark.parametrize(
+    "reads", ["struct Car { long speed; @key long seat; };", None], ids=["other", "none"]
+)
+def test_a_key_lies_where_its_writers_type_has_it(reads: str | None) -> None:
+    """A reader whose type is derived from columns has no optional members, and its writers may have some."""
+    written = parse_idl("struct Car { @optional long speed; @key long seat; };")["Car"]
+    read = None if reads is None else parse_idl(reads)["Car"]
+    assert isinstance(written, Struct) and (read is None or isinstance(read, Struct))
+    cars = pa.record_batch(
+        {"speed": pa.array([5, 5, 7], pa.int32()), "seat": pa.array([0, 1, 0], pa.int32())}
+    )
+    keys = InstanceKeys(read, {WRITER: written}.get)
+    found = keys(run_of(Codec(written).encode(cars)))
+    assert [each.tobytes()[:4] for each in found] == [bytes(4), b"\0\0\0\1", bytes(4)]

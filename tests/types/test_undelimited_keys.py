@@ -73,8 +73,10 @@ def read(codec: Codec, found: Samples) -> list[dict[str, Any]]:
 def test_what_cyclone_dds_sent(name: str, payload: str, row: dict[str, Any]) -> None:
     codec, sent = Codec(struct(name)), samples(bytes.fromhex(payload))
     assert read(codec, sent) == [row]
-    found = InstanceKeys(codec.struct).hashes(sent, np.array([KEY_ONLY], np.uint32), None)
-    expected = InstanceKeys(codec.struct).hashes(keys(codec, [row]), np.array([KEY_ONLY], np.uint32), None)
+    found = InstanceKeys(codec.struct).hashes(sent, np.array([KEY_ONLY], np.uint32), None, codec)
+    expected = InstanceKeys(codec.struct).hashes(
+        keys(codec, [row]), np.array([KEY_ONLY], np.uint32), None, codec
+    )
     assert found.any() and (found == expected).all()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..limits import INSTANCES_MAX
+from ..errors import TypeDefinitionError
+from ..limits import INSTANCES_MAX, TYPED_WRITERS_MAX
 from ..qos import DataRepresentation
+from ..structure import Guid
 from ..types.model import Struct
 from ..wire.samples import KEY_ONLY, U8, Run, Samples
 
@@ -27,45 +30,68 @@ _CODES_MAX: Final = 1 << 20
 class InstanceKeys:
     """Key hashes of the samples of a keyed topic.
 
-    Without the type, all samples that come without a key hash are one instance.
+    Without the type, all samples that come without a key hash are one instance. ``type_of`` gives the type that a
+    writer announced, None if it announced none: a key lies where the writer's type has it, which need not be where the
+    reader's has it, such as a type that is derived from columns.
 
     A writer takes its key hashes from keys in the XCDR version of its samples (XTypes 1.3 §7.6.8.3.1). Where a key lies
     differently in the two, the first version that is seen counts: samples in the other one get the hashes which they
     would have in that, so that an instance is one, whoever writes it.
     """
 
-    def __init__(self, struct: Struct | None) -> None:
-        self._codec: Codec | None = None
-        self._is_alike = True
+    def __init__(self, struct: Struct | None, type_of: Callable[[Guid], Struct | None] | None = None) -> None:
+        self._struct = struct
+        self._type_of = type_of
+        self._codec: Codec | None = None if struct is None else _codec_of_keys(struct)
+        #: Of each writer that announced another type: that type, and the codec of its keys.
+        self._codecs: dict[Guid, tuple[Struct, Codec | None]] = {}
         #: Whether XCDR2 counts; None: no sample has shown which.
         self._xcdr2: bool | None = None
         #: Hashes that were sent in the other version, and what counts in their place.
         self._aliases: dict[bytes, U8] = {}
-        if struct is not None:
-            # few receivers need the codec, and loading it takes half as long as all else of their start
-            import pyarrow as pa
-
-            from ..types.arrow import arrow_schema
-            from ..types.cdr.codec import Codec
-
-            columns = pa.schema([arrow_schema(struct).field(m.name) for m in struct.members if m.key])
-            self._codec = Codec(struct, arrow_schema=columns)
-            self._is_alike = self._codec.keys_are_alike
 
     def __call__(self, run: Run) -> U8:
         """(count, 16) uint8."""
-        return self.hashes(run.samples(), run.sample_flags(), run.key_hashes())
+        return self.hashes(run.samples(), run.sample_flags(), run.key_hashes(), self.codec_of(run.writer))
 
-    def hashes(self, samples: Samples, flags: npt.NDArray[np.uint32], sent: U8 | None) -> U8:
-        """(count, 16) uint8; ``sent``: the key hashes on the wire, zeros where a sample has none, None: none has."""
+    def codec_of(self, writer: Guid) -> Codec | None:
+        """The codec of the keys in a writer's samples; None: where they lie is not known."""
+        written = None if self._type_of is None else self._type_of(writer)
+        if written is None or written is self._struct:
+            return self._codec
+        known = self._codecs.get(writer)
+        if known is None or known[0] is not written:
+            alike = next((each for each in self._codecs.values() if each[0] == written), None)
+            if alike is None:
+                same = written == self._struct or not written.is_keyed
+                alike = written, self._codec if same else self._written(written)
+            if known is None and len(self._codecs) >= TYPED_WRITERS_MAX:
+                return alike[1]
+            known = self._codecs[writer] = written, alike[1]
+        return known[1]
+
+    def _written(self, written: Struct) -> Codec | None:
+        try:
+            return _codec_of_keys(written)
+        except TypeDefinitionError:  # no columns can be made of it: whoever decodes the samples says so
+            return self._codec
+
+    def hashes(
+        self, samples: Samples, flags: npt.NDArray[np.uint32], sent: U8 | None, codec: Codec | None
+    ) -> U8:
+        """(count, 16) uint8, of samples whose writers have one type; ``codec`` is what :meth:`codec_of` gives.
+
+        ``sent``: the key hashes on the wire, zeros where a sample has none, None: none has.
+        """
         hashes = np.zeros((samples.count, 16), np.uint8) if sent is None else sent
-        if self._codec is None:
+        if codec is None:
             return hashes
+        is_alike = codec.keys_are_alike
         wanted = ~hashes.any(axis=1)
-        if self._is_alike and not wanted.any():
+        if is_alike and not wanted.any():
             return hashes
         readable = samples.all_lengths() > 4
-        others = None if self._is_alike else self._others(samples, readable)
+        others = None if is_alike else self._others(samples, readable)
         if others is not None and others.any():
             wanted |= others
         elif not wanted.any() and not self._aliases:
@@ -75,7 +101,7 @@ class InstanceKeys:
         wanted &= readable
         for rows, keys_only in ((wanted & ~key_only, False), (wanted & key_only, True)):
             if rows.any():
-                self._fill(hashes, samples, np.flatnonzero(rows), keys_only=keys_only)
+                self._fill(hashes, samples, np.flatnonzero(rows), codec, keys_only=keys_only)
         if others is not None and sent is not None:
             self._follow_aliases(hashes, sent, others, readable)
         return hashes
@@ -106,42 +132,53 @@ class InstanceKeys:
             for row in np.flatnonzero(~readable).tolist():
                 hashes[row] = self._aliases.get(sent[row].tobytes(), sent[row])
 
-    def _fill(self, hashes: U8, samples: Samples, rows: np.ndarray, *, keys_only: bool) -> None:
-        assert self._codec is not None
+    def _fill(self, hashes: U8, samples: Samples, rows: np.ndarray, codec: Codec, *, keys_only: bool) -> None:
         if len(rows) < samples.count:
             part = Samples.ragged(samples.data, samples.all_offsets()[rows], samples.all_lengths()[rows])
         else:
             part = samples
         representation = DataRepresentation.XCDR2 if self._xcdr2 else DataRepresentation.XCDR1
-        for decoded in self._codec.parts(part, keys_only=keys_only):
+        for decoded in codec.parts(part, keys_only=keys_only):
             known, rows = rows[: decoded.count], rows[decoded.count :]
             if decoded.malformed is not None:  # they are of no instance; whoever decodes them says so
                 known = known[~decoded.malformed]
             if len(known):
-                hashes[known] = self._hashes_of(decoded.batch, representation)
+                hashes[known] = _hashes_of(codec, decoded.batch, representation)
 
-    def _hashes_of(self, keys: pa.RecordBatch, representation: DataRepresentation) -> U8:
-        """The key hash of each row; each distinct key is hashed once, which matters where hashing means MD5."""
-        import pyarrow as pa
 
-        assert self._codec is not None
-        code = np.zeros(keys.num_rows, np.int64)
-        distinct = 1
-        for column in keys.columns:
-            if not _is_plain(column.type) or column.null_count:
-                return self._codec.key_hashes(keys, representation=representation)
-            encoded = column.dictionary_encode()
-            distinct *= len(encoded.dictionary)
-            if distinct > _CODES_MAX:
-                return self._codec.key_hashes(keys, representation=representation)
-            code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
-        first = np.full(distinct, -1, np.int64)
-        first[code] = np.arange(len(code))
-        there = np.flatnonzero(first >= 0)
-        place = np.empty(distinct, np.int64)
-        place[there] = np.arange(len(there))
-        some = keys.take(pa.array(first[there]))
-        return self._codec.key_hashes(some, representation=representation)[place[code]]
+def _codec_of_keys(struct: Struct) -> Codec:
+    # few receivers need the codec, and loading it takes half as long as all else of their start
+    import pyarrow as pa
+
+    from ..types.arrow import arrow_schema
+    from ..types.cdr.codec import Codec
+
+    schema = arrow_schema(struct)
+    columns = pa.schema([schema.field(member.name) for member in struct.members if member.key])
+    return Codec(struct, arrow_schema=columns)
+
+
+def _hashes_of(codec: Codec, keys: pa.RecordBatch, representation: DataRepresentation) -> U8:
+    """The key hash of each row; each distinct key is hashed once, which matters where hashing means MD5."""
+    import pyarrow as pa
+
+    code = np.zeros(keys.num_rows, np.int64)
+    distinct = 1
+    for column in keys.columns:
+        if not _is_plain(column.type) or column.null_count:
+            return codec.key_hashes(keys, representation=representation)
+        encoded = column.dictionary_encode()
+        distinct *= len(encoded.dictionary)
+        if distinct > _CODES_MAX:
+            return codec.key_hashes(keys, representation=representation)
+        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
+    first = np.full(distinct, -1, np.int64)
+    first[code] = np.arange(len(code))
+    there = np.flatnonzero(first >= 0)
+    place = np.empty(distinct, np.int64)
+    place[there] = np.arange(len(there))
+    some = keys.take(pa.array(first[there]))
+    return codec.key_hashes(some, representation=representation)[place[code]]
 
 
 def _is_plain(t: pa.DataType) -> bool:

@@ -90,7 +90,7 @@ class Subscription:
             moved_from, known = (shared.of_topic(config.topic, each) for each in (moved_from, known))
         self._cache = ReaderCache(
             config.qos,
-            keys=InstanceKeys(struct if config.tells_instances else None) if keyed else None,
+            keys=_instance_keys(config, struct, node) if keyed else None,
             writer_qos=node.qos_of,
             accept_writer_removed_batch_samples=config.accept_writer_removed_batch_samples,
         )
@@ -172,6 +172,12 @@ class Subscription:
         self._cache.writer_lost(writer)
         if gone:
             self._log.writer_gone(writer)
+
+
+def _instance_keys(config: ReceiverConfig, struct: Struct | None, node: ReceivingNode) -> InstanceKeys:
+    if not config.tells_instances:
+        return InstanceKeys(None)
+    return InstanceKeys(struct, node.type_of if config.records_writer_types else None)
 
 
 def _struct(config: ReceiverConfig) -> Struct | None:
