@@ -24,6 +24,7 @@ from ..transport.log.ended_logs import (
     remove_log,
 )
 from ..transport.log.frame import Cursor
+from ..transport.log.host_clocks import Clocks
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.new_log import create_log
@@ -77,7 +78,7 @@ def _clean(settings: Settings) -> None:
     make_log_dir(settings.log_dir, settings.log_mode)
     remove_given_up(
         settings.log_dir,
-        now=time.time_ns(),
+        now=Clocks.read(),
         period=settings.log_retention,
         nbytes=settings.log_retention_bytes,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,18 +42,21 @@ def clean(
     """
     from ..options.table import BY_KEY
     from ..transport.log.ended_logs import ended_logs, given_up, remove_log
+    from ..transport.log.host_clocks import Clocks
     from ..transport.structure import NANOSECONDS
 
     kept = BY_KEY["log.retention"].default if older_than is None else older_than
     period = int(seconds(kept or "", "--older-than") * NANOSECONDS)
     nbytes = None if max_bytes is None else _size(max_bytes)
-    now = time.time_ns()
+    now = Clocks.read()
     rows: list[tuple[EndedLog, str, bool]] = []
     left: list[EndedLog] = []
     for directory in directories(log_dir):
-        logs = ended_logs(directory)
-        found = given_up(logs, now=now, period=period, nbytes=nbytes)
-        rows += [(log, why, not yes or remove_log(log.directory, why)) for log, why in found]
+        logs = ended_logs(directory, now=now)
+        found = given_up(logs, period=period, nbytes=nbytes)
+        rows += [
+            (log, why, not yes or remove_log(log.directory, why, changed=log.changed)) for log, why in found
+        ]
         given = {log.directory for log, _ in found}
         left += [log for log in logs if log.directory not in given]
     _print(rows, left, is_done=yes)

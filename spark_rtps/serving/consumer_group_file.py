@@ -24,10 +24,10 @@ from ..monitoring.told import told_json, told_number, told_text
 from ..transport.errors import LogError
 from ..transport.log.counters import Counters
 from ..transport.log.frame import Cursor
+from ..transport.log.host_clocks import Clocks
 from ..transport.log.small_file import replace_text
 from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.slotted import frozen
-from .host_clocks import Clocks
 from .served_logs import Refusal
 from .standing import is_name
 

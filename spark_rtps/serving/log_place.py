@@ -6,13 +6,10 @@ kernel's boot id, with the device and the inode of the folder.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
+from ..transport.log.host_clocks import boot_id
 from ..transport.slotted import frozen
-
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @frozen
@@ -31,9 +28,3 @@ class LogPlace:
             return cls(boot_id(), found.st_dev, found.st_ino)
         except OSError:
             return None
-
-
-@lru_cache(maxsize=1)
-def boot_id() -> str:
-    """Of the kernel, since it was started. Raises OSError."""
-    return _BOOT_ID.read_text().strip()

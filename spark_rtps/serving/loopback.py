@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from .log_place import boot_id
+from ..transport.log.host_clocks import boot_id
 
 _NAMESPACE: Final = Path("/proc/self/ns/net")
 

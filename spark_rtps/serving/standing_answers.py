@@ -33,10 +33,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..transport.errors import LogError, RtpsError, UsageError
 from ..transport.log.checkpoint import read_base, read_tail
+from ..transport.log.host_clocks import Clocks
 from ..transport.log.segment import read_metadata
 from . import report_answers
 from .consumer_group_file import ConsumerGroupFile
-from .host_clocks import Clocks
 from .log_answers import LogAnswers, number_of_seconds
 from .log_place import LogPlace
 from .readiness import readiness

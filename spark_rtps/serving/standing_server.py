@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ..transport.errors import TransportError
-from .host_clocks import Clocks
+from ..transport.log.host_clocks import Clocks
 from .range_server import RangeServer
 from .served_logs import Refusal
 from .server_config import RangeServerConfig

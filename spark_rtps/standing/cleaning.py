@@ -7,13 +7,13 @@ stays as it is. Without a bound they would fill the disk on which the others are
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Final
 
 from ..transport.log.ended_logs import remove_given_up
+from ..transport.log.host_clocks import Clocks
 from ..transport.receiver.cleaning import PERIOD_SECONDS
 from ..transport.structure import NANOSECONDS
 from .config import StandingConfig
@@ -39,7 +39,7 @@ class Cleaning:
                 self._removing = self._pool.submit(
                     remove_given_up,
                     config.directory,
-                    now=time.time_ns(),
+                    now=Clocks.read(),
                     period=config.ended_logs_retention,
                     nbytes=config.ended_logs_bytes,
                     in_use=in_use,

@@ -16,10 +16,10 @@ from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
 from spark_rtps.datasource.standing_stream_reader_4_0 import StandingStreamReader40
 from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
-from spark_rtps.serving.host_clocks import Clocks
 from spark_rtps.transport.errors import LogLostError, RangeServerError, UsageError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.files import COUNTERS_FILE
 from tests.datasource.standing_scene import FakeReceiver, Standing, ids, settings_of

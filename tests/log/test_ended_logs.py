@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.log import ended_logs as ended_logs_module
-from spark_rtps.transport.log.appending import note_in_use
 from spark_rtps.transport.log.ended_logs import (
     CHECKPOINT_GONE,
     TOO_MUCH,
@@ -24,6 +23,8 @@ from spark_rtps.transport.log.ended_logs import (
     remove_log,
 )
 from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog, read_error_log
+from spark_rtps.transport.log.host_clocks import Clocks
+from spark_rtps.transport.log.last_use import LAST_USE, note_in_use
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import list_segments
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -47,19 +48,26 @@ def log(root: Path, *, age: int = 0) -> Path:
 
 
 def changed(directory: Path, age: int) -> None:
+    """As if it had last been looked at before."""
+    (directory / LAST_USE).unlink(missing_ok=True)
     for file in directory.iterdir():
         os.utime(file, ns=(NOW - age, NOW - age))
 
 
+def clocks(passed: int = 0, *, step: int = 0, boot: str = "first") -> Clocks:
+    """So many ns after NOW, where the wall clock was set by ``step``."""
+    return Clocks(NOW + passed + step, HOUR + passed, boot)
+
+
 def named(root: Path, **limits: int) -> list[tuple[Path, str]]:
-    return [(each.directory, why) for each, why in given_up(ended_logs(root), now=NOW, **limits)]
+    return [(each.directory, why) for each, why in given_up(ended_logs(root, now=clocks()), **limits)]
 
 
 def test_by_age_by_size_and_by_checkpoint(tmp_path: Path) -> None:
     oldest, older, young = (log(tmp_path, age=age * HOUR) for age in (30, 2, 1))
     (tmp_path / "no-log").mkdir()
     each = disk_bytes(young)
-    assert each > 0 and [found.nbytes for found in ended_logs(tmp_path)] == [each] * 3
+    assert each > 0 and [found.nbytes for found in ended_logs(tmp_path, now=clocks())] == [each] * 3
     assert named(tmp_path, period=40 * HOUR) == []
     assert named(tmp_path, period=24 * HOUR) == [(oldest, TOO_OLD)]
     assert named(tmp_path, period=24 * HOUR, nbytes=2 * each) == [(oldest, TOO_OLD)]
@@ -72,7 +80,7 @@ def test_by_age_by_size_and_by_checkpoint(tmp_path: Path) -> None:
     assert named(tmp_path, period=40 * HOUR) == []
     checkpoint.rmdir()
     assert named(tmp_path, period=40 * HOUR) == [(young, CHECKPOINT_GONE)]
-    assert remove_given_up(tmp_path, now=NOW, period=24 * HOUR) == [oldest, young]
+    assert remove_given_up(tmp_path, now=clocks(), period=24 * HOUR) == [oldest, young]
     assert sorted(tmp_path.iterdir()) == sorted([older, tmp_path / "no-log"])
 
 
@@ -83,17 +91,19 @@ def test_size_spares_what_may_be_started_again_at_any_moment(tmp_path: Path) -> 
 
 def test_what_is_appended_to_or_belongs_to_a_standing_receiver_stays(tmp_path: Path) -> None:
     directory = log(tmp_path, age=2 * HOUR)
-    (found,) = ended_logs(tmp_path)
+    (found,) = ended_logs(tmp_path, now=clocks())
     with StreamLog.open(directory):
-        assert ended_logs(tmp_path) == []
+        assert ended_logs(tmp_path, now=clocks()) == []
         assert not remove_log(found.directory, TOO_OLD)  # a receiver has begun since
         assert not remove_log(found.directory, CHECKPOINT_GONE)
     assert list_segments(directory)
     (tmp_path / "supervisor.lock").touch()
-    assert ended_logs(tmp_path) == [] and remove_given_up(tmp_path, now=NOW, period=0) == []
+    assert (
+        ended_logs(tmp_path, now=clocks()) == [] and remove_given_up(tmp_path, now=clocks(), period=0) == []
+    )
     changed(directory, 2 * HOUR)
-    assert ended_logs(tmp_path, in_use={directory.name}) == []
-    assert remove_given_up(tmp_path, now=NOW, period=0, in_use=()) == [directory], "it asks itself"
+    assert ended_logs(tmp_path, now=clocks(), in_use={directory.name}) == []
+    assert remove_given_up(tmp_path, now=clocks(), period=0, in_use=()) == [directory], "it asks itself"
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o750])
@@ -121,10 +131,10 @@ def test_a_damaged_log_of_a_temporary_checkpoint_goes_and_its_reports_stay_for_a
     ErrorLog(directory / ERROR_LOG).record("WARNING", "spark_rtps", "something", now=NOW)
     note_temporary_checkpoint(directory, tmp_path / "gone")
     changed(directory, HOUR)
-    assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [directory]
+    assert remove_given_up(tmp_path, now=clocks(), period=2 * HOUR) == [directory]
     assert not list_segments(directory) and (directory / ERROR_LOG).exists()
     changed(directory, 3 * HOUR)
-    assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [directory]
+    assert remove_given_up(tmp_path, now=clocks(), period=2 * HOUR) == [directory]
     assert not directory.exists()
 
 
@@ -141,7 +151,7 @@ def test_a_log_that_is_used_while_others_are_removed_stays(
         return remove(directory, why, **more)
 
     monkeypatch.setattr(ended_logs_module, "remove_log", slowly)
-    assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [first]
+    assert remove_given_up(tmp_path, now=clocks(), period=2 * HOUR) == [first]
     assert second.exists()
 
 
@@ -167,7 +177,7 @@ def test_who_only_looks_refuses_no_receiver(tmp_path: Path) -> None:
 def test_a_receiver_cleans_beside_its_log_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning.time, "time_ns", lambda: NOW)
+    monkeypatch.setattr(Clocks, "read", clocks)
     config = ReceiverConfig(str(tmp_path / "own"), "T", "Point", True)
     assert cleaning.start_cleaning(config) is None  # a standing receiver's
     object.__setattr__(config, "ended_logs_period_ns", HOUR)
@@ -183,3 +193,62 @@ def test_a_receiver_cleans_beside_its_log_again_and_again(
         old = made.rename(tmp_path / made.name)
         wait_until(lambda old=old: not old.exists(), "the old log to be removed")
     end.set()
+
+
+YEAR = 365 * 24 * HOUR
+
+
+@pytest.mark.parametrize("boot", ["first", "second"])
+@pytest.mark.parametrize("step", [50 * YEAR, -50 * YEAR], ids=["forward", "back"])
+def test_a_clock_that_is_set_makes_no_log_older_or_younger(tmp_path: Path, step: int, boot: str) -> None:
+    """A host without a battery for its clock starts in 1970, or anywhere else; then the clock is set."""
+    directory = log(tmp_path, age=2 * HOUR)
+    assert remove_given_up(tmp_path, now=clocks(), period=24 * HOUR) == []
+    for hours in (1, 2, 10):
+        now = clocks(hours * HOUR, step=step, boot=boot)
+        assert remove_given_up(tmp_path, now=now, period=40 * HOUR) == []
+    # Across a start of the host, nobody knows how much of that was time.
+    now = clocks(50 * HOUR, step=step, boot=boot)
+    assert remove_given_up(tmp_path, now=now, period=40 * HOUR) == [directory]
+
+
+def test_a_log_of_the_right_time_stays_as_old_as_it_is(tmp_path: Path) -> None:
+    """A clock that is wrong after the host was started, and is set again, changes nothing about older logs."""
+    directory = log(tmp_path, age=20 * HOUR)
+    assert remove_given_up(tmp_path, now=clocks(), period=24 * HOUR) == []
+    for wrong in (-50 * YEAR, 50 * YEAR):
+        assert remove_given_up(tmp_path, now=clocks(HOUR, step=wrong), period=24 * HOUR) == []
+        assert remove_given_up(tmp_path, now=clocks(HOUR), period=24 * HOUR) == []
+    assert remove_given_up(tmp_path, now=clocks(3 * HOUR), period=24 * HOUR) == []
+    assert remove_given_up(tmp_path, now=clocks(5 * HOUR), period=24 * HOUR) == [directory]
+
+
+def test_a_log_that_was_in_use_when_the_clock_was_set_is_not_old_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = log(tmp_path)
+    monkeypatch.setattr(Clocks, "read", clocks)
+    note_in_use(directory)
+    for file in directory.iterdir():
+        os.utime(file, ns=(NOW, NOW))
+    later = clocks(HOUR, step=50 * YEAR)
+    assert remove_given_up(tmp_path, now=later, period=2 * HOUR) == []
+    assert remove_given_up(tmp_path, now=later, period=HOUR // 2) == [directory]
+
+
+def test_a_host_that_was_off_again_and_again_keeps_no_log_for_ever(tmp_path: Path) -> None:
+    directory = log(tmp_path)
+    boots = 0
+    while directory.exists():
+        boots += 1
+        remove_given_up(tmp_path, now=clocks(20 * HOUR * boots, boot=str(boots)), period=7 * 24 * HOUR)
+    assert boots == 9
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "[1, 2, 3, 4]", "7", '["x", 1, ""]', "[1e999, 1, 1]"])
+def test_clocks_that_nobody_wrote_change_no_date(tmp_path: Path, text: str) -> None:
+    directory = log(tmp_path, age=2 * HOUR)
+    (directory / LAST_USE).write_text(text)
+    assert remove_given_up(tmp_path, now=clocks(), period=24 * HOUR) == []
+    assert remove_given_up(tmp_path, now=clocks(1, step=50 * YEAR), period=24 * HOUR) == []
+    assert remove_given_up(tmp_path, now=clocks(23 * HOUR, step=50 * YEAR), period=24 * HOUR) == [directory]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_rtps.transport.log.appending import IN_USE_NS
+from spark_rtps.transport.log.last_use import IN_USE_NS
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.net.blocking_writer import BlockingWriter

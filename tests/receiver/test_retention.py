@@ -13,6 +13,7 @@ from spark_rtps.serving.placing import misfit
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.config import ReceiverConfig
@@ -24,6 +25,11 @@ from tests.log.make_runs import all_samples, guid, single, uniform
 PAGE = segment.PAGE
 W1 = guid(1)
 SECOND = 1_000_000_000
+YEAR = 31_536_000 * SECOND
+
+
+def at(uptime: int, *, wall: int, boot: str = "first") -> Clocks:
+    return Clocks(wall, uptime, boot)
 
 
 class Scene:
@@ -34,16 +40,20 @@ class Scene:
             directory / "log", max_bytes=16 * PAGE, segment_bytes=2 * PAGE, metadata={}
         )
         self.shown = ShownCounters(self.log.directory, self.log, domain=0)
-        config = ReceiverConfig(
+        self.config = ReceiverConfig(
             str(self.log.directory), "numbers", "Number", False, retention=retention, retention_ns=period
         )
-        self.retention = Retention.of(config, self.log, self.shown)
+        self.retention = Retention.of(self.config, self.log, self.shown)
         everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
         self.appender = LogAppender(
             self.log, cast(Any, everything), self.shown, None, None, remedies={}, retention=self.retention
         )
         self.reader = cast(Any, SimpleNamespace(hold_acknowledgments=False))
         self.sent = 0
+
+    def start_again(self) -> None:
+        self.retention = Retention.of(self.config, self.log, self.shown)
+        assert self.retention is not None
 
     def deliver(self, count: int, size: int = 300) -> None:
         for _ in range(count):
@@ -127,13 +137,13 @@ def test_by_time_what_is_too_old_goes(tmp_path: Path) -> None:
     assert scene.retention is not None
     for number in range(1, 101):
         scene.log.append(single(W1, number, 300), reception=number * SECOND)
-    scene.retention.expire(now=0, wall=60 * SECOND)
+    scene.retention.expire(at(0, wall=60 * SECOND))
     held = scene.held()
     assert held[0] <= 50 < held[0] + 2 * PAGE // 400, "in whole segments"
     assert scene.trimmed() == scene.log.base
-    scene.retention.expire(now=SECOND - 1, wall=500 * SECOND)
+    scene.retention.expire(at(SECOND - 1, wall=500 * SECOND))
     assert scene.held() == held, "not looked at so soon again"
-    scene.retention.expire(now=440 * SECOND, wall=500 * SECOND)
+    scene.retention.expire(at(440 * SECOND, wall=500 * SECOND))
     assert not scene.held() or scene.held()[0] > 90
 
 
@@ -143,27 +153,61 @@ def test_a_clock_that_is_set_forward_makes_nothing_too_old(tmp_path: Path) -> No
     assert scene.retention is not None
     for number in range(1, 101):
         scene.log.append(single(W1, number, 300), reception=number * SECOND)
-    now, year = 100 * SECOND, 31_536_000 * SECOND
-    scene.retention.expire(now=now, wall=now)
+    now = 100 * SECOND
+    scene.retention.expire(at(now, wall=now))
     for later in (1, 2, 500, 998):
-        scene.retention.expire(now=now + later * SECOND, wall=now + later * SECOND + 50 * year)
+        scene.retention.expire(at(now + later * SECOND, wall=now + later * SECOND + 50 * YEAR))
         assert scene.held() == list(range(1, 101))
-    scene.retention.expire(now=now + 1001 * SECOND, wall=now + 1001 * SECOND + 50 * year)
+    scene.retention.expire(at(now + 1001 * SECOND, wall=now + 1001 * SECOND + 50 * YEAR))
+    assert not scene.held() or scene.held()[0] > 90
+
+
+@pytest.mark.parametrize(
+    ("uptime", "boot"), [(300, "first"), (20, "second")], ids=["the same boot", "another boot"]
+)
+def test_a_clock_that_is_set_while_no_receiver_runs_makes_nothing_too_old(
+    tmp_path: Path, uptime: int, boot: str
+) -> None:
+    scene = Scene(tmp_path, "time", period=1000 * SECOND)
+    assert scene.retention is not None
+    for number in range(1, 101):
+        scene.log.append(single(W1, number, 300), reception=number * SECOND)
+    now = 100 * SECOND
+    scene.retention.expire(at(now, wall=now))
+    for later in (0, 500, 999):  # a receiver that is started again and again
+        moment = (uptime + later) * SECOND
+        scene.start_again()
+        scene.retention.expire(at(moment, wall=moment + 50 * YEAR, boot=boot))
+        assert scene.held() == list(range(1, 101))
+    for later in (1000, 2000):
+        moment = (uptime + 999 + later) * SECOND
+        scene.retention.expire(at(moment, wall=moment + 50 * YEAR, boot=boot))
+    assert not scene.held() or scene.held()[0] > 90
+
+
+def test_what_became_too_old_while_no_receiver_ran_goes(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "time", period=1000 * SECOND)
+    assert scene.retention is not None
+    for number in range(1, 101):
+        scene.log.append(single(W1, number, 300), reception=number * SECOND)
+    scene.retention.expire(at(100 * SECOND, wall=100 * SECOND))
+    scene.start_again()
+    scene.retention.expire(at(5 * SECOND, wall=3600 * SECOND, boot="second"))
     assert not scene.held() or scene.held()[0] > 90
 
 
 def test_by_time_nothing_is_lost_for_who_has_read_all(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "time", period=10 * SECOND)
     assert scene.retention is not None
-    at, got, base = Cursor(0), [], 0
+    place, got, base = Cursor(0), [], 0
     for number in range(1, 31):
         now = 20 * number * SECOND
         scene.log.append(single(W1, number, 3000), reception=now)
-        scene.retention.expire(now=now, wall=now)
+        scene.retention.expire(at(now, wall=now))
         view, end = LogView(scene.log.directory), Cursor(scene.log.position)
-        assert misfit(view, at, base=view.base, tail=end) is None
-        got += [sample.sn for sample in all_samples(view.frames(at, end))]
-        at, base = end, view.base
+        assert misfit(view, place, base=view.base, tail=end) is None
+        got += [sample.sn for sample in all_samples(view.frames(place, end))]
+        place, base = end, view.base
     assert got == list(range(1, 31)) and base > 0
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from spark_rtps.monitoring.consumer_groups import count_groups, read_groups
 from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
-from spark_rtps.serving.host_clocks import Clocks
 from spark_rtps.serving.served_logs import Refusal
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.host_clocks import Clocks
 
 HOUR = 3_600 * 10**9
 DAY = 24 * HOUR

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.serving.consumer_group_file import GROUPS_MAX, ConsumerGroupFile
-from spark_rtps.serving.host_clocks import Clocks
 from spark_rtps.serving.served_logs import Refusal
 from spark_rtps.transport.errors import LogLostError, UsageError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.log_view import LogView
 from tests.serving.answering_scene import Answering
 from tests.serving.standing_scene import DAY, LOG, OTHER_LOG, SEGMENT, Scene

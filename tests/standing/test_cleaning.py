@@ -11,6 +11,7 @@ import pytest
 from spark_rtps.standing import supervisor as supervisor_module
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.log.ended_logs import disk_bytes
+from spark_rtps.transport.log.last_use import LAST_USE
 from tests.standing.supervisor_scene import Scene
 
 A = '[subscriptions.a]\ntopic = "A"\n'
@@ -22,6 +23,7 @@ LATER = 1_000.0
 
 def aged(directory: Path, hours: int) -> None:
     then = time.time_ns() - hours * HOUR
+    (directory / LAST_USE).unlink(missing_ok=True)
     for file in directory.iterdir():
         os.utime(file, ns=(then, then))
 

@@ -22,8 +22,10 @@ from typing import Final
 from ..errors import LogLostError, RtpsError
 from ..slotted import frozen
 from ..structure import NANOSECONDS
+from . import last_use
 from .appending import is_appended_to
 from .error_log import ERROR_LOG
+from .host_clocks import Clocks
 from .loss_report import LOSS_REPORT
 from .permissions import LOCK
 from .segment import list_segments, segment_path
@@ -48,10 +50,12 @@ TOO_MUCH: Final = "ended logs take more than is kept, and it is among the oldest
 
 @frozen
 class EndedLog:
-    """A log that nobody appends to. ``changed`` is in ns since 1970, ``nbytes`` what it takes on the disk."""
+    """A log that nobody appends to. ``changed`` is in ns since 1970, ``age`` the ns since it was in use, and ``nbytes``
+    what it takes on the disk."""
 
     directory: Path
     changed: int
+    age: int
     nbytes: int
     #: Its samples can no longer be asked for, and there are samples, or nothing else worth keeping.
     is_left_over: bool
@@ -77,28 +81,28 @@ def note_temporary_checkpoint(directory: Path, checkpoint: Path) -> None:
     replace_text(directory / TEMPORARY_CHECKPOINT, f"{checkpoint}\n")
 
 
-def ended_logs(root: Path, *, in_use: Collection[str] | None = None) -> list[EndedLog]:
+def ended_logs(root: Path, *, now: Clocks, in_use: Collection[str] | None = None) -> list[EndedLog]:
     """The logs in ``root`` that nobody appends to, the oldest first.
 
     None of those of a standing receiver, unless it asks itself and names the folders that are ``in_use``.
     """
     if in_use is None and (root / _OF_STANDING_RECEIVER).exists():
         return []
-    found = (log for log in _ended(root) if log.directory.name not in (in_use or ()))
-    return sorted(found, key=lambda log: log.changed)
+    found = (log for log in _ended(root, now) if log.directory.name not in (in_use or ()))
+    return sorted(found, key=lambda log: -log.age)
 
 
 def given_up(
-    logs: Iterable[EndedLog], *, now: int, period: int, nbytes: int | None = None
+    logs: Iterable[EndedLog], *, period: int, nbytes: int | None = None
 ) -> list[tuple[EndedLog, str]]:
     """Which of ``logs``, the oldest first, may go, and why.
 
-    Those have not changed for ``period`` ns, or have a temporary checkpoint that is gone. Of the others the oldest go
-    until they take ``nbytes`` at most; None: however much that is. ``now`` is in ns since 1970.
+    Those are older than ``period`` ns, or have a temporary checkpoint that is gone. Of the others the oldest go until
+    they take ``nbytes`` at most; None: however much that is.
     """
     found, kept = [], []
     for log in logs:
-        if now - log.changed > period:
+        if log.age > period:
             found.append((log, TOO_OLD))
         elif log.is_left_over:
             found.append((log, CHECKPOINT_GONE))
@@ -106,7 +110,7 @@ def given_up(
             kept.append(log)
     over = 0 if nbytes is None else sum(log.nbytes for log in kept) - nbytes
     for log in kept:
-        if over <= 0 or now - log.changed <= _RESTART_NS:
+        if over <= 0 or log.age <= _RESTART_NS:
             break
         found.append((log, TOO_MUCH))
         over -= log.nbytes
@@ -122,7 +126,7 @@ def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool
     try:
         keeps_reports = why == CHECKPOINT_GONE and _has_reports(directory)
         if keeps_reports:
-            if changed is not None and _changed(directory) > changed:
+            if changed is not None and last_use.changed(directory) > changed:
                 return False
             if _trim_all(directory):
                 return True
@@ -131,7 +135,7 @@ def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool
         try:
             if lock is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if changed is not None and _changed(directory) > changed:
+            if changed is not None and last_use.changed(directory) > changed:
                 return False  # somebody went on with it meanwhile
             if keeps_reports:
                 for file in list_segments(directory):
@@ -158,14 +162,17 @@ def _trim_all(directory: Path) -> bool:
 
 
 def remove_given_up(
-    root: Path, *, now: int, period: int, nbytes: int | None = None, in_use: Collection[str] | None = None
+    root: Path, *, now: Clocks, period: int, nbytes: int | None = None, in_use: Collection[str] | None = None
 ) -> list[Path]:
     """Remove the logs in ``root`` that :func:`given_up` names of :func:`ended_logs`; returns their folders."""
-    found = given_up(ended_logs(root, in_use=in_use), now=now, period=period, nbytes=nbytes)
+    logs = ended_logs(root, now=now, in_use=in_use)
+    for log in logs:
+        last_use.keep_age(log.directory, log.age, now)
+    found = given_up(logs, period=period, nbytes=nbytes)
     return [log.directory for log, why in found if remove_log(log.directory, why, changed=log.changed)]
 
 
-def _ended(root: Path) -> Iterator[EndedLog]:
+def _ended(root: Path, now: Clocks) -> Iterator[EndedLog]:
     try:
         directories = list(root.iterdir())
     except OSError:
@@ -174,16 +181,11 @@ def _ended(root: Path) -> Iterator[EndedLog]:
         try:
             uuid.UUID(directory.name)
             if not is_appended_to(directory):
-                yield EndedLog(
-                    directory, _changed(directory), disk_bytes(directory), _is_left_over(directory)
-                )
+                dated = last_use.changed(directory)
+                age = last_use.age(directory, dated, now)
+                yield EndedLog(directory, dated, age, disk_bytes(directory), _is_left_over(directory))
         except (ValueError, OSError, RtpsError):
             continue  # no stream log, or another process removes it, or the system refuses just now
-
-
-def _changed(directory: Path) -> int:
-    """When a file of a log changed last, in ns since 1970. Raises OSError."""
-    return max((f.stat().st_mtime_ns for f in directory.iterdir()), default=directory.stat().st_mtime_ns)
 
 
 def _is_left_over(directory: Path) -> bool:

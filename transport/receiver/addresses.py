@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from ..errors import reason
 from ..limits import WRITERS_MAX
-from ..log.appending import IN_USE_NS
+from ..log.last_use import IN_USE_NS
 from ..log.small_file import replace_text
 from ..slotted import slotted
 from ..structure import INFINITE, Guid, Locator
@@ -91,7 +91,7 @@ def read_addresses(directory: Path) -> Addresses | None:
 def reserved_ports(directory: Path, *, now: int) -> tuple[int, ...]:
     """The ports of receivers whose logs lie beside ``directory``, and whose peers may wait for them.
 
-    ``now`` is in ns since 1970. A receiver dates the file while it runs (:func:`~..log.appending.note_in_use`).
+    ``now`` is in ns since 1970. A receiver dates the file while it runs (:func:`~..log.last_use.note_in_use`).
     """
     found: set[int] = set()
     for path in directory.parent.glob(f"*/{_FILE}"):

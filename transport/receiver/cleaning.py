@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Final
 
 from ..log.ended_logs import remove_given_up
+from ..log.host_clocks import Clocks
 from .config import ReceiverConfig
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -38,7 +38,7 @@ def _clean(config: ReceiverConfig, period: float, end: threading.Event) -> None:
     while not end.is_set():
         for removed in remove_given_up(
             Path(config.log_directory).parent,
-            now=time.time_ns(),
+            now=Clocks.read(),
             period=config.ended_logs_period_ns,
             nbytes=config.ended_logs_bytes,
         ):

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ..log.appending import IN_USE_NS, note_in_use
+from ..log.last_use import IN_USE_NS, note_in_use
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control

@@ -5,10 +5,14 @@ For receivers that outlive their readers: a writer must not wait because none of
 
 from __future__ import annotations
 
+import json
 import logging
+from contextlib import suppress
 from typing import Final
 
+from ..log.host_clocks import Clocks
 from ..log.log_view import LogView
+from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..structure import NANOSECONDS
 from .config import ReceiverConfig
@@ -18,8 +22,9 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 #: Between two looks for samples that are too old.
 _LOOK_NS: Final = NANOSECONDS
-#: By so much the wall clock is set, and not only adjusted, between two looks.
-_STEP_NS: Final = NANOSECONDS
+#: The file that says what the clocks showed, for the log's next receiver, and how often it is written.
+_CLOCKS: Final = "clocks"
+_WRITE_NS: Final = 300 * NANOSECONDS
 
 
 class Retention:
@@ -32,9 +37,10 @@ class Retention:
         self._view = LogView(log.directory)
         self._shown = shown
         self._look_at = 0
-        #: When the host was started, by the wall clock; None: nobody has looked yet.
-        self._started: int | None = None
-        self._none_until = 0
+        self._path = log.directory / _CLOCKS
+        #: What the clocks showed at the last look, or what an earlier receiver of the log has written down of that.
+        self._seen: Clocks | None = None
+        self._write_at = self._none_until = 0
         self._is_told = False
 
     @classmethod
@@ -57,22 +63,33 @@ class Retention:
         self._shown.add_trimmed(self._log.base - base)
         return True
 
-    def expire(self, *, now: int, wall: int) -> None:
+    def expire(self, clocks: Clocks) -> None:
         """Trim segments that are too old. Raises LogError.
 
-        ``now`` is since the host was started, also while it slept, ``wall`` since 1970, both in ns. Samples are dated
-        by the wall clock. When that is set forward, as on a host without a battery for its clock, those before look
-        older than they are: nothing is too old then until the period has passed once.
+        Samples are dated by the wall clock. When that is set forward, as on a host without a battery for its clock,
+        those before look older than they are: nothing is too old then until the period has passed once.
         """
+        now = clocks.uptime_ns
         if self._period is None or now < self._look_at:
             return
         self._look_at = now + _LOOK_NS
-        started, self._started = self._started, wall - now
-        if started is not None and self._started - started > _STEP_NS:
+        seen, self._seen = self._seen or self._written(), clocks
+        if seen is not None and clocks.step_since(seen) > 0:
             self._none_until = now + self._period
         if now < self._none_until:
-            return
-        base, kept = self._log.base, self._view.at(wall - self._period).position
+            return  # nothing is written down either: whoever starts meanwhile finds that the clock was set, too
+        if now >= self._write_at:
+            self._write_at = now + _WRITE_NS
+            with suppress(OSError):  # a full disk: what was written before counts
+                replace_text(self._path, json.dumps(clocks.parts))
+        base, kept = self._log.base, self._view.at(clocks.wall_ns - self._period).position
         if kept > base:
             self._log.trim(min(kept, self._log.position))
             self._shown.add_trimmed(self._log.base - base)
+
+    def _written(self) -> Clocks | None:
+        """None: nobody has written that down, or not so."""
+        try:
+            return Clocks.of(*json.loads(self._path.read_bytes()))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None

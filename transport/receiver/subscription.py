@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from ..limits import FRAGMENTED_SAMPLE_MAX
+from ..log.host_clocks import Clocks
 from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
@@ -137,7 +137,7 @@ class Subscription:
     def keep(self, now: int) -> None:
         """Make room for what waits, and do what is due."""
         if self._retention is not None:
-            self._retention.expire(now=time.clock_gettime_ns(time.CLOCK_BOOTTIME), wall=time.time_ns())
+            self._retention.expire(Clocks.read())
         self._appender.commit(self.reader, self._shown.consumer)
         if self._retention is None:
             reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]

@@ -1,0 +1,67 @@
+"""What the clocks of a host show: the wall clock may be set at any time, the one since the kernel started never is."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from ..slotted import frozen
+from ..structure import NANOSECONDS
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+#: The wall clock is set, and not only adjusted, if it is off by more than this, and more than a part of the time.
+_STEP_NS: Final = NANOSECONDS
+_ADJUSTED_PART: Final = 1000
+#: A host that was off was so for no longer than this, as far as the wall clock alone says it.
+OFF_MAX_NS: Final = 24 * 3600 * NANOSECONDS
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Of the kernel, since it was started. Raises OSError."""
+    return _BOOT_ID.read_text().strip()
+
+
+@frozen
+class Clocks:
+    """One moment. ``wall_ns`` is since 1970, ``uptime_ns`` since the kernel with the id ``boot`` started, also while
+    the host slept; an empty ``boot`` is not known."""
+
+    wall_ns: int
+    uptime_ns: int
+    boot: str
+
+    @classmethod
+    def read(cls) -> Clocks:
+        try:
+            boot = boot_id()
+        except OSError:
+            boot = ""
+        return cls(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), boot)
+
+    @classmethod
+    def of(cls, wall_ns: object, uptime_ns: object, boot: object) -> Clocks:
+        """A moment that was written down as its :attr:`parts`. Raises ValueError if nobody wrote this."""
+        if not isinstance(wall_ns, int) or not isinstance(uptime_ns, int) or not isinstance(boot, str):
+            raise ValueError(f"{(wall_ns, uptime_ns, boot)!r:.80} is no moment")
+        return cls(wall_ns, uptime_ns, boot)
+
+    @property
+    def parts(self) -> tuple[int, int, str]:
+        """What to write down."""
+        return self.wall_ns, self.uptime_ns, self.boot
+
+    def since(self, earlier: Clocks, *, at_most: int) -> int:
+        """Nanoseconds after ``earlier``. Across a start of the host only the wall clock knows, and is believed for so
+        many of them at most."""
+        if self.boot and self.boot == earlier.boot:
+            return max(0, self.uptime_ns - earlier.uptime_ns)
+        return min(max(0, self.wall_ns - earlier.wall_ns), at_most)
+
+    def step_since(self, earlier: Clocks) -> int:
+        """By how many nanoseconds the wall clock was set forward since ``earlier``; less than 0: back."""
+        passed = self.since(earlier, at_most=OFF_MAX_NS)
+        step = self.wall_ns - earlier.wall_ns - passed
+        return step if abs(step) > _STEP_NS + passed // _ADJUSTED_PART else 0
