@@ -44,8 +44,8 @@ _OWNER_PERIOD_NS: Final = NANOSECONDS
 #: Bytes that are handed to the participant at once.
 _READ_BYTES: Final = 1 << 20
 
-#: Takes in messages that lie in one array.
-Receive = Callable[[U8, Sequence[Span]], None]
+#: Takes in messages that lie in one array, and since when they were there; None: they are new.
+Receive = Callable[[U8, Sequence[Span], int | None], None]
 
 
 @slotted
@@ -69,11 +69,19 @@ class _Reading:
     places: dict[Guid, _Place] = field(default_factory=dict)
     #: Where a frame begins that found no room, and the bytes it needs. Readers know of it, and do not request it.
     refused: tuple[int, int] = (-1, 0)
+    #: What lies before this position was there when a spy joined, and when that was.
+    found: tuple[int, int] = (-1, 0)
 
     @property
     def active(self) -> list[_Place]:
         """The readers that are not resting."""
         return [place for place in self.places.values() if not place.resting]
+
+    @property
+    def since(self) -> int | None:
+        """Since when the next frame is known to be there; None: it is new."""
+        behind, since = self.found
+        return since if self.image.position < behind else None
 
     @property
     def largest(self) -> int:
@@ -141,7 +149,12 @@ class ReadLogs:
         image = Image.joined(log, self._buffer, source_of_log(writer.prefix))
         reading = self._readings.get(writer) or _Reading(writer, image)
         if self._spies and reader.writers[writer].synced:
-            image.rewind()  # the reader knows which samples it has, and nobody repeats the others
+            # The reader knows which samples it has, and nobody repeats the others. However long it takes to read
+            # them, they are no sign that the writer goes on with lower numbers.
+            if reading.image.position >= reading.found[0]:
+                reading.found = -1, now
+            reading.found = log.position, reading.found[1]
+            image.rewind()
         if not self._subscribe(reading, reader, image.position, now):
             return False
         reading.image.position = min(reading.image.position, image.position)
@@ -239,10 +252,10 @@ class ReadLogs:
                 reading.refused = image.position, found.nbytes
                 # A reader does not request a sample that it has seen and has no room for.
                 if all(_is_reliable(place.reader, reading.writer) for place in reading.active):
-                    self._receive(found.data, found.spans)
+                    self._receive(found.data, found.spans, reading.since)
             else:
                 if found.spans:
-                    self._receive(found.data, found.spans)
+                    self._receive(found.data, found.spans, reading.since)
                 frames += len(found.spans)
                 nbytes += found.nbytes
                 image.position = found.end

@@ -94,7 +94,7 @@ class ReceiveTurns:
             if now - begun > _TURN_NS or self.unfinished.get(source) is not reception:
                 return _unless(failure, received)
 
-    def _receive(self, data: U8, spans: Sequence[Span]) -> None:
+    def _receive(self, data: U8, spans: Sequence[Span], _since: int | None) -> None:
         """Hand messages to the protocol, and what they bring to the recipients."""
         self._recipients.deliver(self._participant.receive(data, spans, now=time.monotonic_ns()))
 

@@ -189,8 +189,9 @@ class SpyNode:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _receive(self, data: U8, spans: Sequence[Span]) -> None:
-        self._recipients.deliver(self.participant.receive(data, spans, now=time.monotonic_ns()))
+    def _receive(self, data: U8, spans: Sequence[Span], since: int | None) -> None:
+        now = time.monotonic_ns() if since is None else since
+        self._recipients.deliver(self.participant.receive(data, spans, now=now))
 
     def _look(self, now: int) -> None:
         """Find logs of the readers' topics that are new, or can be joined by now, and let go of those that ended."""
