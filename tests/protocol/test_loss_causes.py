@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.qos import Qos
 from tests.protocol.reader_script import IT, LASTING, RELIABLE, Script, started
@@ -97,3 +99,25 @@ def test_what_was_lost_stays_lost_whatever_a_lower_heartbeat_says() -> None:
     s = Script(RELIABLE, resume={IT: 10})
     s.heartbeat(5_001, 5_000).heartbeat(21, 20)
     assert lost(s) == {LossCause.STOPPED: 4_990}
+
+
+@pytest.mark.parametrize("announced_first", [True, False])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_a_gap_passes_that_was_written_while_the_writer_was_not_matched(
+    lasting: bool, announced_first: bool
+) -> None:
+    """A volatile writer has nothing for a reader from before their match, and answers a request for it by a GAP."""
+    s = started(qos=LASTING, transient_local=True) if lasting else started()
+    s.data(1, 5).heartbeat(1, 5)
+    info = s.proxy.info
+    s.reader.unmatch_writer(IT)
+    s.reader.match_writer(info, now=s.now)
+    if announced_first:
+        s.heartbeat(1, 8)
+    s.gap(6, 9)
+    s.heartbeat(9, 8).data(9).gap(10, 11).data(11)
+    assert s.taken() == [1, 2, 3, 4, 5, 9, 11]
+    assert s.reader.take_losses() == ({} if lasting else {(IT, LossCause.OUT_OF_REACH): 3})
+    counters = s.reader.counters
+    assert (counters.lost_samples, counters.irrelevant_samples) == ((0, 4) if lasting else (3, 1))
+    assert counters.missed_samples == 0

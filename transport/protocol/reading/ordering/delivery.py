@@ -246,14 +246,14 @@ class Delivery:
     def _pass_missed(self, proxy: WriterProxy, last: int) -> bool:
         """Pass what is missed up to ``last``; whether that is all."""
         count = proxy.missed_in(last)
-        if count:
+        if count and proxy.away is not None:
             proxy.move_to(proxy.expected + count)
-            self.counters.missed_samples += count
-            self._lose(proxy, count, LossCause.MOVED)
+            self.counters.missed_samples += count if proxy.away is LossCause.MOVED else 0
+            self._lose(proxy, count, proxy.away)
         return proxy.expected > last
 
     def _pass_irrelevant(self, proxy: WriterProxy, last: int) -> None:
-        """Up to ``last`` nothing will come for this reader. Of what lies before a match under a new GUID, it did."""
+        """Up to ``last`` nothing will come for this reader. Of what was missed before the match, it did."""
         if not proxy.info.filters and self._pass_missed(proxy, last):
             return
         self.counters.irrelevant_samples += proxy.move_to(last + 1)

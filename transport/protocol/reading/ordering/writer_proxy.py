@@ -57,6 +57,7 @@ class WriterProxy:
         "resting",
         "resumed",
         "resumed_since",
+        "seen_below",
         "sets",
         "stream",
         "synced",
@@ -83,6 +84,8 @@ class WriterProxy:
         self.resumed = self.expected if self.expected > 1 else 0
         #: Since when the writer shows that it is below that; -1: it does not.
         self.resumed_since = -1
+        #: The first number below that which arrived from a writer whose samples are not sent again; 0: none did.
+        self.seen_below = 0
         #: What the writer no longer has is lost only once the reader had something to lose.
         self.counts_losses = expected is not None and expected > 1
         #: Why what is lost up to ``away_until`` is lost: the writer had used these numbers before it was matched again.
@@ -139,8 +142,9 @@ class WriterProxy:
 
     def missed_in(self, last: int) -> int:
         """How many of the numbers from ``expected`` to ``last``, which pass, are missed: the writer had used them
-        before it knew the reader's new GUID."""
-        return self.away_in(self.expected, last) if self.away is LossCause.MOVED else 0
+        before it knew the reader's new GUID, or keeps no history and had used them before it was matched again."""
+        keeps_none = self.away is not None and self.reliable and not self.info.transient_local
+        return self.away_in(self.expected, last) if self.away is LossCause.MOVED or keeps_none else 0
 
     def is_below_resumed(self, last_sn: int) -> bool:
         """Whether the writer, now at ``last_sn``, was only seen below where an earlier match with it ended."""
