@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+import numpy as np
 import pytest
 
 from spark_rtps.transport.limits import NUMBER_SET_BITS, REORDER_WRITER_BYTES_MAX
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.protocol.reading.ordering.writer_proxy import ANEW_NS
 from spark_rtps.transport.qos import Qos
+from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import AckNack, HeartbeatFrag
 from tests.protocol.reader_script import ANY, IT, LASTING, MS, WHERE, Script, started
+from tests.support.virtual_network import SECOND, VirtualNetwork
 
 FAR = 10**12
 
@@ -263,6 +267,40 @@ def test_a_writer_that_began_anew_while_it_was_away_is_read(reliable: bool) -> N
     taken = s.taken()
     assert taken[:100] == list(range(1, 101))
     assert taken[100:] == list(range(1 if reliable else 21, 40))
+    assert s.reader.counters.lost_samples == (0 if reliable else 20), "what came while it was in doubt"
+
+
+@pytest.mark.parametrize("drains", [True, False])
+@pytest.mark.parametrize("size", [16, 100_000, 300_000])
+def test_a_best_effort_writer_restarted_under_its_guid_is_read_whatever_its_samples_come_in(
+    size: int, drains: bool
+) -> None:
+    network = VirtualNetwork(drains=drains)
+    reading = network.add(lease_duration=SECOND)
+    reader = reading.create_reader(ReaderSpec("t", "T", Qos(), keyed=False), now=network.now)
+
+    def live(count: int) -> list[int]:
+        """One life of the writer; returns what is read of it."""
+        host = network.add(guid_prefix=b"W" * 12, lease_duration=SECOND)
+        spec = WriterSpec("t", "T", Qos(), keyed=False, entity_key=5)
+        writer = host.create_writer(spec, now=network.now)
+        network.run(SECOND)
+        taken = []
+        for _ in range(count):
+            data = Samples.uniform(np.zeros(size, np.uint8), 1, size)
+            assert writer.write(data, timestamp=network.now, now=network.now) == 1
+            network.run(100 * MS)
+            taken += [sn for run in reader.take() for sn in run.sequence_numbers().tolist()]
+        network.unplug(host)
+        network.run(10 * SECOND)
+        assert not reader.writers
+        return taken
+
+    assert live(40) == list(range(1, 41))
+    taken = live(20)
+    lost = 20 - len(taken)
+    assert lost <= ANEW_NS // (100 * MS) and taken == list(range(lost + 1, 21))
+    assert reader.counters.lost_samples == lost
 
 
 @pytest.mark.parametrize("reliable", [True, False])

@@ -53,6 +53,10 @@ class FragmentStretch:
         return self._pieces[0][0]
 
     @property
+    def last_sn(self) -> int:
+        return self._pieces[-1][0]
+
+    @property
     def submessages(self) -> int:
         """How many DATA_FRAG brought them."""
         return len(self._pieces)

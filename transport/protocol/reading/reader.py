@@ -297,7 +297,7 @@ class StatefulReader:
             return
         delivery, nbytes = self._delivery, run.data.nbytes
         if proxy.resumed:
-            proxy = self._now(proxy, run.last_sn, now)
+            proxy = self._now(proxy, run.first_sn, run.last_sn, now)
         if proxy.resting:
             delivery.pass_by(proxy, run.last_sn)
         elif nbytes > delivery.sample_size_max:
@@ -324,7 +324,7 @@ class StatefulReader:
             return
         self.counters.received_batches += 1
         if proxy.resumed:
-            proxy = self._now(proxy, batch.last_sn, now)
+            proxy = self._now(proxy, batch.first_sn, batch.last_sn, now)
         if proxy.resting:
             self._delivery.pass_by(proxy, batch.last_sn)
             return
@@ -369,7 +369,7 @@ class StatefulReader:
             self.counters.unknown_writer += 1
             return
         if proxy.resumed:
-            proxy = self._now(proxy, frag.sn, now)
+            proxy = self._now(proxy, frag.sn, frag.sn, now)
         self._fragments.accept(proxy, frag, timestamp, now)
 
     def takes(self, stretch: FragmentStretch) -> bool:
@@ -383,8 +383,10 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is None:
             self.counters.unknown_writer += stretch.submessages
-        else:
-            self._fragments.accept_stretch(proxy, stretch, now)
+            return
+        if proxy.resumed:
+            proxy = self._now(proxy, stretch.first_sn, stretch.last_sn, now)
+        self._fragments.accept_stretch(proxy, stretch, now)
 
     # --- what the writer announces ---------------------------------------------------------------
 
@@ -422,21 +424,31 @@ class StatefulReader:
             proxy = self._begin_anew(proxy, now)
         return proxy if proxy.reliable else None
 
-    def _now(self, proxy: WriterProxy, last_sn: int, now: int) -> WriterProxy:
-        """What is known of a writer that sent ``last_sn``, and that was matched before.
+    def _now(self, proxy: WriterProxy, first_sn: int, last_sn: int, now: int) -> WriterProxy:
+        """What is known of a writer that sent first_sn..last_sn, and that was matched before.
 
-        A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life.
+        A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life. A reliable
+        one may repeat something for other readers; its HEARTBEATs show where it is.
         """
-        if not proxy.info.reliable and proxy.is_below_resumed(last_sn) and proxy.has_begun_anew(now):
-            return self._begin_anew(proxy, now)
-        return proxy
+        if proxy.reliable or not proxy.is_below_resumed(last_sn):
+            return proxy
+        proxy.seen_below = proxy.seen_below or first_sn
+        if proxy.info.reliable or not proxy.has_begun_anew(now):
+            return proxy
+        return self._begin_anew(proxy, now)
 
     def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:
-        """Forget what a writer sent in another life."""
+        """Forget what a writer sent in another life.
+
+        What a best-effort reader did not take of the new life, while that was in doubt, is lost.
+        """
         self.unmatch_writer(proxy.guid)
         self._earlier.take(proxy.guid)
         self.match_writer(proxy.info, now=now)
-        return self.writers[proxy.guid]
+        anew = self.writers[proxy.guid]
+        if proxy.seen_below and not anew.reliable:
+            self._delivery.sync(anew, proxy.seen_below)
+        return anew
 
     def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
         """The writer announces how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""
