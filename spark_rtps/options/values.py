@@ -234,8 +234,11 @@ def _list(spec: OptionSpec, text: str) -> tuple[str, ...]:
     parts = names_of(text, is_quoted=spec.is_quoted)
     if "" in parts and not spec.may_be_empty:
         raise OptionError(spec.name, text, "must not have an empty name")
-    if "\0" in text:
+    # the text of a JSON array may escape what it must not contain
+    if any("\0" in part for part in parts):
         raise OptionError(spec.name, text, "must not contain NUL")
+    if not all(map(_is_unicode, parts)):
+        raise OptionError(spec.name, text, "must be Unicode: a name has half a character")
     if spec.maximum is not None and len(parts) > spec.maximum:
         raise OptionError(spec.name, f"{text[:16]}...", f"must be at most {spec.maximum} names")
     return parts

@@ -165,6 +165,15 @@ def test_no_nul_in_names(spec: OptionSpec) -> None:
         parse_value(spec, "a\0b")
 
 
+@pytest.mark.parametrize("spec", of_kind(Kind.LIST), ids=name)
+def test_escapes_of_a_json_array_make_no_name_that_cannot_be_sent(spec: OptionSpec) -> None:
+    with pytest.raises(OptionError, match="must not contain NUL"):
+        parse_value(spec, r'["b", "a\u0000b"]')
+    with pytest.raises(OptionError, match="must be Unicode"):
+        parse_value(spec, r'["b", "a\ud800b"]')
+    assert parse_value(spec, r'["\ud83d\ude00", "b"]') == ("\N{GRINNING FACE}", "b")
+
+
 def test_partitions_fit_one_parameter() -> None:
     names = ",".join(["x" * 1000] * 65)
     parse_options({"topic": "T", "partition": names}, AppliesTo.READ)
