@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..transport.errors import RecordingError
 from ..transport.types.idl.printer import print_idl
-from ..transport.types.model import Array, Primitive, Sequence, String, Struct, Type, WString
+from ..transport.types.model import Array, Extensibility, Primitive, Sequence, String, Struct, Type, WString
 from ..transport.types.ros import PRIMITIVES
 from ..transport.types.ros_names import ros_type_name
 from .containers import needed
@@ -56,6 +56,8 @@ def _msg_text(struct: Struct) -> str:
     texts: dict[str, str] = {}
 
     def add(t: Struct) -> None:
+        if t.extensibility is Extensibility.MUTABLE or any(member.optional for member in t.members):
+            raise KeyError(t)  # its samples have headers of members
         name = ros_type_name(t.name)
         if name not in texts:
             texts[name] = ""
@@ -74,9 +76,11 @@ def _ros_name(t: Type, add: Any) -> str:
     if isinstance(t, String | WString):
         name = "string" if isinstance(t, String) else "wstring"
         return f"{name}<={t.bound}" if t.bound else name
+    if isinstance(t, Sequence | Array) and isinstance(t.element, Sequence | Array):
+        raise KeyError(t)
     if isinstance(t, Sequence):
         return f"{_ros_name(t.element, add)}[{f'<={t.bound}' if t.bound else ''}]"
-    if isinstance(t, Array):
+    if isinstance(t, Array) and len(t.dimensions) == 1:
         return f"{_ros_name(t.element, add)}[{t.length}]"
     if isinstance(t, Struct):
         add(t)

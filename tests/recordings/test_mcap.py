@@ -19,10 +19,14 @@ from mcap.writer import CompressionType, IndexType, Writer
 from rosbags.highlevel import AnyReader
 
 from spark_rtps.recordings.mcap_file import WRITER_KEY, McapFile
-from spark_rtps.recordings.mcap_writing import McapRecorder
+from spark_rtps.recordings.mcap_writing import McapRecorder, schema_of
 from spark_rtps.recordings.recorded import ALL_TIMES, Piece
 from spark_rtps.recordings.recorded_types import hash_of_schema, struct_of_schema
 from spark_rtps.transport.errors import MalformedSampleError, OptionError, RecordingError
+from spark_rtps.transport.qos import DataRepresentation
+from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.ros import ros_type
 from tests.recordings.recording_scene import (
     START,
@@ -444,3 +448,41 @@ def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
         assert bytes(bag.deserialize(raw, connection.msgtype).data) == bytes(
             typestore().deserialize_cdr(value, "sensor_msgs/msg/Image").data
         )
+
+
+@pytest.mark.parametrize(
+    ("members", "row"),
+    [
+        ("@final struct T_ { long a; @optional long b; long c; };", {"a": 1, "b": None, "c": 9}),
+        (
+            "@final struct I_ { @optional string s; }; @final struct T_ { long a; sequence<I_> b; };",
+            {"a": 1, "b": [{"s": None}, {"s": "x"}]},
+        ),
+        ("@mutable struct T_ { long a; double b; };", {"a": 1, "b": 2.5}),
+        ("@final struct T_ { sequence<sequence<long> > a; long b; };", {"a": [[1], [2, 3]], "b": 7}),
+        ("@final struct T_ { long a[2][3]; long b; };", {"a": [[1, 2, 3], [4, 5, 6]], "b": 7}),
+    ],
+)
+@pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
+def test_what_no_msg_can_define_is_recorded_with_its_idl(
+    tmp_path: Path, members: str, row: dict[str, object], representation: DataRepresentation
+) -> None:
+    """Rows of a topic that looks like one of ROS 2 are the rows that were recorded."""
+    struct_ = parse_idl(f"module m {{ module msg {{ module dds_ {{ {members} }}; }}; }};")["m::msg::dds_::T_"]
+    batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct_))
+    value = bytes(Codec(struct_).encode(batch, representation=representation).payload(0))
+    stamp = pa.array([START // 1000], pa.timestamp("us", "UTC"))
+    sample = {
+        "writer": ["01020304.05060708.090a0b0c:00000103"],
+        "sequence_number": [1],
+        "instance_state": ["ALIVE"],
+        "value": [value],
+        "reception_timestamp": stamp,
+        "source_timestamp": stamp,
+    }
+    path = tmp_path / "t.mcap"
+    recorder = McapRecorder(str(path))
+    recorder.add("rt/t", struct_, pa.table(sample))
+    recorder.close()
+    assert schema_of("rt/t", struct_)[1] == "omgidl"
+    assert read(path, "/t").to_pylist() == [row]
