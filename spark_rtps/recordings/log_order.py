@@ -37,13 +37,17 @@ def in_log_order(files: Iterable[TopicFile]) -> Iterator[Logged]:
 
 def _of_file(given: TopicFile) -> Iterator[Logged]:
     sections = given.file.sections(given.channels, ALL_TIMES)
-    if sections and all(section.last_time < TIME_MAX for section in sections):
+    is_timed = all(section.last_time < TIME_MAX for section in sections)
+    if sections and is_timed:
         sections.sort(key=lambda section: section.first_time)
         # nothing of this file is read before it is due
         yield Logged(sections[0].first_time, "", [])
     held: list[RecordedSamples] = []
-    for group in _groups(given, sections):
+    for group, begin in _groups(given, sections):
         first = min(int(each.log_times[0]) for each in group)
+        if is_timed:
+            # of these channels a later section may have a sample that was logged before all of this one
+            first = min(first, begin)
         cuts = [int(np.searchsorted(each.log_times, first)) for each in held]
         yield from _together([each.take(slice(cut)) for each, cut in zip(held, cuts, strict=True) if cut])
         later = [each.take(slice(cut, None)) for each, cut in zip(held, cuts, strict=True)]
@@ -51,8 +55,11 @@ def _of_file(given: TopicFile) -> Iterator[Logged]:
     yield from _together(held)
 
 
-def _groups(given: TopicFile, sections: Iterable[Section]) -> Iterator[list[RecordedSamples]]:
-    """What is read of a file, with sorted times: no sample of a group was logged before one of the last but one."""
+def _groups(given: TopicFile, sections: Iterable[Section]) -> Iterator[tuple[list[RecordedSamples], int]]:
+    """What is read of a file, with sorted times, and where its section begins.
+
+    Where sections have no times, no sample of a group was logged before one of the last but one.
+    """
     for section in sections:
         piece = Piece(given.path, given.file.form, given.channels, (section,), given.domain)
         group, last = list[RecordedSamples](), TIME_MIN
@@ -62,12 +69,12 @@ def _groups(given: TopicFile, sections: Iterable[Section]) -> Iterator[list[Reco
             ordered = _sorted(samples)
             # a capture is one section, which is read as a stream
             if group and piece.form == CaptureFile.form and ordered.log_times[0] >= last:
-                yield group
+                yield group, section.first_time
                 group, last = [], TIME_MIN
             group.append(ordered)
             last = max(last, int(ordered.log_times[-1]))
         if group:
-            yield group
+            yield group, section.first_time
 
 
 def _sorted(samples: RecordedSamples) -> RecordedSamples:

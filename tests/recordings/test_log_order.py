@@ -70,6 +70,20 @@ def test_chunks_that_overlap_in_time_and_files_that_do_are_merged(tmp_path: Path
     assert [number for _, number in numbers(opened(first, second))] == list(range(200))
 
 
+@pytest.mark.parametrize("topics", ["a", "b", "ab"])
+def test_a_topic_that_begins_late_in_a_chunk_comes_in_order(tmp_path: Path, topics: str) -> None:
+    """The last chunk is the last one that begins, and what is wanted of it comes before most of the others."""
+    first = [(2, 0)]  # with the schema and the channels; then three samples in each chunk
+    others = [(2, 1), (0, 90), (0, 95), (2, 10), (0, 20), (0, 30), (2, 12), (0, 80), (0, 81)]
+    last = [(2, 15), (0, 25), (0, 26)]
+    at = [(*each, number) for number, each in enumerate([*first, *others, *last])]
+    rows = [(channel, SECOND * (1 + time), number) for channel, time, number in at]
+    path = written(tmp_path / "a.mcap", rows, chunk_size=100)
+    channels = {"a": (0, 1), "b": (2,), "ab": (0, 1, 2)}[topics]
+    wanted = [number for channel, _, number in sorted(rows, key=lambda row: row[1]) if channel in channels]
+    assert [number for _, number in numbers(opened(path, topics=topics))] == wanted
+
+
 def test_samples_of_one_topic_within_a_millisecond_come_together(tmp_path: Path) -> None:
     rows = [(i % 2, SECOND + i * 100_000, i) for i in range(40)]
     found = list(in_log_order(opened(written(tmp_path / "a.mcap", rows))))
