@@ -13,6 +13,7 @@ from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import EncodeError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.cdr.encoding.encoder import Encoder, least_representation
 from spark_rtps.transport.types.mapping import Mapping
 from spark_rtps.transport.types.model import (
@@ -124,6 +125,22 @@ def test_enums() -> None:
         body(COLOR, pa.array([4], pa.int8()))
     with pytest.raises(EncodeError, match="double cannot be written as the enum Color"):
         body(COLOR, pa.array([1.0]))
+
+
+@pytest.mark.parametrize("representation", [XCDR1, XCDR2])
+def test_a_null_in_a_dictionary_is_an_absent_value(representation: DataRepresentation) -> None:
+    """As pandas and Parquet may have it: the index is there, and what it leads to is null."""
+    cases = (Case("a", String(), 1, (1,)), Case("b", String(), 2, (2,)))
+    members = (Member("x", String(), 0, optional=True), Member("u", Union("U", INT32, cases), 1))
+    codec = Codec(Struct("T", members, Extensibility.FINAL))
+    x = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["one", None]))
+    a = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["one", None]))
+    which, b = pa.array([1, 2, 1], pa.int32()), pa.array([None, "two", None])
+    u = pa.StructArray.from_arrays([which, a, b], ["discriminator", "a", "b"])
+    encoded = codec.encode(pa.RecordBatch.from_arrays([x, u], ["x", "u"]), representation=representation)
+    one, two = ({"discriminator": n, "a": a, "b": b} for n, a, b in ((1, "one", None), (2, None, "two")))
+    wanted = [{"x": "one", "u": one}, {"x": None, "u": two}, {"x": None, "u": one}]
+    assert codec.decode(encoded).batch.to_pylist() == wanted
 
 
 def test_bitmasks() -> None:

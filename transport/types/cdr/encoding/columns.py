@@ -106,18 +106,23 @@ def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
 def _member_column(array: pa.Array, member: Member, place: Place) -> Column:
     if not member.optional:
         return column_of(array, member.type, place, NullPlace.KEY if member.key else NullPlace.MEMBER)
+    array = _plain(array)
     rows = np.flatnonzero(np.asarray(array.is_valid()))
     if len(rows) < len(array):
         array, place = array.drop_null(), place.at(rows)
     return Maybe(rows, column_of(array, member.type, place))
 
 
-def column_of(array: pa.Array, t: Type, place: Place, null: NullPlace = NullPlace.MEMBER) -> Column:
-    """``null`` is where a null would stand."""
+def _plain(array: pa.Array) -> pa.Array:
+    """The values themselves: an index of a dictionary is not null where it leads to a null."""
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def column_of(array: pa.Array, t: Type, place: Place, null: NullPlace = NullPlace.MEMBER) -> Column:
+    """``null`` is where a null would stand."""
+    array = _plain(array)
     if array.null_count:
         place.refuse(np.asarray(array.is_null()), null)
     if array.type == pa.null():
@@ -200,6 +205,7 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
         if child is None:
             inner.refuse(selected, f"the discriminator selects it, and there is no field {case.name!r}")
             child = pa.nulls(len(array), arrow_type(case.type))
+        child = _plain(child)
         given = np.asarray(child.is_valid())
         inner.refuse(selected & ~given, "null, but the discriminator selects it")
         inner.refuse(given & ~selected, "has a value, but the discriminator does not select it")
