@@ -98,12 +98,12 @@ def _classic(data: memoryview, path: str, order: str, unit: int) -> Iterator[_Pa
     record, at = Struct(order + "IIII"), 24
     while at + record.size <= len(data):
         seconds, fraction, captured, length = record.unpack_from(data, at)
-        at += record.size
-        if at + captured > len(data):
+        begin = at + record.size
+        if begin + captured > len(data):
             break
         time = seconds * 1_000_000_000 + fraction * unit
-        yield _Packet(time, link, bytes(data[at : at + captured]), captured >= length)
-        at += captured
+        at = begin + captured
+        yield _Packet(time, link, bytes(data[begin:at]), captured >= length)
     if at < len(data):
         _log.warning("%s: it is cut short; its last packet is left out", path)
 

@@ -148,6 +148,17 @@ def test_captures_that_lack_something(tmp_path: Path, idl: Path, caplog: pytest.
         read(path, "lab_Rich", **options)
 
 
+@pytest.mark.parametrize("left", [1, 15, 16, 17])
+def test_a_capture_that_ends_within_a_packet_is_warned_of(
+    left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if it ends behind the header of a packet, of which the data is all that is missing."""
+    packet = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
+    data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 16, 1) + packet + packet[:left]
+    assert list(datagrams(np.frombuffer(data, np.uint8), "a.pcap")) == []
+    assert "a.pcap: it is cut short; its last packet is left out" in caplog.text
+
+
 SECOND = 1_000_000_000
 
 
