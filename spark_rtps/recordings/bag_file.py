@@ -106,12 +106,14 @@ class BagFile:
         if not times.is_all:
             query, values = f"{query} AND timestamp >= ? AND timestamp < ?", [*values, *times]
         rows = connection.execute(f"{query} ORDER BY id", values)
-        while fetched := _fetched(rows):
-            stamps, blobs = zip(*fetched, strict=True)
+        while True:
+            stamps, blobs = _fetched(rows)
+            if not stamps:
+                return
             if {*map(type, stamps)} != {int} or {*map(type, blobs)} != {bytes}:
-                if not (fetched := self._sound(fetched)):
+                stamps, blobs = self._sound(stamps, blobs)
+                if not stamps:
                     continue
-                stamps, blobs = zip(*fetched, strict=True)
             if blobs[0][:4] == _ZSTD:
                 blobs = self._decompressed(blobs)
             lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
@@ -126,22 +128,23 @@ class BagFile:
                 np.zeros(len(blobs), np.int64),
             )
 
-    def _sound(self, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    def _sound(self, stamps: list[Any], blobs: list[Any]) -> tuple[list[int], list[bytes]]:
         """Those of the rows that are a time and a message. Raises RecordingError unless others may be left out."""
+        rows = zip(stamps, blobs, strict=True)
         sound = [row for row in rows if isinstance(row[0], int) and isinstance(row[1], bytes)]
-        why = f"{len(rows) - len(sound)} messages have no data or no time"
+        why = f"{len(stamps) - len(sound)} messages have no data or no time"
         if not self._is_lenient:
             fix = "failOnDataLoss=false leaves them out"
             raise RecordingError(f"it is damaged: {why}; {fix}", path=self.path, is_damage=True)
         _log.warning("%s: %s; left out because failOnDataLoss=false", self.path, why)
-        return sound
+        return [stamp for stamp, _ in sound], [blob for _, blob in sound]
 
-    def _decompressed(self, blobs: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    def _decompressed(self, blobs: list[bytes]) -> list[bytes]:
         """The messages of a bag that compresses each of them."""
         zstandard: Any = needed("zstandard", self.path)
         one = zstandard.ZstdDecompressor()
         try:
-            return tuple(one.decompress(blob) for blob in blobs)
+            return [one.decompress(blob) for blob in blobs]
         except zstandard.ZstdError as error:
             raise RecordingError(f"a message is damaged: {error}", path=self.path) from None
 
@@ -188,15 +191,17 @@ class BagFile:
         return RecordingError(f"it is cut short, damaged or no ROS 2 bag: {error}; {fix}", path=self.path)
 
 
-def _fetched(rows: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """The next rows, of about ``_FETCHED_BYTES``: their sizes are known one by one; none at the end."""
-    found, nbytes = list[tuple[Any, Any]](), 0
-    for row in rows:
-        found.append(row)
+def _fetched(rows: Iterator[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    """Times and messages of the next rows, of about ``_FETCHED_BYTES``: their sizes are known one by one; none at the
+    end. No tuple of a row is kept, so that each is made in the memory of the one before it."""
+    stamps, blobs, nbytes = list[Any](), list[Any](), 0
+    for stamp, blob in rows:
+        stamps.append(stamp)
+        blobs.append(blob)
         try:
-            nbytes += len(row[1])
+            nbytes += len(blob)
         except TypeError:
             pass  # it is no message
-        if nbytes >= _FETCHED_BYTES or len(found) >= _ROWS_MAX:
+        if nbytes >= _FETCHED_BYTES or len(blobs) >= _ROWS_MAX:
             break
-    return found
+    return stamps, blobs
