@@ -16,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -63,6 +63,8 @@ class Lent:
     read: int
     #: Whether they left the cache.
     removed: bool
+    #: What left the cache because these were read.
+    forgotten: list[_Entry] = field(default_factory=list)
 
     @property
     def frames(self) -> list[Frame]:
@@ -151,15 +153,16 @@ class SampleCache:
         found += fresh
         try:
             self._read_bytes += sum(entry.nbytes for entry in fresh)
-            self._forget()
+            self._forget(lent)
         except BaseException:
             self.give_back(lent)
             raise
         return lent
 
-    def _forget(self) -> None:
+    def _forget(self, lent: Lent) -> None:
         """What was read makes room, oldest first."""
         while self._read_bytes > self._read_bytes_max:
+            lent.forgotten.append(self._read[0])
             entry = self._read.popleft()
             self._read_bytes -= entry.nbytes
             self.nbytes -= entry.nbytes
@@ -183,22 +186,21 @@ class SampleCache:
 
     def give_back(self, lent: Lent) -> None:
         """What was handed out did not reach the program: it is where it was before."""
-        unread, read = lent.entries[lent.read :], list(self._read)
         self._unbounded += lent.samples  # newer samples may have come meanwhile
-        if lent.removed:
-            ends = [int(entry.expires.min()) for entry in lent.entries if entry.expires is not None]
-            self._next_expiry = min([self._next_expiry, *ends])
-            read += lent.entries[: lent.read]
-            waiting = [*self._unread, *unread]
-        else:
-            mine = set(map(id, unread))
-            waiting = [*self._unread, *(entry for entry in read if id(entry) in mine)]
-            read = [entry for entry in read if id(entry) not in mine]
-        if unread:
+        here = set(map(id, self._entries()))
+        gone = [
+            entry for entry in (lent.entries if lent.removed else lent.forgotten) if id(entry) not in here
+        ]
+        ends = [int(entry.expires.min()) for entry in gone if entry.expires is not None]
+        self._next_expiry = min([self._next_expiry, *ends])
+        if not lent.removed:
+            self.forgotten -= sum(entry.run.count for entry in gone)
+        read, waiting = [*self._read, *gone], list(self._unread)
+        if len(lent.entries) > lent.read:
             # Another thread may have read what arrived later: that is unread again, too.
-            first = unread[0].frame.rows_before
-            waiting += [entry for entry in read if entry.frame.rows_before > first]
-            read = [entry for entry in read if entry.frame.rows_before <= first]
+            first = lent.entries[lent.read].frame.rows_before
+            waiting += [entry for entry in read if entry.frame.rows_before >= first]
+            read = [entry for entry in read if entry.frame.rows_before < first]
         self._read = deque(sorted(read, key=_arrival))
         self._unread = deque(sorted(waiting, key=_arrival))
         self._count_bytes()

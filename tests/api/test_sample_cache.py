@@ -165,3 +165,26 @@ def test_one_sample_that_is_left_keeps_no_memory_of_others() -> None:
     assert cache.replaced == 999 and cache.nbytes < 700
     (frame,) = cache.take(1, unread=False).frames
     assert frame.run.data.base is None or frame.run.data.base.nbytes < 200
+
+
+def test_what_a_read_displaced_is_there_again_when_it_is_given_back() -> None:
+    samples = [Sample(number, 0, False, INFINITE) for number in range(4)]
+    frames = [frame_of([each], 8) for each in samples]
+    cache = SampleCache(read_bytes_max=2 * memory_of(frames[0].run))
+    cache.add(frames, None, [INFINITE] * 4)
+    assert numbers(cache.read(1, unread=True).frames) == [0]
+    lent = cache.read(4, unread=True)
+    cache.give_back(lent)
+    assert (cache.forgotten, cache.nbytes) == (0, sum(memory_of(each.run) for each in frames))
+    assert numbers(cache.read(4, unread=True).frames) == [1, 2, 3]
+
+
+def test_a_run_that_history_divided_meanwhile_is_unread_again_when_it_is_given_back() -> None:
+    cache = SampleCache(depth=1)
+    of = [Sample(0, 0, False, INFINITE), Sample(1, 1, False, INFINITE)]
+    cache.add([frame_of(of, 8)], [np.array([0, 1])], [INFINITE])
+    lent = cache.read(2, unread=True)
+    cache.add([frame_of([Sample(2, 1, False, INFINITE)], 8)], [np.array([1])], [INFINITE])
+    cache.bound()  # as another thread's read does
+    cache.give_back(lent)
+    assert numbers(cache.read(3, unread=True).frames) == [0, 2]
