@@ -104,10 +104,11 @@ class StatusBoard:
             matters = event.writer == local or event.writer in self._kept.matched
         else:
             matters = isinstance(event, Matched | Unmatched | IncompatibleQos) and event.local == local
+        if matters:
+            self.look()  # what changed before is not about whom this event is about
         self._kept.on_event(event)
-        if not matters or self._listener is None:
-            return
-        self.look(event)
+        if matters:
+            self.look(event)
 
     def look(self, cause: Event | None = None) -> None:
         """Call the listener for each status that changed since the last look; ``cause`` is the event that did it."""

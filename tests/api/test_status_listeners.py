@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.api.statuses import StatusBoard, StatusChange
+from spark_rtps.transport.protocol.events import IncompatibleQos, LivelinessGained
 from spark_rtps.transport.protocol.statuses import ReaderStatuses, WriterStatuses
 from spark_rtps.transport.structure import Guid
 
@@ -63,3 +64,22 @@ def test_a_listener_is_called_for(kept: ReaderStatuses | WriterStatuses, status:
 def test_there_are_no_others(kept: ReaderStatuses | WriterStatuses, statuses: tuple[str, ...]) -> None:
     board = StatusBoard("T", kept, lambda: labels(kept), None)
     assert set(board.all()) == set(statuses)
+
+
+def test_what_changed_before_an_event_is_not_about_whom_the_event_is_about() -> None:
+    kept, counted, heard = ReaderStatuses(ME), dict[str, int](), list[StatusChange]()
+    board = StatusBoard("T", kept, lambda: kept.snapshot(counted), heard.append)
+    board.look()
+    counted["lost_samples"] = 3
+    remote = Guid(b"r" * 12, b"\0\0\1\2")
+    board.on_event(IncompatibleQos(ME, remote, "T", ("RELIABILITY: offered is too little",)))
+    assert [(each.status, each.remote, len(each.reasons)) for each in heard] == [
+        ("SAMPLE_LOST", None, 0),
+        ("REQUESTED_INCOMPATIBLE_QOS", str(remote), 1),
+    ]
+
+
+def test_a_writer_of_another_topic_that_is_back_is_not_the_last_of_this_one() -> None:
+    kept = ReaderStatuses(ME)
+    kept.on_event(LivelinessGained(Guid(b"r" * 12, b"\0\0\1\2"), "another"))
+    assert kept.snapshot({})["last.liveliness_changed.guid_high"] == 0

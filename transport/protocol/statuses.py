@@ -160,7 +160,7 @@ class ReaderStatuses(_Statuses):
         if isinstance(event, LivelinessLost) and event.writer in self.matched:
             self._not_alive.add(event.writer)
             self._last[_LIVELINESS_CHANGED] = event.writer
-        elif isinstance(event, LivelinessGained):
+        elif isinstance(event, LivelinessGained) and event.writer in self.matched:
             self._not_alive.discard(event.writer)
             self._last[_LIVELINESS_CHANGED] = event.writer
 
