@@ -48,12 +48,14 @@ class Claim:
             key_hash: 16 bytes, for a topic with a key; default: computed from the sample.
 
         Returns:
-            False if it was given up, because it took too long or the publication was closed.
+            False if it was given up, because it took too long or the publication was closed, or was committed before.
 
         Raises:
             EncodeError: the sample's key does not decode. The claim is still open.
             UsageError: the key hash has not 16 bytes.
         """
+        if self._is_done:
+            return False  # its room may be another sample's by now
         data = self._claim.data
         padding = len(data) - self._size
         data[self._size :] = 0

@@ -251,3 +251,18 @@ def test_a_claim_is_padded(participate: Participate) -> None:
         claim.buffer[:] = payload
         assert np.frombuffer(claim.buffer, np.uint8).size == len(payload)
     assert reading.take(max_rows=1, timeout=PATIENCE)["text"].to_pylist() == ["hello"]
+
+
+def test_a_claim_that_is_committed_again_writes_nothing_into_the_room_of_others(
+    participate: Participate,
+) -> None:
+    ours = publication(participate())
+    participate().subscribe("points", **KEYED)
+    assert ours.wait_for_readers(PATIENCE)
+    claim = claimed(ours, 13)
+    claim.buffer[:] = serialized(1, 5) + b"\0"
+    assert claim.commit()
+    room = claim._claim.data
+    room[:] = 7  # another sample that has its room by now
+    assert not claim.commit()
+    assert (room == 7).all()
