@@ -432,8 +432,8 @@ def _leave(node: Node, conductor: Conductor) -> None:
         # The last reference has gone in a duty cycle: the conductor may wait for what this thread holds.
         threading.Thread(target=_leave, args=(node, conductor), name="rtps-leave", daemon=True).start()
     elif not node.is_disowned:
-        conductor.stop()
-        node.close()
+        with contextlib.closing(node):
+            conductor.stop()
 
 
 def _set(given: dict[str, OptionValue]) -> dict[str, OptionValue]:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -160,3 +161,16 @@ class TestArguments:
         subscription = participant.subscribe("t", schema=SCHEMA, type="T")
         with pytest.raises(rtps.UsageError, match=message):
             subscription.read(**arguments)
+
+
+def test_a_participant_whose_close_is_interrupted_has_left_all_the_same(
+    participate: Callable[..., rtps.Participant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, ours = participate(), participate()
+    wait_until(lambda: len(other.participants()) == 1)
+    finish, node = mock.Mock(side_effect=KeyboardInterrupt), ours.node
+    monkeypatch.setattr(node.participant, "finish", finish)
+    with pytest.raises(KeyboardInterrupt):
+        ours.close()
+    wait_until(lambda: not other.participants())
+    assert node.is_closed and all(each.fileno() < 0 for each in node.sockets.receivers)

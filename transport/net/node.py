@@ -500,25 +500,41 @@ class Node:
                 self.wake()
 
     def _stop(self, *, goodbye: bool) -> None:
-        with self.lock:
+        # Whatever is raised: a node that stays half would be there for ever. The lock is given back first.
+        with contextlib.ExitStack() as leaving, self.lock:
             if self._closing:
                 return
-            if goodbye:
-                self.participant.finish(time.monotonic_ns())
-                self.flush(asynchronous=True)
-                if self.participant.queued_bytes:
-                    _log.warning(
-                        "domain %d: %d bytes of asynchronous writers still waited for tokens and are not sent",
-                        self.config.domain,
-                        self.participant.queued_bytes,
-                    )
-                self.participant.close(time.monotonic_ns())
-                self.flush()
-            self._closing = True
-            self._written_logs.close()
-            self._turns.close()
+            leaving.callback(self._wake_pipe.close)
+            leaving.callback(self.sockets.close)
+            leaving.callback(self._join_thread)
+            leaving.callback(self._close_logs)
+            try:
+                if goodbye:
+                    self._say_goodbye()
+            finally:
+                self._closing = True
+
+    def _say_goodbye(self) -> None:
+        """Send what waits, and that the participant leaves; the caller holds the lock."""
+        try:
+            self.participant.finish(time.monotonic_ns())
+            self.flush(asynchronous=True)
+            if self.participant.queued_bytes:
+                _log.warning(
+                    "domain %d: %d bytes of asynchronous writers still waited for tokens and are not sent",
+                    self.config.domain,
+                    self.participant.queued_bytes,
+                )
+        finally:
+            self.participant.close(time.monotonic_ns())
+            self.flush()
+
+    def _close_logs(self) -> None:
+        with self.lock, contextlib.ExitStack() as closing:
+            closing.callback(self._turns.close)
+            closing.callback(self._written_logs.close)
+
+    def _join_thread(self) -> None:
         self.wake()
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=5)
-        self.sockets.close()
-        self._wake_pipe.close()
