@@ -119,7 +119,8 @@ class Reception:
             else:
                 lent = self._cache.read(count, unread=unread, skip=skip)
         try:
-            self.inbox.hold(self._cache.nbytes)
+            with self._reading:  # between a look at the bytes and their announcement others may take some
+                self.inbox.hold(self._cache.nbytes)
             self.inbox.go_on()
         except BaseException as error:
             self.give_back([lent], error)

@@ -21,7 +21,7 @@ from ..transport.protocol.events import Event, IncompatibleQos, LivelinessLost, 
 from ..transport.protocol.statuses import ReaderStatuses
 from ..transport.receiver.remedies import reasons_with_remedies
 from ..transport.said import Said
-from ..transport.structure import is_keyed
+from ..transport.structure import Guid, is_keyed
 from .arguments import CAPACITY
 from .instances import Instance
 from .reception import Reception
@@ -235,9 +235,9 @@ class Subscription(TopicEndpoint):
         if self._inbox.reader is None:
             return
         if isinstance(event, Unmatched) and event.local == self._statuses.local:
-            self._reception.writer_lost(event.remote)
+            self._writer_lost(event.remote)
         elif isinstance(event, LivelinessLost):
-            self._reception.writer_lost(event.writer)
+            self._writer_lost(event.writer)
         elif isinstance(event, IncompatibleQos) and event.local == self._statuses.local:
             self._say_mismatch(event)
         self._board.on_event(event)
@@ -264,6 +264,13 @@ class Subscription(TopicEndpoint):
             if self._inbox.reader is None:
                 self._statuses.local = self._reception.open(plan.type_name, keyed=keyed)
                 self._plan = plan
+
+    def _writer_lost(self, writer: Guid) -> None:
+        """It writes no instance any more, unless it is back already: what it has written since then is here, too."""
+        with self._node.lock:
+            is_back = writer in self._inbox.writers() and self._node.participant.is_alive(writer)
+        if not is_back:
+            self._reception.writer_lost(writer)
 
     def _join_late(self) -> None:
         """Join at the topic's first writer; what goes wrong ends the subscription, and is raised by its next call."""

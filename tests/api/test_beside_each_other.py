@@ -29,6 +29,7 @@ from spark_rtps.api.reception import Reception
 from spark_rtps.api.writer_session import WriterSession
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.events import LivelinessLost
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
 from spark_rtps.transport.wire.samples import Run
 from tests.support.waiting import PATIENCE, wait_until
@@ -353,6 +354,48 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
             session.wait_for_acknowledgments(1, since=since)
     here["r"] = Reader()
     session.wait_for_acknowledgments(1, since=written())
+
+
+def test_a_take_beside_another_leaves_no_room_taken(
+    participate: Participate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = participate().publish("r", type="T", schema=BYTES)
+    subscription = participate().subscribe("r", type="T", schema=BYTES, buffer_size="512KiB")
+    assert publication.wait_for_readers(PATIENCE)
+    for number in range(20):
+        publication.write([{"value": bytes([number]) * 20_000}], wait=False)
+    wait_until(lambda: subscription.counters()["waiting_samples"] == 20)
+    inbox, hold, others = subscription._inbox, Inbox.hold, list[threading.Thread]()
+
+    def hold_late(self: Inbox, nbytes: int) -> None:
+        if (
+            self is inbox
+            and not others
+            and threading.current_thread() is threading.main_thread()
+            and nbytes < full
+        ):
+            others.append(threading.Thread(target=subscription.take))
+            others[0].start()
+            others[0].join(0.2)  # it takes all that is left, unless it has to wait for this thread
+        hold(self, nbytes)
+
+    full = subscription.counters()["waiting_bytes"]
+    monkeypatch.setattr(Inbox, "hold", hold_late)
+    assert subscription.take(max_rows=1).num_rows == 1
+    others[0].join(PATIENCE)
+    assert inbox.room() == inbox.capacity
+
+
+def test_a_writer_that_is_back_when_its_absence_becomes_known_writes_its_instances(
+    participate: Participate,
+) -> None:
+    keyed = pa.schema([("k", pa.int32())])
+    publication = participate().publish("i", type="T", schema=keyed, key="k")
+    subscription = participate().subscribe("i", type="T", schema=keyed, key="k")
+    publication.write([{"k": 1}])
+    (writer,) = subscription._inbox.writers()
+    subscription.on_event(LivelinessLost(writer, "i"))
+    assert [(each.state, len(each.writers)) for each in subscription.instances()] == [("ALIVE", 1)]
 
 
 # --- forked children --------------------------------------------------------------------------------

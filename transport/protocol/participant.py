@@ -511,6 +511,10 @@ class Participant:
         data = self._sedp.remote.get(guid) or self._endpoints.own(guid)
         return None if data is None else data.qos
 
+    def is_alive(self, writer: Guid) -> bool:
+        """Whether the liveliness of a matched writer was not lost, or was gained again."""
+        return self._liveliness.is_alive(writer)
+
     def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
         """The endpoints on the topic of an endpoint of ours that do not match it, with the reasons."""
         return self._endpoints.incompatible(guid)

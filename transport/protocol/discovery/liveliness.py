@@ -194,6 +194,10 @@ class Liveliness:
         if guid.prefix != self._prefix:
             self._unwatch(guid)
 
+    def is_alive(self, guid: Guid) -> bool:
+        """Whether it is not among those that :meth:`lost` returned and :meth:`gained` has not returned since then."""
+        return guid not in self._lost
+
     def lost(self, *, now: int) -> list[Guid]:
         """Writers, ours included, whose liveliness was lost since the last call."""
         if self._next_check is None or now < self._next_check:
