@@ -12,6 +12,7 @@ import time
 import weakref
 from typing import Final, Protocol
 
+from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.protocol.events import Event
 
@@ -50,6 +51,12 @@ class Conductor:
         self._ended = 0
         self._asked = False
         self._stopped = False
+        disowned_by_children(self)
+
+    def disown(self) -> None:
+        """In a forked child, which has not got the thread."""
+        self._changed = threading.Condition()  # a thread of the parent may have held it
+        self._thread, self._stopped, self._endpoints = None, True, []
 
     def add(self, endpoint: Endpoint) -> None:
         """Serve this endpoint from now on. Events before that are not handed to it."""

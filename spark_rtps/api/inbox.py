@@ -275,6 +275,11 @@ class Inbox:
         with self._node.lock:
             return tuple(self.reader.writers)
 
+    def disown(self) -> None:
+        """In a forked child: be closed, and leave the topic to the parent."""
+        self._arrived = threading.Condition(threading.Lock())  # a thread of the parent may have held it
+        self._closed, self._frames, self._waiting_bytes = True, [], 0
+
     def close(self) -> None:
         """Leave the topic, drop what was not taken, and wake the threads that wait."""
         with self._arrived:

@@ -17,6 +17,7 @@ from ..options import AppliesTo, Settings
 from ..options.explanations import explained
 from ..options.participants import node_config
 from ..transport.errors import OptionError, UsageError
+from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.net.topic_types import ToldType, await_type
 from .arguments import CAPACITY, Options, OptionValue, participant_settings, size_argument, topic_settings
@@ -82,6 +83,12 @@ class Participant:
         self._closed = False
         self._endpoints: list[Endpoint] = []
         self._leaving: weakref.finalize[[Node, Conductor], Participant] | None = None
+        disowned_by_children(self)
+
+    def disown(self) -> None:
+        """In a forked child: it is closed if the parent has joined the domain by it."""
+        self._lock = threading.Lock()  # a thread of the parent may have held it
+        self._closed = self._closed or self._node is not None
 
     # --- joining and leaving ----------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..transport.errors import MalformedSampleError
 from ..transport.log.frame import Frame
+from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.protocol.endpoint_info import ContentFilterProperty
 from ..transport.protocol.endpoint_specs import ReaderSpec
@@ -64,6 +65,13 @@ class Reception:
         self._ahead: deque[pa.RecordBatch] = deque()
         self._malformed = 0
         self._filtered = 0
+        disowned_by_children(self)
+
+    def disown(self) -> None:
+        """In a forked child: what is received is the parent's, and this is closed."""
+        self._reading, self._decoding = threading.RLock(), threading.Lock()  # a thread may have held them
+        self._ahead.clear()
+        self.inbox.disown()
 
     def open(self, type_name: str, *, keyed: bool) -> Guid:
         """Join the topic by a reader of this type name; returns its GUID. Errors are those of :meth:`Inbox.open`."""

@@ -422,6 +422,17 @@ with rtps.Participant(int(sys.argv[1]), interface="lo", options={{"ipc": True}})
 CHILDREN = {
     "exits": "sys.exit(0)",
     "leaves the block": "pass",
+    "reads on": """
+assert p.is_closed and subscription.is_closed and list(subscription) == []
+for call in (subscription.take, subscription.read):
+    try:
+        call(max_rows=1)
+    except rtps.UsageError as error:
+        assert "closed" in str(error)
+    else:
+        raise AssertionError(call)
+sys.exit(0)
+""",
 }
 
 
