@@ -24,6 +24,7 @@ from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Run, Samples
+from spark_rtps.transport.wire.status_messages import RttMeasurement, StatusMessage
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat, InfoTimestamp
 
 ENCAPSULATION = b"\x00\x01\x00\x00"
@@ -141,6 +142,25 @@ def test_nothing_that_follows_a_vendors_submessage_is_passed_over(little: bool) 
     vendor = b"\x80\x01\x04\x00abcd" if little else b"\x80\x00\x00\x04abcd"
     more = Data(bytes(4), b"\0\0\1\3", 1_000, ENCAPSULATION).encode()
     datagrams = [datagram(1, sn, bytes(64), sn, vendor + more * (sn == 7)) for sn in range(1, 101)]
+    found, rest = scan_datagrams(*lay_out(datagrams))
+    assert rest == [6]
+    assert [(each.run.first_sn, each.run.count) for each in found] == [(1, 6), (8, 93)]
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        RttMeasurement(bytes(4), b"\0\0\1\3", 1, reply=True),
+        StatusMessage(b"\0\0\1\4", b"\0\0\1\3", 1, 1, 1),
+    ],
+    ids=["RTT measurement", "status message"],
+)
+@pytest.mark.parametrize("little", [True, False])
+def test_a_submessage_of_ours_behind_a_sample_is_left(
+    ours: RttMeasurement | StatusMessage, little: bool
+) -> None:
+    tails = {7: ours.encode(little)}
+    datagrams = [datagram(1, sn, bytes(64), sn, tails.get(sn, b"")) for sn in range(1, 101)]
     found, rest = scan_datagrams(*lay_out(datagrams))
     assert rest == [6]
     assert [(each.run.first_sn, each.run.count) for each in found] == [(1, 6), (8, 93)]

@@ -30,6 +30,7 @@ from .info import INFO_TS_SIZE
 from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
 from .runs import DATA, FLAG_D, INFO_TS_WORDS, Words, scan_equal
 from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
+from .status_messages import RttMeasurement, StatusMessage
 from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
 from .unread_samples import alike_in_datagrams
 
@@ -44,6 +45,8 @@ _BODY: Final = HEADER_SIZE + INFO_TS_SIZE
 _PAYLOAD_WORD: Final = (_BODY + DATA_HEADER_SIZE) // 4
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
 _VENDOR_SPECIFIC: Final = 0x80
+#: Those that we read.
+_OURS: Final = (COMPRESSED, StatusMessage.KIND, RttMeasurement.KIND)
 #: Below this many datagrams the message receiver is as quick.
 DATAGRAMS_MIN: Final = 8
 #: Below this many datagrams of one sample, too.
@@ -271,7 +274,9 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
                 data[there + 1] & Heartbeat.FLAG_L == 0
             )
         heartbeat[tailed] = beats
-        vendors = (kinds >= _VENDOR_SPECIFIC) & (kinds != COMPRESSED) & (left >= SUBMESSAGE_HEADER_SIZE)
+        vendors = (kinds >= _VENDOR_SPECIFIC) & (left >= SUBMESSAGE_HEADER_SIZE)
+        for ours in _OURS:
+            vendors &= kinds != ours
         if vendors.any():  # nothing may follow it
             headers = at[vendors]
             low, high = data[headers + 2].astype(np.int64), data[headers + 3].astype(np.int64)
