@@ -316,3 +316,12 @@ def test_whose_liveliness_changed_last() -> None:
     )
     statuses.on_event(LivelinessGained(ONE, ""))
     assert statuses.snapshot({})["last.liveliness_changed.guid_high"] != high
+
+
+def test_liveliness_of_a_writer_of_another_topic_changes_nothing() -> None:
+    statuses = ReaderStatuses(US)
+    statuses.on_event(matched(ONE))
+    before = statuses.snapshot({})
+    statuses.on_event(LivelinessLost(TWO, ""))
+    statuses.on_event(LivelinessGained(TWO, ""))
+    assert statuses.snapshot({}) == before
