@@ -20,6 +20,7 @@ from spark_rtps.transport.protocol.discovery.liveliness import (
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.statuses import ReaderStatuses
 from spark_rtps.transport.qos import LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_P2P_MESSAGE_WRITER, INFINITE, KIND_WRITER_NO_KEY, Guid
 from spark_rtps.transport.wire.samples import DISPOSED, Run
@@ -302,6 +303,51 @@ def test_what_is_written_is_told_to_readers_of_other_writers() -> None:
     assert ours.writer.last_sn == first + 1  # not so soon
     ours.handle_timer(10 + LEASE // 3)
     assert ours.writer.last_sn == first + 2
+
+
+def test_a_writer_with_a_shorter_lease_is_asserted_by_it_although_an_assertion_was_put_off() -> None:
+    ours, theirs = liveliness(), Liveliness(THEM, {})
+    slow, quick = endpoint(US, 1, PARTICIPANT, 300 * LEASE), endpoint(US, 2, PARTICIPANT)
+    ours.add_local(slow, now=0)
+    ours.assert_participant(0)
+    ours.assert_participant(LEASE // 2)  # to be sent in a hundred leases
+    ours.add_local(quick, now=LEASE)
+    heard = ours.writer.last_sn
+    theirs.track(quick, now=LEASE)
+    for now in range(LEASE, 10 * LEASE, LEASE // 10):
+        ours.assert_participant(now)
+        ours.handle_timer(now)
+        if ours.writer.last_sn > heard:
+            heard = ours.writer.last_sn
+            theirs.on_message(US, KIND_MANUAL, now)
+        assert theirs.lost(now=now) == []
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_new_writer_has_its_lease_although_others_were_not_asserted_for_longer(is_ours: bool) -> None:
+    prefix = US if is_ours else THEM
+    old, new = endpoint(prefix, 1, PARTICIPANT, 300 * LEASE), endpoint(prefix, 2, PARTICIPANT)
+    watching = Liveliness(US, {})
+    add = watching.add_local if is_ours else watching.track
+    add(old, now=0)
+    add(new, now=100 * LEASE)
+    assert watching.lost(now=101 * LEASE - 1) == []
+    assert watching.lost(now=101 * LEASE) == [new.guid]
+
+
+def test_a_reader_that_matches_a_writer_which_is_lost_learns_of_it() -> None:
+    network = VirtualNetwork()
+    one, _ = lively(network, liveliness=TOPIC)
+    assert network.run(5 * SECOND, until=lambda: bool(said(network, one)))
+    seen = len(network.events[one.prefix])
+    late = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    network.run(SECOND)
+    statuses = ReaderStatuses(late.guid)
+    for event in network.events[one.prefix][seen:]:
+        statuses.on_event(event)
+    found = statuses.snapshot({})
+    assert found["status.liveliness_changed.alive_count"] == 0
+    assert found["status.liveliness_changed.not_alive_count"] == 1
 
 
 # --- messages --------------------------------------------------------------------------------------

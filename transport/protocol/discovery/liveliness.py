@@ -63,6 +63,8 @@ class _Watched:
     lease: int
     kind: LivelinessKind
     signs: _Signs | None
+    #: Since when it is watched: a lease begins then, whenever others of its participant were last asserted.
+    since: int
 
 
 class Liveliness:
@@ -142,6 +144,10 @@ class Liveliness:
         self._watch(guid, kind, lease, now)
         if kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
             self._own_manual_leases[guid] = lease
+            if self._next_manual is not None:
+                # What is due was put off by leases that may be longer than this one.
+                self._next_manual = None
+                self._schedule_manual(now)
 
     def remove_local(self, guid: Guid) -> None:
         self._own_leases.pop(guid, None)
@@ -182,12 +188,17 @@ class Liveliness:
     # --- watched writers --------------------------------------------------------------------------
 
     def track(self, writer: EndpointData, *, now: int) -> None:
-        """Watch a matched remote writer; called again when its QoS may have changed."""
+        """Watch a matched remote writer; called again when its QoS may have changed, and for each reader that matches
+        it. One that is lost is reported as lost again: such a reader does not know it."""
         qos = writer.qos
         if qos.liveliness_lease_duration >= INFINITE:
             self.forget(writer.guid)
         else:
             self._watch(writer.guid, qos.liveliness, qos.liveliness_lease_duration, now)
+            lost = self._lost.get(writer.guid)
+            if lost is not None and self._expiry(writer.guid, lost) <= now:
+                self._alive[writer.guid] = self._lost.pop(writer.guid)
+                self._next_check = now
 
     def forget(self, guid: Guid) -> None:
         """No reader here is matched with this remote writer any more. Our own writers are watched regardless."""
@@ -233,7 +244,7 @@ class Liveliness:
             if signs is not None:
                 signs.writers += 1
                 self._signs[guid] = signs
-            self._alive[guid] = _Watched(lease, kind, signs)
+            self._alive[guid] = _Watched(lease, kind, signs, now)
         if guid in self._alive:
             self._next_check = now
 
@@ -248,7 +259,7 @@ class Liveliness:
 
     def _expiry(self, guid: Guid, watched: _Watched) -> int:
         if watched.signs is not None:
-            return watched.lease + watched.signs.last_heard
+            return watched.lease + max(watched.signs.last_heard, watched.since)
         remote = self._remotes.get(guid.prefix)
         return watched.lease + (0 if remote is None else remote.last_heard)
 
