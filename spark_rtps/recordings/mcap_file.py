@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..columns.chunks import BIG_BYTES
-from ..transport.errors import RecordingError
+from ..transport.errors import RecordingError, TypeDefinitionError
 from ..transport.slotted import slotted
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.cdr.lanes import anywhere
+from ..transport.types.ros_names import dds_type_name
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
 from .containers import needed
@@ -37,6 +38,8 @@ WRITER_KEY: Final = "rtps.writer"
 #: Keys with the hash of its type: of ROS 2, as rosbag2 writes it, and of any other one.
 ROS_HASH_KEY: Final = "topic_type_hash"
 HASH_KEY: Final = "rtps.type_hash"
+#: Key with the type as IDL, where the schema is for tools that know none of its keys.
+IDL_KEY: Final = "rtps.idl"
 _FOOTER_BYTES: Final = m.RECORD.size + 20
 #: What is not in chunks is read in parts of so many bytes.
 _PLAIN_BYTES: Final = 8 << 20
@@ -141,8 +144,9 @@ class McapFile:
                 definition = name, schema.encoding, schema.data.decode("utf-8", "replace")
                 told = _told_hash(each)
                 if typed:
+                    exact = _told_idl(each, name) or definition
                     struct = struct_of_schema(
-                        *definition, self.path, distributions=(self._distribution,), type_hash=told
+                        *exact, self.path, distributions=(self._distribution,), type_hash=told
                     )
                 type_hash = (told or hash_of_schema(*definition)) if hashed else None
             why = "" if schema is not None else "its channel has no schema"
@@ -463,6 +467,15 @@ def _is_damage(error: Exception) -> bool:
 
 def _told_hash(channel: McapChannel) -> str | None:
     return channel.metadata.get(ROS_HASH_KEY) or channel.metadata.get(HASH_KEY) or None
+
+
+def _told_idl(channel: McapChannel, name: str) -> tuple[str, str, str] | None:
+    """The definition that a channel itself has of its type, which its schema names as ROS 2 does."""
+    text = channel.metadata.get(IDL_KEY)
+    try:
+        return (dds_type_name(name), "omgidl", text) if text else None
+    except TypeDefinitionError:
+        return None
 
 
 def mapped(path: str) -> U8:

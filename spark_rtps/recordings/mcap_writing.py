@@ -18,7 +18,7 @@ from ..transport.types.model import Array, Extensibility, Primitive, Sequence, S
 from ..transport.types.ros import PRIMITIVES
 from ..transport.types.ros_names import ros_type_name
 from .containers import needed
-from .mcap_file import HASH_KEY, ROS_HASH_KEY, WRITER_KEY
+from .mcap_file import HASH_KEY, IDL_KEY, ROS_HASH_KEY, WRITER_KEY
 
 #: What ROS 2 puts before the names of its topics in DDS.
 _ROS_PREFIX: Final = "rt/"
@@ -110,7 +110,7 @@ class McapRecorder:
         self._writer = Writer(self._file)
         # readers of ROS 2's files, such as rosbags, refuse those without its profile
         self._writer.start(profile="ros2" if is_of_ros else "", library="spark-rtps")
-        self._schemas: dict[Struct, int] = {}
+        self._schemas: dict[Struct, tuple[int, str]] = {}
         self._channels: dict[tuple[str, str], int] = {}
         self.samples = self.nbytes = 0
 
@@ -138,12 +138,16 @@ class McapRecorder:
         if found is None:
             if struct not in self._schemas:
                 name, encoding, text = schema_of(topic, struct)
-                self._schemas[struct] = self._writer.register_schema(name, encoding, text.encode())
+                id = self._writer.register_schema(name, encoding, text.encode())
+                self._schemas[struct] = id, encoding
+            schema, encoding = self._schemas[struct]
             metadata, type_hash = {WRITER_KEY: writer}, self._hash_of(writer)
             if type_hash is not None:
                 metadata[ROS_HASH_KEY if type_hash.startswith(_ROS_HASH) else HASH_KEY] = type_hash
+            if encoding == ROS_MSG and struct.is_keyed:
+                metadata[IDL_KEY] = print_idl(struct)  # no .msg defines a key
             found = self._channels[topic, writer] = self._writer.register_channel(
-                recorded_name(topic, struct), "cdr", self._schemas[struct], metadata
+                recorded_name(topic, struct), "cdr", schema, metadata
             )
         return found
 

@@ -11,14 +11,18 @@ import pyarrow as pa
 import pytest
 from mcap.reader import make_reader
 from mcap.writer import Writer
+from rosbags.highlevel import AnyReader
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from typer.testing import CliRunner
 
 import spark_rtps as rtps
 from spark_rtps.cli import app
-from spark_rtps.recordings.mcap_writing import schema_of
+from spark_rtps.recordings.mcap_writing import McapRecorder, schema_of
 from spark_rtps.transport.net.topic_types import type_hash
+from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.ros import parse_msg, ros_type
 from tests.recordings.recording_scene import compared, expected, messages, read, write_mcap
 from tests.support import domains
@@ -152,6 +156,36 @@ def test_recorded_bytes_are_played_to_readers_of_either_durability(
     for each in received:
         assert each.take(max_rows=3, timeout=30)["value"].to_pylist() == values
     assert "3 samples of 1 topics" in result.output
+
+
+def test_a_keyed_topic_with_the_names_of_ros_is_played_to_keyed_readers(
+    ours: rtps.Participant, tmp_path: Path
+) -> None:
+    """Its schema is a .msg, which defines no key, for the tools of ROS 2; these read it as before."""
+    idl, path = tmp_path / "k.idl", tmp_path / "k.mcap"
+    idl.write_text("module m{module msg{module dds_{@final struct K_{@key long id; string s;};};};};")
+    struct_ = parse_idl(idl.read_text())["m::msg::dds_::K_"]
+    rows = [{"id": i % 2, "s": f"row {i}"} for i in range(5)]
+    encoded = Codec(struct_).encode(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct_)))
+    stamps = pa.array(range(1, 6), pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    samples = {
+        "writer": ["01020304.05060708.090a0b0c:00000102"] * 5,
+        "sequence_number": range(1, 6),
+        "instance_state": ["ALIVE"] * 5,
+        "value": [bytes(encoded.payload(i)) for i in range(5)],
+        "reception_timestamp": stamps,
+        "source_timestamp": stamps,
+    }
+    recorder = McapRecorder(str(path), is_of_ros=True)
+    recorder.add("rt/k", struct_, pa.table({name: pa.array(each) for name, each in samples.items()}))
+    recorder.close()
+    received = ours.subscribe("rt/k", type="m::msg::dds_::K_", type_file=idl)
+    result = CliRunner().invoke(app, ["play", str(path), "--wait", "10s", *HERE])
+    assert result.exit_code == 0, result.output
+    assert received.take(max_rows=5, timeout=10).to_pylist() == rows
+    with AnyReader([path]) as bag:
+        found = [bag.deserialize(raw, connection.msgtype) for connection, _, raw in bag.messages()]
+    assert [{"id": each.id, "s": each.s} for each in found] == rows
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, ours: rtps.Participant) -> None:
