@@ -185,8 +185,13 @@ def _metric(
     kind = CounterMetricFamily if counts else GaugeMetricFamily
     metric = kind(_PREFIX + name, doc, labels=labels)
     for values, value in samples:
-        metric.add_metric(values, value)
+        metric.add_metric([_unicode(each) for each in values], value)
     return metric
+
+
+def _unicode(label: str) -> str:
+    """The label as it can be written: half a character in one name would leave the scrape without an answer."""
+    return label.encode("utf-8", "replace").decode()
 
 
 # --- values of one stream --------------------------------------------------------------------------------

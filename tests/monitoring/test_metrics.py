@@ -14,6 +14,7 @@ from pathlib import Path
 from wsgiref.simple_server import make_server
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_rtps.monitoring import metrics
@@ -145,6 +146,14 @@ class TestCollector:
         assert found["spark_rtps_writer_lost_samples_total"] == [(peer, 4.0)]
         assert found["spark_rtps_writer_lost_bytes_total"] == [(peer, 40.0)]
         assert found["spark_rtps_status_messages_sent_total"] == [(labels, 2.0)]
+
+    def test_a_name_with_half_a_character_is_scraped_with_the_others(self, tmp_path):
+        sink(tmp_path, "half \ud800", 0)
+        sink(tmp_path, "Circle", 1)
+        registry = CollectorRegistry()
+        registry.register(StreamCollector([tmp_path]))
+        scraped = generate_latest(registry).decode()
+        assert 'topic="Circle"' in scraped and 'topic="half ?"' in scraped
 
     def test_numbers_of_a_sink(self, tmp_path):
         everything(tmp_path)
