@@ -11,7 +11,7 @@ from spark_rtps.transport.protocol.policies import WRITER_POLICY, BatchPolicy, W
 from spark_rtps.transport.protocol.writing.readers import ReaderActivityChanged
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.batch import DATA_BATCH
-from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat, HeartbeatBatch
+from spark_rtps.transport.wire.submessages import Data, Heartbeat, HeartbeatBatch
 from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, times, where
 
 
@@ -255,10 +255,9 @@ def test_max_heartbeat_retries() -> None:
     assert s.reader(1).active
     assert s.writer.activity.take_events() == [ReaderActivityChanged(reader_guid(1), True, 2, 0)]
     assert s.writer.counters.reader_activity_changes == 2
-    (gap, heartbeat) = s.said()
-    assert isinstance(gap, Gap)
-    assert (gap.start_sn, gap.irrelevant.base) == (3, 7)
+    (heartbeat,) = s.said()
     assert isinstance(heartbeat, Heartbeat)
+    assert (heartbeat.first_sn, heartbeat.last_sn) == (7, 6), "what it lacks is lost, and not irrelevant"
     assert s.writer.unacknowledged() == {reader_guid(1): 2}
     s.acknack(7, i=1)
     assert s.writer.unacknowledged() == {}
@@ -352,7 +351,8 @@ def test_inactivate_nonprogressing_readers(*, inactivate: bool) -> None:
     s.acknack(4, 4, 5)
     assert s.reader().active is not inactivate, "the same is no answer"
     if inactivate:
-        assert [each for each in s.said() if isinstance(each, Gap)], "but it is told that they are gone"
+        announced = [each.first_sn for each in s.said() if isinstance(each, Heartbeat)]
+        assert 6 in announced, "but what it lacks is announced as lost"
     s.acknack(6)
     assert s.reader().active
 

@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.policies import WriterPolicy
-from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, U8
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy, WriterPolicy
+from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, U8, Samples
 from spark_rtps.transport.wire.submessages import Gap, Heartbeat
 from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns, times
+from tests.support.virtual_network import VirtualNetwork
 
 SECOND = 1_000 * MS
 
@@ -43,9 +46,39 @@ def test_disable_positive_acks() -> None:
     assert s.writer.unacknowledged_bytes == 0
     assert s.writer.history.samples == 0
     s.acknack(3, 3)
-    (gap, *_) = s.said()
-    assert isinstance(gap, Gap), "the cost of it"
+    (heartbeat,) = s.said()
+    assert isinstance(heartbeat, Heartbeat)
+    assert heartbeat.first_sn == 8, "the cost of it: it is lost, and not irrelevant"
     assert s.writer.get_timer() is None
+
+
+@pytest.mark.parametrize("max_samples", [1, 3])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_what_was_given_up_before_a_reader_had_it_is_counted_as_lost(seed: int, max_samples: int) -> None:
+    network = VirtualNetwork(seed=seed, jitter=MS)
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    policy = PublicationPolicy(
+        writer=WriterPolicy(
+            disable_positive_acks=True, disable_positive_acks_min_sample_keep_duration=10 * MS
+        ),
+        batch=BatchPolicy(enable=max_samples > 1, max_samples=max_samples, max_flush_delay=MS),
+    )
+    writer = network.add().create_writer(
+        WriterSpec("t", "T", qos, keyed=False, policy=policy), now=network.now
+    )
+    reader = network.add().create_reader(ReaderSpec("t", "T", qos, keyed=False), now=network.now)
+    network.run(2 * SECOND)
+    sample, written, got = Samples.uniform(np.zeros(12, np.uint8), 1, 12), 0, 0
+    for loss, count in ((0.0, 5), (0.4, 150), (0.0, 20)):
+        network.loss = loss
+        for _ in range(count):
+            written += writer.write(sample, timestamp=network.now, now=network.now)
+            network.run(MS)
+            got += sum(run.count for run in reader.take())
+    for _ in range(20):
+        network.run(50 * MS)
+        got += sum(run.count for run in reader.take())
+    assert 0 < written - got == reader.counters.lost_samples
 
 
 def test_disable_positive_acks_what_had_to_wait_for_another_reader_is_kept_as_long() -> None:

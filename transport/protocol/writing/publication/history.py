@@ -80,6 +80,12 @@ class WriterHistory:
         return min(self.first_sn, self._skipped.lowest[0]) if self._skipped else self.first_sn
 
     @property
+    def lost_before(self) -> int:
+        """A reader that still lacks numbers below has lost them: nothing but acknowledgements, or that they were given
+        up, lets them go. 0: QoS may have, LIFESPAN or what late joiners find."""
+        return 0 if self.is_for_late_joiners or self.is_mortal else self.first_announced
+
+    @property
     def room(self) -> int:
         """Samples that may be added under RESOURCE_LIMITS max_samples."""
         return max(0, self._max_samples - self.samples) if self._is_bounded else INFINITE

@@ -124,7 +124,7 @@ class Repairs:
                 next_sn = self._state.sent_sn + 1
                 if change is not None:
                     next_sn = min(next_sn, change.first_sn)
-                self._gap(answer, proxy, sn, next_sn - 1)
+                self._gone(answer, proxy, sn, next_sn - 1)
                 sn = next_sn
                 continue
             if at_end and change.last_sn >= last:
@@ -263,8 +263,10 @@ class Repairs:
     ) -> None:
         """Send fragments of one sample again; GAP if it is no more."""
         change = self._history.find(sn)
-        if change is None or change.first_sn > sn or sn < proxy.first_relevant:
+        if sn < proxy.first_relevant:
             self._gap(answer, proxy, sn, sn)
+        elif change is None or change.first_sn > sn:
+            self._gone(answer, proxy, sn, sn)
         elif (found := self._in_fragments(proxy, change, sn)) is not None:
             large, timestamp = found
             for first, last in fragments:
@@ -329,6 +331,16 @@ class Repairs:
         return last + 1
 
     # --- both ------------------------------------------------------------------------------------
+
+    def _gone(self, answer: Answer, proxy: ReaderProxy, first: int, last: int) -> None:
+        """first..last are no more. What the writer gave up before the reader had it is lost, and no GAP makes it
+        irrelevant: the HEARTBEAT behind the answer announces where the history begins."""
+        lost_before = self._history.lost_before
+        if first < lost_before:
+            proxy.repairs.wants_heartbeat = True
+            first = lost_before
+        if first <= last:
+            self._gap(answer, proxy, first, last)
 
     def _gap(self, answer: Answer, proxy: ReaderProxy, first: int, last: int) -> None:
         """Announce to one reader that first..last will never come."""
