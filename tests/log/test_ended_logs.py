@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import threading
 import uuid
 from pathlib import Path
 
 import pytest
 
+from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log import ended_logs as ended_logs_module
 from spark_rtps.transport.log.ended_logs import (
     CHECKPOINT_GONE,
@@ -26,6 +28,7 @@ from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog, read_error_l
 from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.last_use import LAST_USE, note_in_use
 from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.permissions import LOCK
 from spark_rtps.transport.log.segment import list_segments
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.log.verification import verify
@@ -153,6 +156,27 @@ def test_a_log_that_is_used_while_others_are_removed_stays(
     monkeypatch.setattr(ended_logs_module, "remove_log", slowly)
     assert remove_given_up(tmp_path, now=clocks(), period=2 * HOUR) == [first]
     assert second.exists()
+
+
+def test_a_log_that_is_being_removed_is_opened_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files go in any order, that of the lock first."""
+    directory = log(tmp_path)
+    rmtree = shutil.rmtree
+
+    def slowly(path: Path) -> None:
+        (path / LOCK).unlink()
+        with pytest.raises(LogError):
+            StreamLog.open(path)
+        for file in path.glob("*.segment"):
+            file.unlink()
+        with pytest.raises(LogError):
+            StreamLog.open(path)
+        rmtree(path)
+
+    monkeypatch.setattr(ended_logs_module.shutil, "rmtree", slowly)
+    assert remove_log(directory, TOO_OLD) and not directory.exists()
 
 
 def test_a_log_that_was_in_use_a_moment_ago_is_young_on_any_file_system(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from .error_log import ERROR_LOG
 from .host_clocks import Clocks
 from .loss_report import LOSS_REPORT
 from .permissions import LOCK
-from .segment import list_segments, segment_path
+from .segment import METADATA, list_segments, segment_path
 from .small_file import replace_text
 from .stream_log import StreamLog
 
@@ -141,6 +141,8 @@ def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool
                 for file in list_segments(directory):
                     segment_path(directory, file.base).unlink()
             else:
+                # Without it there is no log: once the lock's file is gone as well, nobody could tell that it is held.
+                (directory / METADATA).unlink(missing_ok=True)
                 shutil.rmtree(directory)
         finally:
             if lock is not None:

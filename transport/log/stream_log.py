@@ -180,6 +180,7 @@ class StreamLog:
             protect(directory, mode)
             locked = lock(directory)
             try:
+                read_metadata(directory)  # which is gone if the log was removed meanwhile
                 if settings.max_bytes != told.max_bytes:  # readers plan by it
                     with contextlib.suppress(OSError):  # a full disk: a later start writes it
                         write_metadata(directory, replace(told, max_bytes=settings.max_bytes))
