@@ -96,7 +96,7 @@ def one_log(directory: Path) -> LogView:
         named = ", ".join(map(str, logs[:_NAMED_MAX])) + (", ..." if len(logs) > _NAMED_MAX else "")
         fix = f"name one of those in it: {named}" if logs else _PATHS
         raise LogError(f"there is no stream log in {directory}; {fix}", path=directory)
-    view = LogView(where)
+    view = LogView.copying(where)  # a receiver may trim it, and overwrite it, while it is read
     _ = view.metadata  # which raises an error
     return view
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_rtps.commands.log_reading import items, one_log
 from spark_rtps.serving.placing import misfit
 from spark_rtps.transport.errors import LogDamagedError, LogError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
@@ -22,6 +23,7 @@ from spark_rtps.transport.log.checkpoint import read_checkpoint
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, Frame, Pad, align
+from spark_rtps.transport.log.frame_walk import Header, SegmentFrames
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import read_metadata
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -485,3 +487,58 @@ def test_metadata_that_was_damaged(tmp_path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
     with pytest.raises(LogLostError, match="is damaged"):
         StreamLog.open(directory)
+
+
+# --- a log that another process trims, and overwrites -------------------------------------------------------
+
+
+def lapped(log: StreamLog, first: int, count: int) -> None:
+    """Samples ``first`` and on, for which the oldest ones make room, and are overwritten."""
+    for sn in range(first, first + count):
+        run = single(W1, sn, 1000)
+        while not log.append(run, reception=sn):
+            log.trim_oldest()
+
+
+def test_what_a_command_reads_stays_as_it_was_when_it_is_overwritten(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=8 * PAGE, segment_bytes=2 * PAGE, metadata={}) as log:
+        lapped(log, 1, 24)
+        sent = {sn: samples(single(guid(1), sn, 1000)) for sn in range(1, 101)}
+        got: list[int] = []
+        for item in items(one_log(tmp_path / "log"), None, None, bodies=True):
+            assert not isinstance(item, Damage)
+            if not got:
+                lapped(log, 25, 76)
+            if isinstance(item, Frame):
+                (sample,) = samples(item.run)
+                assert [sample] == sent[sample.sn]
+                got.append(sample.sn)
+        assert got == sorted(set(got)) and got[0] < 25
+
+
+@pytest.mark.parametrize("number", range(1, 15))
+def test_a_time_is_looked_for_while_frames_are_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Once a header was found the receiver gets the processor, and bodies come to lie where headers did."""
+    filling = np.full(125, 0x7FFF_FFFF, np.int64).view(np.uint8)
+    with StreamLog.create(tmp_path / "log", max_bytes=8 * PAGE, segment_bytes=2 * PAGE, metadata={}) as log:
+        lapped(log, 1, 24)
+        header, left = SegmentFrames.header, [number]
+
+        def late(self: SegmentFrames, position: int) -> Header | None:
+            found = header(self, position)
+            left[0] -= 1
+            if not left[0]:
+                for sn in range(25, 60):
+                    run = Run.single(W1, sn, filling[: 900 + 4 * number])
+                    while not log.append(run, reception=sn):
+                        log.trim_oldest()
+            return found
+
+        with monkeypatch.context() as hooked:
+            hooked.setattr(SegmentFrames, "header", late)
+            found = LogView(log.directory).at(20)
+        held = list(LogView(log.directory).frames(Cursor(log.base), Cursor(log.position)))
+        sought = [frame for frame in held if frame.reception >= 20]
+        assert [frame for frame in held if frame.stop > found.position] == (sought if left[0] > 0 else held)

@@ -58,6 +58,8 @@ SPARSE: Final = 0x2
 
 #: The first 32 bytes suffice to walk the frames: length, kind, flags, position, rows_before, count, stride.
 WALK: Final = struct.Struct("<iHHqqII")
+#: Of a run, in the place where it lies.
+RECEPTION: Final = struct.Struct("<32xq")
 #: A header up to its own checksum, which lies behind it: of a run, and of a PAD or a HOLE.
 _RUN: Final = struct.Struct("<iHHqqIIqq16sqIIiiI4sI")
 _REST: Final = struct.Struct("<iHHqqI")

@@ -6,7 +6,6 @@ views of the same log: each part of a segment is walked once.
 
 from __future__ import annotations
 
-import struct
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Collection
@@ -16,7 +15,6 @@ from .frame_walk import Header, SegmentFrames
 
 #: Frames between two marks: walking so many takes milliseconds.
 MARK_FRAMES: Final = 1024
-_RECEPTION: Final = struct.Struct("<32xq")
 
 
 class Mark(NamedTuple):
@@ -78,5 +76,5 @@ class FrameIndex:
                     return
                 if still is not None:
                     still()
-            received = max(received, _RECEPTION.unpack_from(segment.data, item.position - segment.base)[0])
+            received = max(received, segment.reception(item))
             count += 1

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..slotted import slotted
 from ..wire.samples import U8, Run
-from .frame import ALIGNMENT, HOLE, PAD, RUN, WALK, align, is_body, is_header, read_run
+from .frame import ALIGNMENT, HOLE, PAD, RECEPTION, RUN, WALK, align, is_body, is_header, read_run
 from .segment import SegmentFile, segment_path
 
 _POSITION: Final = 8  # where the position lies in a header
@@ -153,6 +153,11 @@ class SegmentFrames:
     def is_whole(self, header: Header) -> bool:
         """Whether the body of a run is as it was written."""
         return is_body(self.data, header.position - self.base, header.length, self.seed)
+
+    def reception(self, header: Header) -> int:
+        """Of a run, in ns since the epoch."""
+        at: int = RECEPTION.unpack_from(self._bytes, header.position - self.base)[0]
+        return at
 
     def read(self, header: Header) -> tuple[int, Run]:
         """Reception and run of a frame; the run views the segment."""

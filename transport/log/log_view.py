@@ -149,13 +149,21 @@ class LogView:
             first = next(self._headers(file.base, min(file.end, end)), None)
             if first is None or first.position >= file.end:
                 continue
-            if first.segment.read(first)[0] >= time_ns:
+            if self._is_since(first, time_ns):
                 break
             position = first.position
         for header in self._towards(position, end, lambda mark: mark.received >= time_ns):
-            if header.segment.read(header)[0] >= time_ns:
+            if self._is_since(header, time_ns):
                 return Cursor(header.position)
         return Cursor(end)
+
+    def _is_since(self, header: Header, time_ns: int) -> bool:
+        """Whether a frame was received at ``time_ns`` or later. Raises LogLostError if it was overwritten meanwhile."""
+        if header.segment.reception(header) < time_ns:
+            return False
+        if header.segment.header(header.position) is None:
+            self._check_trimmed(header.position)
+        return True
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -285,7 +293,7 @@ class LogView:
                 before = _Before(item, before.run)
                 yield Pad(item.position, item.stop, item.rows_before)
                 continue
-            reception, run = item.segment.read(item)
+            reception, run = self._read(item)
             is_whole = not (bodies or run.sparse) or item.segment.is_whole(item)
             before = _Before(item, run if is_whole else None)
             first = start.row if item.position == start.position else 0
@@ -312,6 +320,14 @@ class LogView:
                 path=self.directory,
                 position=end.position,
             )
+
+    def _read(self, header: Header) -> tuple[int, Run]:
+        """Reception and run of a frame. Raises LogLostError if it was overwritten meanwhile, and makes no sense now."""
+        try:
+            return header.segment.read(header)
+        except ValueError:
+            self._check_trimmed(header.position)
+            raise
 
     def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage:
         """What can be told of a gap from the frames before and behind it."""
@@ -342,7 +358,7 @@ class LogView:
             elif not item.is_run:
                 found = _Before(item, found.run)
             else:
-                found = _Before(item, item.segment.read(item)[1] if item.segment.is_whole(item) else None)
+                found = _Before(item, self._read(item)[1] if item.segment.is_whole(item) else None)
         return found
 
     def _after(self, header: Header) -> _After:
@@ -352,7 +368,7 @@ class LogView:
             segment = self._map(header.stop)
             behind = None if segment is None else segment.header(header.stop)
         is_next = behind is not None and behind.is_run and behind.rows_before == header.rows_before
-        return _After(header.rows_before, behind.segment.read(behind)[1] if behind and is_next else None)
+        return _After(header.rows_before, self._read(behind)[1] if behind and is_next else None)
 
     def _behind(self, position: int, tail: Tail | None) -> _After:
         """What is known about the frame at ``position``."""
