@@ -25,7 +25,8 @@ class Recipient(Protocol):
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
         """Take runs, which are in order for each writer. Their memory is valid during the call only.
 
-        The reader acknowledges the runs afterwards, unless the recipient sets its ``hold_acknowledgments``.
+        The reader acknowledges the runs afterwards, unless the recipient sets its ``hold_acknowledgments``. Where it
+        raises, they are set.
         """
         ...
 
@@ -75,5 +76,9 @@ class Recipients:
 
 def _deliver(reader: StatefulReader, recipient: Recipient) -> None:
     while runs := reader.take():  # a new window may let through what the reader held
-        recipient.deliver(reader, runs)
+        try:
+            recipient.deliver(reader, runs)
+        except BaseException:
+            reader.hold_acknowledgments = True  # what it did not keep is nowhere else
+            raise
         reader.window = recipient.room()
