@@ -60,7 +60,9 @@ def record(
     until = None if duration is None else seconds(duration, "--duration")
     patience = seconds(wait, "--wait")
     with joined(domain, interface, peers, name="spark-rtps record") as participant:
-        subscribed = [_subscribed(participant, topic, type_file, patience) for topic in topics]
+        # each once: two readers of a topic would both record its samples
+        each_topic = dict.fromkeys(topics)
+        subscribed = [_subscribed(participant, topic, type_file, patience) for topic in each_topic]
         all_of_ros = all(schema_of(each.topic, struct)[1] == ROS_MSG for each, struct in subscribed)
         recorder = McapRecorder(
             str(output), lambda writer: _hash_of(participant, writer), is_of_ros=all_of_ros

@@ -71,3 +71,33 @@ def test_a_signal_while_samples_are_written_leaves_a_whole_file_with_all_that_wa
     with path.open("rb") as file:
         found = [message.sequence for _, _, message in make_reader(file).iter_messages()]
     assert len(taken) == 1 and sorted(found) == list(range(ROWS))
+
+
+def test_a_topic_that_is_named_twice_is_recorded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def joined(*_: Any, **__: Any) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(endpoints=list)
+
+    def subscribed(_: object, topic: str, *__: Any) -> tuple[SimpleNamespace, Any]:
+        left = [rows(0), rows(ROWS)]
+
+        def take(**_: Any) -> pa.Table:
+            if len(left) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+                return left[0][:0]
+            return left.pop(0)
+
+        return SimpleNamespace(topic=topic, take=take, counters=dict), POINT
+
+    monkeypatch.setattr(record_module, "joined", joined)
+    monkeypatch.setattr(record_module, "_subscribed", subscribed)
+    path = tmp_path / "t.mcap"
+    result = CliRunner().invoke(app, ["record", "T", "U", "T", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    with path.open("rb") as file:
+        found = [
+            (channel.topic, message.sequence) for _, channel, message in make_reader(file).iter_messages()
+        ]
+    assert sorted(found) == [(topic, number) for topic in "TU" for number in range(ROWS)]
