@@ -43,20 +43,18 @@ def list_graph(participant: Participant, patience: float, *, as_json: bool) -> N
     if as_json:
         typer.echo(json.dumps({"nodes": names, "endpoints": [asdict(each) for each in endpoints]}, indent=2))
         return
-    from rich.console import Console
-
-    from .tables import sentence, show, table
+    from .tables import output, sentence, show, table
 
     if not names and not endpoints:
         seen = f"no node and no topic of ROS 2 seen on domain {participant.domain} within {patience:g} s"
-        show(Console(), [sentence(seen)])
+        show(output(), [sentence(seen)])
         return
     rows = [(e.topic, e.type, e.kind, ", ".join(e.qos), e.node) for e in endpoints]
     parts = [
         table(f"nodes of domain {participant.domain}", ("node",), [(name,) for name in names]),
         table("topics", ("topic", "type", "", "QoS", "node"), rows),
     ]
-    show(Console(), parts)
+    show(output(), parts)
 
 
 def ros_endpoints(nodes: Iterable[RosNodeSeen], endpoints: Iterable[RemoteEndpoint]) -> list[RosEndpoint]:

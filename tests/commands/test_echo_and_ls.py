@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app, main
 from spark_rtps.commands import echo as echo_module
+from spark_rtps.commands import ros as ros_module
 from spark_rtps.commands.echo import Unannotated, _lines, _runs, _structs, _told
 from spark_rtps.commands.ls import _print_tables
 from spark_rtps.monitoring.seen_topics import SeenTopics, name_of
@@ -56,6 +57,18 @@ def test_ls_shows_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[/usr/bin/x]" in shown
     assert "[/bold]" in shown
     assert "[red]T" in shown
+
+
+def test_names_of_ros_stay_on_one_line_where_the_output_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(ros_module, "_listen", lambda *_: [])
+    topic = f"rt/{'a_long_namespace/' * 8}image_raw"
+    endpoint = RemoteEndpoint(WRITER, "writer", topic, "sensor_msgs::msg::dds_::Image_", Qos(), "", b"\1\x10")
+    ros_module.list_graph(SimpleNamespace(domain=0, endpoints=lambda: [endpoint]), 0.0, as_json=False)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "a_long_namespace" in line]
+    assert line.split()[:3] == [f"/{topic[3:]}", "sensor_msgs/msg/Image", "publisher"]
 
 
 def test_a_participant_without_a_name_is_its_process_and_host() -> None:
