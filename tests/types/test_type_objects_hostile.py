@@ -256,6 +256,18 @@ def test_deep_chain() -> None:
         read(doubled(LONG, TYPE_DEPTH_MAX + 20, one_member))
 
 
+def test_an_array_of_many_dimensions_is_refused_before_they_are_multiplied() -> None:
+    """Each is a level of nested lists; to multiply all that a type object has room for takes a minute."""
+
+    def array(length: int, dimensions: int) -> Struct:
+        return Struct("T", (Member("m", Array(LONG, (length,) * dimensions), 0),))
+
+    read(array(1, TYPE_DEPTH_MAX - 2))
+    for length, dimensions in ((1, TYPE_DEPTH_MAX - 1), (1, 2_000), (0x7FFF_FFFF, 2_000)):
+        with pytest.raises(TypeDefinitionError, match="too many parts"):
+            read(array(length, dimensions))
+
+
 def test_deep_identifiers_in_a_deep_chain() -> None:
     """Neither is too deep by itself; together they would be at the end of Python's stack."""
     objects: dict[bytes, bytes] = {}

@@ -82,9 +82,14 @@ def sequence(element: Part, limit: int) -> Part:
 
 
 def array(element: Part, dimensions: tuple[int, ...]) -> Part:
+    """Each dimension is as deep as a sequence, because values are nested lists. They are counted before they are
+    multiplied, which takes a minute where they are as many as a type object has room for."""
+    depth = element.depth + len(dimensions)
+    if depth > TYPE_DEPTH_MAX:
+        raise TypeDefinitionError("a type of too many parts")
     if not dimensions or min(dimensions) < 1 or prod(dimensions) > LENGTH_MAX:
         raise TypeDefinitionError(f"an array of dimensions {dimensions[:8]}")
-    return _whole(Array(element.type, dimensions), [element])
+    return replace(_whole(Array(element.type, dimensions), [element]), depth=depth)
 
 
 def mapping(key: Part, value: Part, limit: int) -> Part:
