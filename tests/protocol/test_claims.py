@@ -10,13 +10,14 @@ import pytest
 from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log.publication_log import PublicationLog
+from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl
 from spark_rtps.transport.protocol.writing.intake import SampleClaim
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid
-from spark_rtps.transport.wire.submessages import Data, Gap
-from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
+from spark_rtps.transport.wire.submessages import Data, DataFrag, Gap
+from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns, where
 
 TIMEOUT = 200 * MS
 
@@ -115,6 +116,20 @@ def test_a_claim_needs_room_and_a_log() -> None:
         s.writer.claims.make(100_000, timestamp=s.now, now=s.now)
     with pytest.raises(UsageError, match=r"publication\.term_length"), explained():
         Script().writer.claims.make(8, timestamp=0, now=0)
+
+
+def test_a_request_for_fragments_brings_nothing_of_an_open_claim() -> None:
+    s = script()
+    made = claim(s, 3000, fill=1)
+    info = ReaderInfo(reader_guid(2), (where(2),), (), True, False, message_size_max=1200)
+    s.writer.match_reader(info, now=s.now)
+    s.acknack(1, i=2).said()
+    s.nack_frag(1, 1, 2, 3, i=2)
+    assert s.said() == []
+    assert s.writer.claims.commit(made, now=s.now)
+    assert s.said(), "it is sent once it is complete"
+    s.nack_frag(1, 2, i=2)
+    assert [each.first_fragment for each in s.said() if isinstance(each, DataFrag)] == [2]
 
 
 def test_claims_are_kept_for_late_joiners_too() -> None:

@@ -262,6 +262,8 @@ class Repairs:
         self, answer: Answer, proxy: ReaderProxy, sn: int, fragments: IntervalSet, now: int
     ) -> None:
         """Send fragments of one sample again; GAP if it is no more."""
+        if sn > self._state.sent_sn:
+            return  # it waits to be sent, or is claimed: what lies in the log there nobody has written yet
         change = self._history.find(sn)
         if sn < proxy.first_relevant:
             self._gap(answer, proxy, sn, sn)
