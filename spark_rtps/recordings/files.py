@@ -31,6 +31,8 @@ _READ: Final = ", ".join(_FORMS)
 def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[str]:
     """The files that paths, patterns and folders name: each once, those of a name in the order of their numbers.
 
+    A file that is named through a symbolic link, too, such as that of the latest drive, has its name without one.
+
     Raises OptionError if one of them names nothing, and ``must_exist``.
     """
     found: dict[str, None] = {}
@@ -44,7 +46,12 @@ def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[st
             fix = f"names no file that can be read here; files end in {_READ}, and a bag may be named by its folder"
             raise OptionError("recording", name, fix)
         found |= dict.fromkeys(sorted((os.path.abspath(file) for file in files), key=_in_numbers))
-    return list(found)
+    real = {path: os.path.realpath(path) for path in found}
+    kept: dict[str, str] = {}
+    for path, its in real.items():
+        if its not in kept or path == its:
+            kept[its] = path
+    return [path for path, its in real.items() if kept[its] == path]
 
 
 def open_recording(

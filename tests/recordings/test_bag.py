@@ -216,3 +216,22 @@ def test_rows_are_fetched_by_their_sizes(tmp_path: Path) -> None:
 def test_names_whose_digits_are_no_numbers_are_sorted(tmp_path: Path, drive: list[Message]) -> None:
     write_bag(tmp_path / "bag\u00b2", of(drive, "/chatter"))
     assert len(recording_files([str(tmp_path / "*")])) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_file_that_a_symbolic_link_names_too_is_read_once(
+    tmp_path: Path, drive: list[Message], order: int
+) -> None:
+    """As that of the latest drive; whatever is named first."""
+    drives = [
+        write_bag(tmp_path / f"2026-{month}", of(drive, topic))
+        for month, topic in ((1, "/imu"), (2, "/chatter"))
+    ]
+    latest = tmp_path / "0-latest"
+    latest.symlink_to(drives[1])
+    names = [tmp_path / "*" / "*.db3", latest, *drives][::order]
+    table = read(",".join(map(str, names)), "/chatter")
+    assert compared(table) == expected(of(drive, "/chatter"))
+    assert all("latest" not in path for path in recording_files(map(str, names)))
+    # alone it has the name that it was given
+    assert [Path(path).parent.name for path in recording_files([str(latest)])] == ["0-latest"]
