@@ -61,13 +61,13 @@ def test_segments_before_are_not_walked(log: StreamLog, monkeypatch: pytest.Monk
     positions = fill(log, 90)
     view = LogView(log.directory)
     walked = []
-    monkeypatch.setattr(view, "_headers", _recorded(view, walked))
+    monkeypatch.setattr(view._segments, "headers", _recorded(view, walked))
     assert view.at(max(positions)).position == positions[max(positions)]
     assert len(walked) < len(positions) / 2
 
 
 def _recorded(view: LogView, walked: list[int]):  # type: ignore[no-untyped-def]
-    headers = view._headers
+    headers = view._segments.headers
 
     def record(position: int, stop: int):  # type: ignore[no-untyped-def]
         for header in headers(position, stop):

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from ..errors import LogLostError, UsageError
 from ..wire.samples import Run
-from .checkpoint import Base, Tail
+from .checkpoint import Tail
 from .damage import Damage
 from .frame import Cursor, Frame, Pad
 from .frame_index import MARK_FRAMES, FrameIndex, Mark
-from .frame_walk import Gap, Header, SegmentFrames
+from .frame_walk import Gap, Header
 from .log_files import LogDirectory, LogFiles
-from .segment import JSON, SegmentFile, StreamLogMetadata, refusal, segment_path
+from .log_segments import MAPPED_MAX, LogSegments, base_of, holder
+from .segment import JSON, SegmentFile
 
 __all__ = ["Cursor", "Damage", "Frame", "Item", "LogView", "Pad"]
 
-#: Segments kept mapped for the next call. Few, since a mapped segment holds its disk space though trimmed.
-_MAPPED_MAX: Final = 2
 _UNLIMITED: Final = 1 << 63
 
 OnDamage: TypeAlias = Callable[[Damage], None]
@@ -52,8 +50,7 @@ class LogView:
         self._index = index
         self._still = still
         self._files: LogFiles = LogDirectory(directory) if files is None else files
-        self._mapped: dict[int, SegmentFrames] = {}
-        self._listed: list[SegmentFile] = []
+        self._segments = LogSegments(self._files)
 
     @classmethod
     def over(cls, files: LogFiles) -> LogView:
@@ -68,7 +65,7 @@ class LogView:
     @property
     def metadata(self) -> dict[str, JSON]:
         """The metadata that the log's creator gave; LogError if there is no log."""
-        return self._settings.given
+        return self._segments.settings.given
 
     @property
     def segments(self) -> list[SegmentFile]:
@@ -80,7 +77,7 @@ class LogView:
     @property
     def base(self) -> int:
         """The lowest position behind which no sample is trimmed. Raises LogLostError if that is damaged."""
-        return self._files.base(self._seed).position
+        return self._files.base(self._segments.seed).position
 
     @property
     def end(self) -> int:
@@ -89,8 +86,8 @@ class LogView:
         if tail is not None and tail.position == tail.most:
             return tail.position
         end = 0 if tail is None else tail.position
-        for file in self._files.segments()[-_MAPPED_MAX:]:
-            segment = self._map(file.base)
+        for file in self._files.segments()[-MAPPED_MAX:]:
+            segment = self._segments.map(file.base)
             for item in () if segment is None else segment.walk(segment.base, segment.end):
                 if isinstance(item, Header):
                     end = max(end, item.stop)
@@ -100,9 +97,9 @@ class LogView:
         """Whether a frame starts at ``position``, is known to have started there, or will be appended there."""
         if position == self.end:
             return True
-        segment = self._map(position)
+        segment = self._segments.map(position)
         if segment is None:
-            return self._start_behind(position) is not None
+            return self._segments.start_behind(position) is not None
         if position == segment.base or segment.header(position) is not None:
             return True
         start = self._marked(segment.base, position, lambda mark: mark.position > position)
@@ -111,20 +108,20 @@ class LogView:
     def next_frame(self, position: int) -> int:
         """Where the first undamaged frame at or behind ``position`` starts; the log's end if there is none."""
         end = self.end
-        for item in self._walk(position, end):
+        for item in self._segments.walk(position, end):
             if isinstance(item, Header):
                 return item.position
         return max(position, end)
 
     def rows_before(self, position: int) -> int | None:
         """How many samples lie before the frame at ``position``; None: no frame is there."""
-        segment = self._map(position)
+        segment = self._segments.map(position)
         if segment is None:
             try:
-                position = self._start_behind(position) or position
+                position = self._segments.start_behind(position) or position
             except LogLostError:
                 return None  # it is trimmed meanwhile
-            segment = self._map(position)
+            segment = self._segments.map(position)
         header = None if segment is None else segment.header(position)
         return None if header is None else header.rows_before
 
@@ -146,7 +143,7 @@ class LogView:
         files = self._files.segments()
         position = min((file.base for file in files), default=end)
         for file in files:
-            first = next(self._headers(file.base, min(file.end, end)), None)
+            first = next(self._segments.headers(file.base, min(file.end, end)), None)
             if first is None or first.position >= file.end:
                 continue
             if self._is_since(first, time_ns):
@@ -162,7 +159,7 @@ class LogView:
         if header.segment.reception(header) < time_ns:
             return False
         if header.segment.header(header.position) is None:
-            self._check_trimmed(header.position)
+            self._segments.check_trimmed(header.position)
         return True
 
     # --- reading -----------------------------------------------------------------------------------
@@ -259,7 +256,7 @@ class LogView:
             is_empty = False
         # What is trimmed may be overwritten, and what was handed out views it.
         if not is_empty and self._files.in_place:
-            self._check_trimmed(start.position)
+            self._segments.check_trimmed(start.position)
 
     def _items(self, start: Cursor, end: Cursor, *, bodies: bool, exact: bool) -> Iterator[Item]:
         """``exact``: the range has to end where a frame does, or at a row that it has."""
@@ -269,11 +266,11 @@ class LogView:
         tail = self._files.tail()
         last = end.position if end.row else end.position - 1
         if tail is not None and last >= tail.most:
-            raise self._lost(last, "not (yet)")
-        held = self._list()
+            raise self._segments.lost(last, "not (yet)")
+        held = self._segments.list_now()
         for position in (start.position, last):
-            if _holder(held, position) is None:
-                self._check_trimmed(position)
+            if holder(held, position) is None:
+                self._segments.check_trimmed(position)
         self._files.expect(start.position, end.position + (end.row > 0))
         return self._walk_items(start, end, tail, bodies=bodies, exact=exact)
 
@@ -282,7 +279,7 @@ class LogView:
     ) -> Iterator[Item]:
         before = _Before(None, None)
         gap: Gap | None = None
-        for item in self._walk(start.position, end.position + (end.row > 0)):
+        for item in self._segments.walk(start.position, end.position + (end.row > 0)):
             if isinstance(item, Gap):
                 gap = item if gap is None else Gap(gap.position, item.stop, gap.is_hole or item.is_hole)
                 continue
@@ -305,7 +302,7 @@ class LogView:
             if first >= last:
                 continue
             if not is_whole:
-                self._check_trimmed(item.position)
+                self._segments.check_trimmed(item.position)
                 number = run.first_sn + first
                 yield Damage(self.directory, item.position, item.stop, last - first, run.writer, number)
                 continue
@@ -326,7 +323,7 @@ class LogView:
         try:
             return header.segment.read(header)
         except ValueError:
-            self._check_trimmed(header.position)
+            self._segments.check_trimmed(header.position)
             raise
 
     def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage:
@@ -350,7 +347,7 @@ class LogView:
 
     def _before(self, position: int) -> _Before:
         """The frame that ends at ``position``."""
-        segment = self._map(position - 1) if position else None
+        segment = self._segments.map(position - 1) if position else None
         found = _Before(None, None)
         for item in () if segment is None else segment.walk(segment.base, position):
             if isinstance(item, Gap) or item.is_hole or item.stop > position:
@@ -365,7 +362,7 @@ class LogView:
         """What begins with ``header``; behind a PAD that is the next segment's first frame."""
         behind = header if header.is_run else None
         if behind is None:
-            segment = self._map(header.stop)
+            segment = self._segments.map(header.stop)
             behind = None if segment is None else segment.header(header.stop)
         is_next = behind is not None and behind.is_run and behind.rows_before == header.rows_before
         return _After(header.rows_before, self._read(behind)[1] if behind and is_next else None)
@@ -374,45 +371,15 @@ class LogView:
         """What is known about the frame at ``position``."""
         if tail is not None and tail.position == position:
             return _After(tail.rows, None)
-        segment = self._map(position)
+        segment = self._segments.map(position)
         header = None if segment is None else segment.header(position)
         return _After(None, None) if header is None else self._after(header)
 
     # --- inside: headers ---------------------------------------------------------------------------
 
-    def _headers(self, position: int, stop: int) -> Iterator[Header]:
-        """The run frames from ``position`` on that start before ``stop``."""
-        for item in self._walk(position, stop):
-            if isinstance(item, Header) and item.is_run:
-                yield item
-
-    def _walk(self, position: int, stop: int) -> Iterator[Header | Gap]:
-        """Everything from ``position`` on that starts before ``stop``."""
-        while position < stop:
-            segment = self._map(position)
-            if segment is None:
-                start = self._start_behind(position)
-                if start is not None:
-                    position = start
-                    continue
-                behind = (file.base for file in self._files.segments() if file.base > position)
-                after = min((stop, *behind))
-                yield Gap(position, after)
-                position = after
-                continue
-            for item in segment.walk(position, stop):
-                is_hole = isinstance(item, Header) and item.is_hole
-                if isinstance(item, Gap):
-                    start = self._start_behind(item.position)
-                    if start is not None:  # the segment became another one meanwhile
-                        position = start
-                        break
-                yield Gap(item.position, item.stop, is_hole) if is_hole else item
-                position = item.stop
-
     def _header_around(self, byte: int, position: int, stop: int) -> Header | None:
         """The first run frame from ``position`` on that ends behind ``byte`` and starts before ``stop``."""
-        if (file := _holder(self._list(), byte)) is not None:
+        if (file := holder(self._segments.list_now(), byte)) is not None:
             position = max(position, file.base)
         for header in self._towards(position, stop, lambda mark: mark.position > byte):
             if byte < header.stop:
@@ -425,34 +392,34 @@ class LogView:
         Of those before the last mark that is not beyond it most are left out, if the log has an index.
         """
         if self._index is None:
-            yield from self._headers(position, stop)
+            yield from self._segments.headers(position, stop)
             return
-        for number, header in enumerate(self._headers(position, stop)):
+        for number, header in enumerate(self._segments.headers(position, stop)):
             if number == MARK_FRAMES:  # so few are walked sooner than marked, from the segment's beginning on
-                yield from self._headers(self._marked(header.position, stop, is_beyond), stop)
+                yield from self._segments.headers(self._marked(header.position, stop, is_beyond), stop)
                 return
             yield header
 
     def _marked(self, position: int, stop: int, is_beyond: Callable[[Mark], bool]) -> int:
         """The position of the last mark that is not beyond, in the segment of ``position``, or that if it is later."""
-        segment = self._map(position) if self._index is not None else None
+        segment = self._segments.map(position) if self._index is not None else None
         if self._index is None or segment is None:
             return position
-        self._index.keep([file.base for file in self._list()])
+        self._index.keep([file.base for file in self._segments.list_now()])
         mark = self._index.last_before(segment, stop, is_beyond, self._still)
         return position if mark is None else max(position, mark.position)
 
     def _first_header(self, start: Cursor, stop: int) -> Header | None:
         """The header of the frame that holds the first sample after ``start``."""
-        for header in self._headers(start.position, stop):
+        for header in self._segments.headers(start.position, stop):
             if header.position > start.position or header.count > start.row:
                 return header
         return None
 
     def _skip_segments(self, position: int, tail: int, rows_end: int, bytes_end: int) -> int:
         """The start of the last segment within the limits, or ``position``: the frames before need no walk."""
-        files = self._list()
-        for file in files[bisect_right(files, position, key=_base) :]:
+        files = self._segments.list_now()
+        for file in files[bisect_right(files, position, key=base_of) :]:
             if file.base >= tail or file.base > bytes_end:
                 break
             first = self._first_header(Cursor(file.base), tail)
@@ -463,7 +430,7 @@ class LogView:
 
     def _byte(self, cursor: Cursor) -> int:
         """The cursor in bytes."""
-        segment = self._map(cursor.position) if cursor.row else None
+        segment = self._segments.map(cursor.position) if cursor.row else None
         header = None if segment is None else segment.header(cursor.position)
         if header is None or not header.is_run:
             return cursor.position
@@ -472,72 +439,6 @@ class LogView:
     def _check_range(self, start: Cursor, end: Cursor) -> None:
         if not (0, 0) <= start <= end or start.row < 0 or end.row < 0:
             raise UsageError(f"there is no range from {start} to {end}")
-
-    # --- inside: segments --------------------------------------------------------------------------
-
-    @cached_property
-    def _settings(self) -> StreamLogMetadata:
-        return self._files.metadata()  # which never changes
-
-    @property
-    def _seed(self) -> int:
-        return self._settings.seed
-
-    def _map(self, position: int) -> SegmentFrames | None:
-        """The segment that holds ``position``, mapped; None: it is trimmed, lost or not begun."""
-        for mapped in self._mapped.values():
-            if mapped.base <= position < mapped.end:
-                return mapped
-        seed = self._seed
-        # One that has another behind it stays as it is, unless it is trimmed.
-        file = _holder(self._listed[:-1], position) or _holder(self._list(), position)
-        if file is None:
-            return None
-        try:
-            mapped = self._files.map(file, seed)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            path = segment_path(self.directory, file.base)
-            raise refusal(error, f"read {path}", path=path) from error
-        self._mapped.pop(file.base, None)
-        while len(self._mapped) >= _MAPPED_MAX:
-            del self._mapped[next(iter(self._mapped))]
-        self._mapped[file.base] = mapped
-        return mapped
-
-    def _list(self) -> list[SegmentFile]:
-        """The segments that are there right now."""
-        self._listed = self._files.segments()
-        return self._listed
-
-    def _check_trimmed(self, position: int) -> Base | None:
-        """Raise LogLostError if ``position`` was trimmed with samples behind it; returns where the log begins, or None
-        if that is damaged."""
-        try:
-            base = self._files.base(self._seed)
-        except LogLostError:
-            self._files.metadata()  # raises an error of its own where there is no log at all
-            return None
-        if position < base.position:
-            raise self._lost(position, "no longer")
-        return base
-
-    def _start_behind(self, position: int) -> int | None:
-        """Where the first segment starts, if nothing but the PAD of a trimmed one lies in between; None: ``position``,
-        at which no frame is found, is damaged. Raises LogLostError if it was trimmed with samples behind it."""
-        base = self._check_trimmed(position)
-        return base.start if base is not None and base.position <= position < base.start else None
-
-    def _lost(self, position: int, when: str) -> LogLostError:
-        self._files.metadata()
-        files = self._files.segments()
-        held = f"which holds segments [{files[0].base}, {files[-1].end})" if files else "which holds nothing"
-        return LogLostError(
-            f"position {position} is {when} in the log in {self.directory}, {held}",
-            path=self.directory,
-            position=position,
-        )
 
 
 class _Before(NamedTuple):
@@ -556,16 +457,6 @@ class _After(NamedTuple):
 
     rows: int | None
     run: Run | None
-
-
-def _base(file: SegmentFile) -> int:
-    return file.base
-
-
-def _holder(files: list[SegmentFile], position: int) -> SegmentFile | None:
-    """Which of these segments holds ``position``."""
-    at = bisect_right(files, position, key=_base) - 1
-    return files[at] if at >= 0 and position < files[at].end else None
 
 
 def _byte(header: Header, row: int) -> int:

@@ -17,7 +17,9 @@ from typing import NamedTuple
 from ..structure import Guid
 from .checkpoint import Checkpoint, has_room, read_tail, remember
 from .frame_walk import Header, SegmentFrames
-from .segment import SegmentFile
+from .segment import SUFFIX, SegmentFile, extend_segment, list_segments, page_ceil
+from .small_file import UNFINISHED
+from .spare_segments import SPARE
 
 
 class Recovered(NamedTuple):
@@ -28,6 +30,28 @@ class Recovered(NamedTuple):
     rows: int
     #: Ranges in which something is damaged.
     damaged: list[tuple[int, int]]
+
+
+def left_segments(directory: Path, checkpoint: Checkpoint, segment_bytes: int) -> list[SegmentFile]:
+    """The segments that an earlier appender left, the last one as long as it was; all other files of its go. Raises
+    OSError or LogError."""
+    for suffix in (UNFINISHED, SPARE):
+        for left in directory.glob(f"*{suffix}"):
+            if left.stem.isdecimal():  # other files are other processes', which may write them just now
+                left.unlink(missing_ok=True)
+    # Others are trimmed, and were not deleted before the kill; or nothing is left of them.
+    segments = [file for file in list_segments(directory) if file.end > checkpoint.start]
+    bases = {file.base for file in segments}
+    for path in directory.glob(f"*{SUFFIX}"):
+        if path.stem.isdecimal() and int(path.stem) not in bases:
+            path.unlink()
+    if segments:
+        last = segments[-1]
+        size = max(page_ceil(last.size), segment_bytes)
+        if size != last.size:  # it was cut
+            extend_segment(directory, last.base, size)
+            segments[-1] = SegmentFile(last.base, size)
+    return segments
 
 
 def recover(

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import LogError, LogFormatError, LogFullError, LogLostError, reason
+from ..errors import LogError, LogFormatError, LogFullError, LogLostError, UsageError, reason
 from ..slotted import frozen
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_rest
@@ -39,6 +39,7 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 PAGE: Final = mmap.PAGESIZE
 SUFFIX: Final = ".segment"
 METADATA: Final = "metadata.json"
+_SEGMENTS_MIN: Final = 4
 _POSITION_MAX: Final = 1 << 62
 _FORMAT: Final = "spark-rtps stream log"
 #: Version 1 had no checksums.
@@ -110,6 +111,16 @@ def _begins(directory: Path, base: int) -> bool:
 
 def page_ceil(size: int) -> int:
     return -(-size // PAGE) * PAGE
+
+
+def fitting_segment_bytes(max_bytes: int, segment_bytes: int) -> int:
+    """``segment_bytes``, cut down so that several fit ``max_bytes``, in whole pages."""
+    if max_bytes < _SEGMENTS_MIN * PAGE or segment_bytes < PAGE:
+        raise UsageError(
+            f"a stream log of {max_bytes} bytes with segments of {segment_bytes} is too small: "
+            f"{_SEGMENTS_MIN * PAGE} and {PAGE} are the least"
+        )
+    return page_ceil(min(segment_bytes, max_bytes // _SEGMENTS_MIN // PAGE * PAGE))
 
 
 def refusal(error: OSError, what: str, *, path: Path) -> LogError:

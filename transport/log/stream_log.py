@@ -43,20 +43,18 @@ from .checkpoint import (
 )
 from .damage import Damage
 from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
-from .frame_walk import SegmentFrames
 from .log_view import LogView
+from .pads import Pads
 from .permissions import PRIVATE, make_folder, protect
 from .places import Places
-from .recovery import Recovered, recover
+from .recovery import Recovered, left_segments, recover
 from .segment import (
     JSON,
     METADATA,
-    PAGE,
-    SUFFIX,
     Segment,
     SegmentFile,
     StreamLogMetadata,
-    extend_segment,
+    fitting_segment_bytes,
     list_segments,
     lock,
     lost,
@@ -66,11 +64,9 @@ from .segment import (
     segment_path,
     write_metadata,
 )
-from .small_file import UNFINISHED
-from .spare_segments import SPARE, SpareSegments
+from .spare_segments import SpareSegments
 
 SEGMENT_BYTES: Final = 64 << 20
-_SEGMENTS_MIN: Final = 4
 _SHARED_BYTES: Final = 256 << 10
 #: free_bytes counts on frames no longer than this part of a segment.
 _FRAME_PART: Final = 8
@@ -106,8 +102,7 @@ class StreamLog:
         self._gone: dict[Guid, None] = {}
         self._segments: list[SegmentFile] = []
         self._held = 0  # bytes of all segments
-        #: Where the PADs of segments begin, by the segments' bases; of those that this appender has ended.
-        self._pads: dict[int, int] = {}
+        self._pads = Pads(directory, metadata.seed)
         self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
         #: Where samples are being put together that are to be appended next.
@@ -130,7 +125,9 @@ class StreamLog:
         ``mode`` is the directory's; its files follow it (:mod:`.permissions`).
         """
         seed = int.from_bytes(os.urandom(4), "little")
-        settings = StreamLogMetadata(max_bytes, _fitting(max_bytes, segment_bytes), seed, metadata)
+        settings = StreamLogMetadata(
+            max_bytes, fitting_segment_bytes(max_bytes, segment_bytes), seed, metadata
+        )
         checkpoint = Checkpoint(1, 0, 0, 0, 0, 0, ())
         try:
             make_folder(directory, mode)
@@ -174,7 +171,7 @@ class StreamLog:
         """
         settings = told = read_metadata(directory)
         if max_bytes is not None:
-            fitting = _fitting(max_bytes, settings.segment_bytes)
+            fitting = fitting_segment_bytes(max_bytes, settings.segment_bytes)
             settings = StreamLogMetadata(max_bytes, fitting, settings.seed, settings.given)
         try:
             protect(directory, mode)
@@ -355,7 +352,11 @@ class StreamLog:
 
     def _keep_from(self, kept: SegmentFile | None, start: int) -> None:
         """Give up the segments before ``kept``, or all; those that are left start at ``start``."""
-        base = Base(self._end_of_samples(kept, start), start)
+        at = len(self._segments) if kept is None else self._segments.index(kept)
+        gone = self._segments[at - 1] if at else None
+        # Where the last sample before it ended: those who have read it stand there, and miss nothing.
+        end = start if gone is None or gone.end != start else self._pads.end_of_samples(gone)
+        base = Base(end, start)
         self._checkpoint(base=base)
         self._base = base
         while self._segments and self._segments[0] is not kept:  # one that cannot be deleted is tried again
@@ -368,21 +369,9 @@ class StreamLog:
                 raise refusal(error, f"delete {path}", path=path) from error
             del self._segments[0]
             self._held -= gone.size
-            self._pads.pop(gone.base, None)
+            self._pads.forget(gone)
         if kept is None:
             self._tail = None
-
-    def _end_of_samples(self, kept: SegmentFile | None, start: int) -> int:
-        """Where the last sample before ``start`` ended: those who have read it stand there, and miss nothing."""
-        at = len(self._segments) if kept is None else self._segments.index(kept)
-        gone = self._segments[at - 1] if at else None
-        if gone is None or gone.end != start:
-            return start
-        pad = self._pads.get(gone.base)
-        if pad is None:  # it was written in an earlier life
-            with contextlib.suppress(OSError):
-                pad = SegmentFrames.map(self.directory, gone, self._seed).pad()
-        return start if pad is None else pad
 
     def trim_oldest(self) -> bool:
         """Give up the oldest segment, if it is not the only one; False: it is. Raises LogError as :meth:`trim`."""
@@ -435,7 +424,7 @@ class StreamLog:
 
     def _seal(self, segment: Segment) -> None:
         """End the segment with a PAD, so that it can be trimmed once all of it is consumed."""
-        self._pads[segment.base] = self._position
+        self._pads.ended(segment.base, self._position)
         segment.fill(self._position, segment.end, PAD, self._rows, self._seed)
         self._position = segment.end
         self._stored.store(
@@ -459,22 +448,7 @@ class StreamLog:
 
     def _recover(self, checkpoint: Checkpoint, reached: int) -> None:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
-        for suffix in (UNFINISHED, SPARE):
-            for left in self.directory.glob(f"*{suffix}"):
-                if left.stem.isdecimal():  # other files are other processes', which may write them just now
-                    left.unlink(missing_ok=True)
-        for file in list_segments(self.directory):
-            if (
-                file.end <= checkpoint.start
-            ):  # trimmed, but killed before it was deleted; or nothing is left of it
-                segment_path(self.directory, file.base).unlink()
-            else:
-                self._segments.append(file)
-        bases = {file.base for file in self._segments}
-        for path in self.directory.glob(f"*{SUFFIX}"):
-            if path.stem.isdecimal() and int(path.stem) not in bases:
-                path.unlink()
-        self._restore_size()
+        self._segments = left_segments(self.directory, checkpoint, self.segment_bytes)
         found = recover(
             self.directory, self._segments, checkpoint, self._writers, self._seed, reached=reached
         )
@@ -509,31 +483,11 @@ class StreamLog:
             self._seal(segment)
         return False
 
-    def _restore_size(self) -> None:
-        """Give a last segment that was cut its length again."""
-        if not self._segments:
-            return
-        last = self._segments[-1]
-        size = max(page_ceil(last.size), self.segment_bytes)
-        if size != last.size:
-            extend_segment(self.directory, last.base, size)
-            self._segments[-1] = SegmentFile(last.base, size)
-
     def _drop_from(self, number: int) -> None:
         """Delete the segments from ``number`` on, which hold no frame of this log."""
         for file in self._segments[number:]:
             segment_path(self.directory, file.base).unlink()
         del self._segments[number:]
-
-
-def _fitting(max_bytes: int, segment_bytes: int) -> int:
-    """``segment_bytes``, cut down so that several fit ``max_bytes``, in whole pages."""
-    if max_bytes < _SEGMENTS_MIN * PAGE or segment_bytes < PAGE:
-        raise UsageError(
-            f"a stream log of {max_bytes} bytes with segments of {segment_bytes} is too small: "
-            f"{_SEGMENTS_MIN * PAGE} and {PAGE} are the least"
-        )
-    return page_ceil(min(segment_bytes, max_bytes // _SEGMENTS_MIN // PAGE * PAGE))
 
 
 def _check(run: Run, length: int) -> None:
