@@ -47,6 +47,14 @@ class TestNothing:
         assert found["looked_in"] == [str(root), str(tmp_path / "other")]
 
 
+def test_a_directory_under_two_names_is_searched_once(root, tmp_path):
+    source(root, log__rows=500)
+    (tmp_path / "link").symlink_to(root)
+    found = as_json("-l", str(tmp_path / "link"), "-l", f"{root}/../{root.name}")
+    assert [stream["samples"] for stream in found["streams"]] == [500]
+    assert found["looked_in"] == [str(root)]
+
+
 class TestNumbers:
     def test_of_a_source(self, root):
         counted = {

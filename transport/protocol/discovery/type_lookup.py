@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import (
@@ -53,11 +53,16 @@ _TOO_LARGE: Final = "its type is too large"
 _TOO_MANY: Final = "there are too many types"
 
 
+#: The identifier of a type; else the announced type object, with how it is to be read: peers may announce the same
+#: bytes as something else.
+_Key: TypeAlias = bytes | TypeObjectV1
+
+
 @dataclass(slots=True, eq=False)
 class _Lookup:
     """One type, from the time when it is first needed until no endpoint has it any more."""
 
-    key: bytes
+    key: _Key
     deadline: int
     #: The identifier of the type's TypeObject, and of the one that would suffice.
     root: bytes = b""
@@ -110,7 +115,7 @@ class TypeLookup:
         self._drops = drops
         #: Participants with a TypeLookup service.
         self._services: set[bytes] = set()
-        self._lookups: dict[bytes, _Lookup] = {}
+        self._lookups: dict[_Key, _Lookup] = {}
         #: The type of each watched endpoint, or why it has none.
         self._by_user: dict[Guid, _Lookup | str] = {}
         #: Those not settled, by deadline.
@@ -144,7 +149,7 @@ class TypeLookup:
         roots = () if information is None else _roots(information)
         if v1 is not None and guid.prefix not in self._services:
             roots = ()  # there is no participant to ask, and no need to
-        key = roots[0] if roots else v1.value if v1 is not None else b""
+        key = roots[0] if roots else v1 if v1 is not None and v1.value else b""
         known = self._by_user.get(guid)
         if isinstance(known, _Lookup) and known.key == key:
             return

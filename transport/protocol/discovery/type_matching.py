@@ -17,7 +17,9 @@ from .matching import mismatches_by_name
 from .type_library import KnownType, TypeLibrary
 from .type_lookup import NOT_ANNOUNCED, TypeLookup
 
-_Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool]
+#: What peers announce of the two types; the last is the hash of a type object that one of them announces beside it,
+#: which may be another type.
+_Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool, int]
 
 
 class TypeMatching:
@@ -42,16 +44,17 @@ class TypeMatching:
             return mismatches_by_name(writer, reader, _unknown(endpoint, NOT_ANNOUNCED))
         if _are_equal(written, read):
             return ()
-        complete = True
+        complete, announced = True, 0
         for endpoint in (writer, reader):
             if endpoint.guid.prefix != self._prefix:
+                announced = hash(endpoint.type_object_v1)
                 known = self._lookup.known(endpoint.guid)
                 if not isinstance(known, KnownType):
                     if known is None:
                         return None
                     return mismatches_by_name(writer, reader, _unknown(endpoint, known))
                 complete = complete and known.is_complete
-        key = (written, read, reader.qos.type_consistency, complete)
+        key = (written, read, reader.qos.type_consistency, complete, announced)
         if (reasons := self._remembered.get(key)) is None:
             if len(self._remembered) >= TYPE_COMPARISONS_MAX:
                 self._remembered.clear()
