@@ -15,10 +15,14 @@ LogDirs = Annotated[
 
 
 def directories(given: list[Path] | None) -> list[Path]:
-    """The default directory of logs, and the given ones. What of it this user may not read is told on stderr."""
+    """The default directory of logs, and the given ones, each once. What this user may not read is told on stderr."""
     from ..options import default_log_dir
 
-    found = list(dict.fromkeys([default_log_dir(), *(path.absolute() for path in given or ())]))
+    named = [default_log_dir(), *(path.absolute() for path in given or ())]
+    real: dict[str, Path] = {}
+    for path in named:
+        real.setdefault(os.path.realpath(path), path)
+    found = list(real.values())
     for directory in found:
         closed = _closed(directory)
         if closed:
