@@ -15,11 +15,14 @@ from spark_rtps.transport.protocol.discovery import endpoint_data, type_library,
 from spark_rtps.transport.protocol.discovery.endpoint_data import TypeObjectV1
 from spark_rtps.transport.protocol.discovery.type_library import KnownType, TypeLibrary
 from spark_rtps.transport.protocol.discovery.type_lookup import RETRY_FIRST, RETRY_MAX, TIMEOUT, TypeLookup
+from spark_rtps.transport.protocol.discovery.type_matching import TypeMatching
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.types.xtypes.information import Dependencies, SizedIdentifier, TypeInformation
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
 from tests.protocol.type_scene import endpoint, guid, large, objects, struct
 from tests.support.virtual_network import SECOND
+from tests.types.type_library_v1 import Library
 
 RICH = objects("Rich")
 INFORMATION = RICH.information
@@ -244,6 +247,36 @@ def test_a_type_in_the_announcement_itself(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(scene.questions()) == 1
 
 
+@pytest.mark.parametrize(("little_endian", "compressed"), [(True, True), (False, False)])
+def test_a_type_is_read_although_another_announces_its_bytes_as_something_else(
+    little_endian: bool, compressed: bool
+) -> None:
+    value = Library(True).type_object(struct("Rich"))
+    scene = Scene()
+    for participant, v1 in (
+        (1, TypeObjectV1(value, little_endian, compressed)),
+        (2, TypeObjectV1(value, True, False)),
+    ):
+        scene.lookup.watch(replace(endpoint(participant, None), type_object_v1=v1), now=scene.now)
+    assert isinstance(scene.lookup.known(guid(1)), str)
+    assert isinstance(scene.lookup.known(guid(2)), KnownType)
+
+
+def test_a_comparison_is_not_that_of_another_who_announces_a_second_type_beside_the_same() -> None:
+    """Who has no TypeLookup service is taken at its type object; that says nothing of others."""
+    scene = Scene(2)
+    own = replace(endpoint(9, scene.type_library.offer(struct("Wide"))), guid=guid(9, writer=False))
+    matching = TypeMatching(own.guid.prefix, scene.type_library, scene.lookup)
+    v1 = TypeObjectV1(Library(True).type_object(struct("Other")), True, False)
+    both, plain = replace(endpoint(1, SHY), type_object_v1=v1), endpoint(2, SHY)
+    scene.lookup.watch(both, now=scene.now)
+    assert matching.mismatches(both, own)
+    scene.lookup.watch(plain, now=scene.now)
+    while questions := scene.questions():
+        scene.answer(questions[0])
+    assert matching.mismatches(plain, own) == ()
+
+
 def test_a_compressed_type_counts_as_what_it_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type_lookup, "RESOLVED_BYTES_MAX", 5_000)
     packed = zlib.compress(bytes(10_000))
@@ -252,6 +285,22 @@ def test_a_compressed_type_counts_as_what_it_becomes(monkeypatch: pytest.MonkeyP
     scene.lookup.watch(replace(endpoint(3, None), type_object_v1=v1), now=scene.now)
     assert scene.lookup.known(guid(3)) == "there are too many types"
     assert scene.drops[DropReason.OVER_LIMIT] == 1
+
+
+def test_a_part_of_ours_that_is_withdrawn_meanwhile_is_asked_for() -> None:
+    idl = "struct A { long a; }; struct Z { double z; }; struct Both { A a; Z z; }; struct Ours { A a; };"
+    types = {name: t for name, t in parse_idl(idl).items() if isinstance(t, Struct)}
+    both = type_objects_of(types["Both"])
+    assert both.information.complete is not None and both.information.minimal is not None
+    forms = both.information.minimal, both.information.complete
+    scene = Scene(1)
+    ours = scene.type_library.offer(types["Ours"])
+    scene.watch(1, TypeInformation(*(Dependencies(form.type, -1, ()) for form in forms)))
+    scene.answer(*scene.questions(), dict(both.objects))  # A is at hand, and Z is lacking
+    scene.type_library.withdraw(ours)
+    while questions := scene.questions():
+        scene.answer(*questions, dict(both.objects))
+    assert scene.lookup.known(guid(1)) == KnownType(types["Both"])
 
 
 # --- hostile answers ------------------------------------------------------------------------------

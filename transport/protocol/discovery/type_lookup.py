@@ -358,8 +358,13 @@ class TypeLookup:
                 self._drops[DropReason.OVER_LIMIT] += 1
                 self._settle(lookup, _TOO_MANY if self._nbytes > RESOLVED_BYTES_MAX else _TOO_LARGE)
                 return
-        if not lookup.missing:
+        if lookup.missing:
+            return
+        if all(each in library for each in lookup.seen):
             self._settle(lookup, self._read(lookup.root))
+        else:  # one of ours with the same part was withdrawn, or there was no room for all: ask again
+            self._restart(lookup, lookup.root)
+            self._advance(lookup)
 
     def _read(self, root: bytes) -> KnownType | str:
         try:
