@@ -1,0 +1,196 @@
+"""Readers that leave and are back, two in a participant, outages longer than a lease, and a writer that is restarted.
+
+Whole participants in virtual time, drawn by a seed. What is delivered is what was written, once and in order; what a
+reliable reader did not get is counted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.policies import BATCH_POLICY, BatchPolicy, PublicationPolicy
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.wire.samples import Samples
+from tests.protocol.random_network import payload
+from tests.support.virtual_network import MILLISECOND as MS
+from tests.support.virtual_network import SECOND, VirtualNetwork
+
+_LEASE = 6 * SECOND
+#: Samples of these sizes come as runs, and in fragments: few, and many that are looked at together.
+_SIZES = (12, 64, 2_000, 100_000, 300_000)
+
+
+@dataclass
+class Listener:
+    """A reader through all its lives, and what it got: the numbers of the samples."""
+
+    host: Participant
+    key: int
+    qos: Qos
+    reader: StatefulReader
+    got: list[int] = field(default_factory=list)
+    #: Where it goes on in its next life; 0: it has nothing yet.
+    last_sn: int = 0
+    lost: int = 0
+    #: It went without having got anything, or while it was in doubt where the writer is: what it missed is no loss.
+    missed_unknown: bool = False
+
+
+class Coming:
+    """One run; ``complaints`` are what an oracle of delivery finds wrong."""
+
+    def __init__(self, seed: int, *, restarts: bool) -> None:
+        self.random = d = Random(seed)
+        pick = d.choice
+        self.restarts = restarts
+        self.network = VirtualNetwork(
+            seed=seed,
+            duplicates=pick((0, 0.1)),
+            jitter=pick((0, 2 * MS, 30 * MS)),
+            drains=d.random() < 0.6,
+            tick=pick((1, MS)),
+        )
+        self.loss = pick((0, 0.05, 0.2))
+        reliable = d.random() < 0.7
+        self.qos = Qos(
+            reliability=ReliabilityKind.RELIABLE if reliable else ReliabilityKind.BEST_EFFORT,
+            history=HistoryKind.KEEP_ALL,
+            durability=DurabilityKind.TRANSIENT_LOCAL
+            if reliable and d.random() < 0.3
+            else DurabilityKind.VOLATILE,
+        )
+        self.size = pick(_SIZES)
+        is_batch = d.random() < 0.4
+        self.batch = (
+            BatchPolicy(enable=True, max_data_bytes=1_000, max_flush_delay=MS) if is_batch else BATCH_POLICY
+        )
+        self.written = self.outages = 0
+        #: In this life of the writer, and how many it may write: fewer than in the life before.
+        self.in_life, self.most = 0, 1 << 30
+        self.listeners: list[Listener] = []
+        self._start_writer()
+        for host in [self.network.add(lease_duration=_LEASE) for _ in range(pick((1, 2)))]:
+            for key in range(pick((1, 2))):
+                is_reliable = reliable and d.random() < 0.8
+                qos = self.qos if is_reliable else Qos()
+                self.listeners.append(Listener(host, 20 + key, qos, self._reader(host, 20 + key, qos, 0)))
+        self.network.run(3 * SECOND)
+        self.network.loss = self.loss
+
+    def _start_writer(self) -> None:
+        self.host = self.network.add(guid_prefix=b"W" * 12, lease_duration=_LEASE)
+        policy = PublicationPolicy(batch=self.batch)
+        spec = WriterSpec("t", "T", self.qos, keyed=False, entity_key=7, policy=policy)
+        self.writer = self.host.create_writer(spec, now=self.network.now)
+
+    def _reader(self, host: Participant, key: int, qos: Qos, last_sn: int) -> StatefulReader:
+        resume = {self.writer.guid: last_sn} if last_sn else {}
+        spec = ReaderSpec("t", "T", qos, keyed=False, entity_key=key, resume=resume)
+        return host.create_reader(spec, now=self.network.now)
+
+    def run(self) -> list[str]:
+        d = self.random
+        for _ in range(d.choice((10, 40))):
+            what = d.random()
+            if what < 0.75:
+                for _ in range(d.choice((1, 3, 8))):
+                    self._write()
+                    self._pass(d.choice((1, 5, 20, 200)) * MS)
+            elif what < 0.82:
+                self.outages += 1
+                self.network.loss = 1.0
+                self._pass(d.choice((1, 5, 9, 20)) * SECOND)
+                self.network.loss = self.loss
+                self._pass(d.choice((0, 1, 8)) * SECOND)
+            elif self.restarts and self.in_life > 40:
+                self._restart()
+            elif what < 0.92 and not self.restarts:
+                self._replace(d.choice(self.listeners))
+        self.writer.flush(now=self.network.now)
+        self._pass(60 * SECOND)
+        return [f"reader {i}: {each}" for i, it in enumerate(self.listeners) for each in self._complaints(it)]
+
+    def _write(self) -> None:
+        count = 1 if self.size >= 100_000 else self.random.choice((1, 1, 5))
+        if self.in_life + count > self.most:
+            return
+        now = self.network.now
+        data = b"".join(payload(self.written + i, self.size) for i in range(count))
+        samples = Samples.uniform(np.frombuffer(data, np.uint8), count, self.size)
+        took = self.writer.write(samples, timestamp=now, now=now)
+        self.written += took
+        self.in_life += took
+
+    def _restart(self) -> None:
+        """The writer's participant ends, and is back under its GUID when its lease is over."""
+        self.writer.flush(now=self.network.now)
+        self._pass(5 * SECOND)
+        self.network.unplug(self.host)
+        self._pass(self.random.choice((8, 20)) * SECOND)
+        self.most, self.in_life = self.in_life - 1, 0
+        self._start_writer()
+        self._pass(4 * SECOND)
+        for _ in range(15):  # a reader knows after a second that this is another life
+            self._write()
+            self._pass(100 * MS)
+
+    def _replace(self, it: Listener) -> None:
+        """A reader leaves, and goes on where it was."""
+        self._take()
+        it.missed_unknown |= not it.last_sn
+        it.host.delete_endpoint(it.reader.guid, now=self.network.now)
+        it.lost += it.reader.counters.lost_samples
+        self._pass(self.random.choice((0, 20, 3_000)) * MS, but=it)
+        it.reader = self._reader(it.host, it.key, it.qos, it.last_sn)
+
+    def _pass(self, ns: int, *, but: Listener | None = None) -> None:
+        end = self.network.now + ns
+        while self.network.now < end:
+            self.network.run(min(20 * MS, end - self.network.now))
+            self._take(but)
+
+    def _take(self, but: Listener | None = None) -> None:
+        for it in self.listeners:
+            if it is but:
+                continue
+            while runs := it.reader.take():
+                for run in runs:
+                    it.last_sn = run.last_sn
+                    for each in map(bytes, map(run.samples().payload, range(run.count))):
+                        number = struct.unpack_from("<Q", each, 4)[0]
+                        it.got.append(number if each == payload(number, self.size) else -1)
+
+    def _complaints(self, it: Listener) -> list[str]:
+        found = []
+        if twice := [number for number, count in Counter(it.got).items() if count > 1]:
+            found.append(f"{len(twice)} samples twice: {twice[:5]}")
+        if any(b < a for a, b in pairwise(it.got)):
+            found.append("samples are not in their order")
+        if nobody := [number for number in it.got if not 0 <= number < self.written]:
+            found.append(f"samples that nobody wrote: {nobody[:5]}")
+        missing = self.written - len(set(it.got))
+        lost = it.lost + it.reader.counters.lost_samples
+        # What the network loses of a best-effort writer shows by what follows, and what it sent last never.
+        if it.qos.is_reliable and not it.missed_unknown and missing > lost:
+            found.append(f"{missing} missing, {lost} counted as lost")
+        if not (self.qos.is_reliable or self.loss or self.outages or self.network.jitter) and missing > lost:
+            found.append(f"{missing} missing, {lost} counted as lost, though the network lost nothing")
+        return found
+
+
+@pytest.mark.parametrize(
+    ("seed", "restarts"),
+    [(13, False), (20_000, False), (20_001, False), (668, True), (9_000, True), (9_001, True)],
+)
+def test_readers_that_come_and_go_get_every_sample_once_or_count_it(seed: int, restarts: bool) -> None:
+    assert Coming(seed, restarts=restarts).run() == []
