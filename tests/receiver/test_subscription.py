@@ -138,8 +138,8 @@ def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
     ("other", "said"),
     [
         (
-            {"node": NodeConfig(domain=181)},
-            r"holds samples of domain 180, not of domain 181: .* new checkpoint",
+            {"node": NodeConfig(domain=domains.RECEIVER_SETTINGS_OTHER)},
+            f"of domain {domains.RECEIVER_SETTINGS}, not of domain {domains.RECEIVER_SETTINGS_OTHER}: .* checkpoint",
         ),
         ({"qos": replace(QOS, partition=("b",))}, r"samples of partition \['a'\], not of partition \['b'\]"),
     ],
@@ -147,7 +147,9 @@ def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
 def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
     tmp_path: Path, other: dict[str, Any], said: str
 ) -> None:
-    asked = config(tmp_path, node=NodeConfig(domain=180), qos=replace(QOS, partition=("a",)))
+    asked = config(
+        tmp_path, node=NodeConfig(domain=domains.RECEIVER_SETTINGS), qos=replace(QOS, partition=("a",))
+    )
     open_log(asked).close()
     changed = replace(asked, **other)
     open_log(changed).close()  # there is nothing in it yet
@@ -160,15 +162,18 @@ def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
 
 
 def test_a_log_of_an_earlier_version_is_gone_on_with_in_any_domain_once(tmp_path: Path) -> None:
-    asked = config(tmp_path, node=NodeConfig(domain=180))
+    asked = config(tmp_path, node=NodeConfig(domain=domains.RECEIVER_SETTINGS))
     with open_log(asked) as log:
         assert log.append(single(WRITER, 1, 100), reception=1)
         for name in ("domain", "partition", "filter", "filter_parameters", "slice"):
             del log.metadata[name]
         log.amend()
-    other = replace(asked, node=NodeConfig(domain=181))
+    other = replace(asked, node=NodeConfig(domain=domains.RECEIVER_SETTINGS_OTHER))
     open_log(other).close()
-    with pytest.raises(LogError, match="holds samples of domain 181, not of domain 180"):
+    with pytest.raises(
+        LogError,
+        match=f"of domain {domains.RECEIVER_SETTINGS_OTHER}, not of domain {domains.RECEIVER_SETTINGS}",
+    ):
         open_log(asked)
 
 

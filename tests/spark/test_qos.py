@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_rtps.transport.net import blocking_writer
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
@@ -166,10 +168,15 @@ class TestSource:
         assert query.xs(3) == [0.0, 1000.0, 2100.0]
         query.wait_for_count("cache.time_based_filter_dropped_sample_count", 2, received=5)
 
-    def test_lifespan_of_the_writer(self, node, topic, watch):
+    def test_lifespan_of_the_writer(self, node, topic, watch, monkeypatch):
+        """The clock of the writer's host is behind the reader's by more than its samples live."""
         writer = Offering(node, topic, lifespan=60 * S)
         query = watch()
-        writer.put([1], 1.0, timestamp=time.time_ns() - 61 * S)
+        slow = SimpleNamespace(**vars(time))
+        slow.time_ns = lambda: time.time_ns() - 61 * S
+        with monkeypatch.context() as host:
+            host.setattr(blocking_writer, "time", slow)
+            writer.put([1], 1.0)
         writer.put([1], 2.0)
         assert query.xs(1) == [2.0]
         query.wait_for_counter("cache.expired_dropped_sample_count", 1)

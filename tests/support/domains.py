@@ -14,6 +14,9 @@ FIRST_EPHEMERAL = 102
 INTEROP = range(1, 33)
 #: Settings that no socket is opened for.
 SETTINGS = 33
+#: The same for a receiver, whose log has one of two domains.
+RECEIVER_SETTINGS = 58
+RECEIVER_SETTINGS_OTHER = 59
 #: `spark-rtps log publication`, whose writer is a process of its own.
 LOG_PUBLICATION = 35
 INTEROP_TYPES = 41
@@ -39,7 +42,7 @@ TYPES_ORACLE = 49
 TYPES_ASSIGNABILITY = 92
 
 #: One for each file of ``tests/fastdds`` in turn.
-FASTDDS = range(50, 60)
+FASTDDS = range(50, 58)
 
 NET_SOCKETS = 60
 NET_PUBLISHING = 61
