@@ -55,6 +55,8 @@ class Kind:
     mixes_best_effort: bool = False
     #: The history is KEEP_LAST, or samples have a LIFESPAN: what is replaced or over is not sent.
     forgets: bool = False
+    #: Readers that leave so many HEARTBEATs unanswered are not waited for; what they lose, they have to count.
+    retries: tuple[int, ...] = ()
 
 
 KINDS = {
@@ -65,6 +67,7 @@ KINDS = {
         losses=(0, 0, 0.02, 0.1), lease=6 * SECOND, outage=0.03, outages=(1, 5, 9, 20), pauses=(0, 1, 8)
     ),
     "forgetful": Kind(forgets=True),
+    "given up": Kind(retries=(2, 5)),
 }
 
 
@@ -92,7 +95,7 @@ class RandomNetwork:
     """One run; ``complaints`` are what an oracle of delivery finds wrong."""
 
     def __init__(self, kind: Kind, seed: int) -> None:
-        self.kind = kind
+        self.kind, self.seed = kind, seed
         self.random = d = Random(seed)
         pick = d.choice
         self.network = VirtualNetwork(
@@ -183,6 +186,8 @@ class RandomNetwork:
             max_bytes_per_nack_response=pick((256 << 10, 2000)),
             min_nack_response_delay=pick((0, 2 * MS)),
         )
+        if self.kind.retries:
+            writer = replace(writer, max_heartbeat_retries=Random(self.seed).choice(self.kind.retries))
         max_samples = INFINITE
         if not self.lasting and not self.coherent and d.random() < 0.3:
             max_samples = pick((5, 50))
@@ -363,7 +368,8 @@ class RandomNetwork:
     def _is_done(self, end: int) -> bool:
         if self.writer.unacknowledged():
             return False
-        if self.kind.forgets or (self.outages and self.network.now > end - 260 * SECOND):
+        may_lack = self.outages or self.kind.retries
+        if self.kind.forgets or (may_lack and self.network.now > end - 260 * SECOND):
             return True
         wanted = len(self.written) - len(self.aborted)
         return all(
@@ -404,6 +410,12 @@ class RandomNetwork:
                 counted = counters.received_samples + counters.lost_samples + counters.irrelevant_samples
                 if counted != below:
                     found.append(f"{counted} of {below} numbers are counted")
+        elif self.kind.retries:
+            # Who was not waited for cannot know which of what is gone had been aborted, or ended a coherent set.
+            no_samples = self.writer.last_sn - len(self.written) + len(self.aborted)
+            if not len(missing) <= counters.lost_samples <= len(missing) + no_samples:
+                first = sorted(missing)[:5]
+                found.append(f"{len(missing)} missing, {counters.lost_samples} counted as lost: {first}")
         elif len(missing) != counters.lost_samples:
             first = sorted(missing)[:5]
             found.append(f"{len(missing)} missing, {counters.lost_samples} counted as lost: {first}")
