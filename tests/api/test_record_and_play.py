@@ -106,7 +106,7 @@ def test_a_type_of_another_distribution_is_recorded_as_it_is_there(
 
     def write() -> None:
         assert writer.wait_for_readers(30)
-        writer.write([row])
+        writer.write([row], wait=False)  # the command leaves when it has the row
 
     thread = threading.Thread(target=write)
     thread.start()
