@@ -86,6 +86,8 @@ class StandingStream(DataSourceStreamReader):
             seen = self._seen
             if seen is not None and seen.since is not None:
                 self._initial = StandingOffset(seen.group, seen.since)
+            elif seen is not None:  # there was nothing to read: it ended where it began
+                self._initial = seen
             else:
                 self._group = self._group or str(uuid.uuid4())
                 now = time.time_ns()

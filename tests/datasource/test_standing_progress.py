@@ -122,6 +122,31 @@ def test_a_group_is_told_once_of_each_place(standing, monkeypatch):
     assert len(standing.b.committed) == 1
 
 
+def test_nothing_is_trimmed_that_follows_an_empty_first_batch_which_is_repeated(standing, monkeypatch):
+    """Spark runs the first micro-batch also if it has no samples: it ends where it begins."""
+    receive(standing.a, 0, 100_000)
+    Group(standing.a, monkeypatch)
+    first = standing.reader(**{"receiver.group": "g"})
+    zero = first.initialOffset()
+    end, got = step(first, zero)
+    assert (end, got) == (zero, [])
+    receive(standing.a, 100_000, 300_000)
+    again = standing.reader(**{"receiver.group": "g"})  # the driver was killed in this micro-batch
+    assert again.partitions(end, end) == []
+    got = ids(again, again.partitions(again.initialOffset(), end))
+    end, more = step(again, end)
+    assert got + more == list(range(100_000, 400_000))
+
+
+def test_an_empty_first_batch_that_is_repeated_makes_no_second_group(standing):
+    zero = standing.reader().initialOffset()
+    again = standing.reader()
+    again.partitions(zero, zero)
+    assert again.initialOffset() == zero
+    again.latestOffset(zero, ALL)
+    assert len({group for group, _ in standing.a.committed}) == 1
+
+
 def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(standing):
     settings = settings_of(startingOffsets="earliest", **{"receiver.group": "g"})
     reader = StandingStreamReader40(settings, plan_source(settings, COLUMNS), make=standing.connect)
