@@ -39,6 +39,9 @@ _log = logging.getLogger("spark_rtps.datasource")
 _TRIES: Final = 3
 #: How long a receiver is left alone that could not be told how far the query is.
 _COMMIT_SECONDS: Final = 1.0
+#: How often a receiver is told of a place again that stays the same. A group that commits nothing is removed after some
+#: time, and it may have been deleted, or lost with the disk.
+_RENEW_SECONDS: Final = 30.0
 
 
 class StandingStream(DataSourceStreamReader):
@@ -60,9 +63,10 @@ class StandingStream(DataSourceStreamReader):
         self._planned: StandingOffset | None = None
         #: The end of the first range that Spark asked for: after a restart, that of the last micro-batch.
         self._seen: StandingOffset | None = None
-        #: The places that the receivers were told last that the query has consumed, and when to try again after it
-        #: could not be told (monotonic, s).
+        #: The places that the receivers were told last that the query has consumed, and until when they need not be
+        #: told of the same place again, or of any after they could not be told (monotonic, s).
         self._committed: dict[str, Place] = {}
+        self._renew_at: dict[str, float] = {}
         self._commit_again: dict[str, float] = {}
         #: Since when receivers are awaited that have not answered yet, in ns since 1970.
         self._awaited: dict[str, int] = {}
@@ -245,7 +249,8 @@ class StandingStream(DataSourceStreamReader):
         return {
             name: place
             for name, place in places.items()
-            if self._committed.get(name) != place and now >= self._commit_again.get(name, 0.0)
+            if (self._committed.get(name) != place or now >= self._renew_at.get(name, 0.0))
+            and now >= self._commit_again.get(name, 0.0)
         }
 
     def _tell(self, group: str, places: Mapping[str, Place]) -> None:
@@ -263,6 +268,7 @@ class StandingStream(DataSourceStreamReader):
             except LogLostError as error:
                 self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
             self._committed[name] = place
+            self._renew_at[name] = time.monotonic() + _RENEW_SECONDS
 
         at_once(tell, list(untold))
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_rtps.datasource import standing_receivers as module
+from spark_rtps.datasource import standing_stream as stream_module
 from spark_rtps.datasource.offsets import StandingOffset
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
@@ -145,6 +146,32 @@ def test_an_empty_first_batch_that_is_repeated_makes_no_second_group(standing):
     assert again.initialOffset() == zero
     again.latestOffset(zero, ALL)
     assert len({group for group, _ in standing.a.committed}) == 1
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(standing, monkeypatch, deleted):
+    """It outlives the time after which a group that commits nothing is removed, and comes back if it was deleted."""
+    groups = Group(standing.a, monkeypatch)
+    uptime = 0.0
+
+    def clocks() -> Clocks:
+        return Clocks(time.time_ns(), int(uptime * 1e9), "boot")
+
+    monkeypatch.setattr(Clocks, "read", clocks)
+    monkeypatch.setattr(stream_module.time, "monotonic", lambda: uptime)
+    reader = standing.reader(**{"receiver.group": "g"})
+    offset = reader.initialOffset()
+    for _ in range(0 if deleted else 9):  # days
+        uptime += 86400
+        assert reader.latestOffset(offset, ALL) == offset
+    if deleted:
+        groups.groups.delete("g", clocks(), holds_log=True)
+        uptime += 3600
+        reader.latestOffset(offset, ALL)
+    receive(standing.a, 0, 100_000)
+    groups.commit(standing.a.log, "other", Cursor(standing.a.stream.position))
+    _, got = step(reader, offset)
+    assert got == list(range(100_000))
 
 
 def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(standing):
