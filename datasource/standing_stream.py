@@ -101,14 +101,20 @@ class StandingStream(DataSourceStreamReader):
                 )
         return self._initial
 
-    def _plan_end(self, start: StandingOffset, limits: Limits) -> StandingOffset:
-        """The end of the next micro-batch. What is out of reach stays where it is."""
+    def _plan_end(
+        self, start: StandingOffset, limits: Limits, *, is_processed: bool = True
+    ) -> StandingOffset:
+        """The end of the next micro-batch. What is out of reach stays where it is.
+
+        ``is_processed`` says that nothing before ``start`` has to be read any more.
+        """
         offset = self._known(start)
         tails = self._poll()
-        # Spark calls this when everything before is processed, but commit() only when there is more: a receiver that
-        # waits for its groups, and has a full log, would wait for that for ever.
-        group = self._settings.receiver_group or offset.group
-        self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
+        if is_processed:
+            # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
+            # would wait for that for ever.
+            group = self._settings.receiver_group or offset.group
+            self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
         places, behind = dict(offset.places), dict[str, Cursor]()
         for name, place in offset.places.items():
             if name not in tails:

@@ -182,6 +182,42 @@ def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(standing):
     assert standing.a.committed == [("g", Cursor(0))]
 
 
+def reader_4_0(standing: Standing) -> StandingStreamReader40:
+    settings = settings_of(startingOffsets="earliest", **{"receiver.group": "g"})
+    return StandingStreamReader40(settings, plan_source(settings, COLUMNS), make=standing.connect)
+
+
+@pytest.mark.parametrize("more", [0, 100_000])
+def test_available_now_of_spark_4_0_trims_nothing_of_a_batch_that_is_repeated(standing, monkeypatch, more):
+    """After a restart it asks for the end before it repeats the micro-batch in which the driver was killed."""
+    receive(standing.a, 0, 200_000)
+    Group(standing.a, monkeypatch)
+    killed = reader_4_0(standing)
+    zero, one = killed.initialOffset(), killed.latestOffset()
+    receive(standing.a, 200_000, more)
+    for _ in range(2):  # killed again
+        again = reader_4_0(standing)
+        assert again.partitions(one, one) == []
+        two = again.latestOffset()
+        assert ids(again, again.partitions(zero, one)) == list(range(200_000))
+        again.stop()
+    if more:
+        again.commit(one)
+    assert ids(again, again.partitions(one, two)) == list(range(200_000, 200_000 + more))
+
+
+def test_available_now_of_spark_4_0_without_new_samples_lets_go_what_it_has_read(standing, monkeypatch):
+    """A log that is full of what was read has no room for anything new, for which Spark would call commit()."""
+    receive(standing.a, 0, 200_000)
+    Group(standing.a, monkeypatch)
+    one = reader_4_0(standing).latestOffset()
+    again = reader_4_0(standing)
+    assert again.partitions(one, one) == []
+    assert again.latestOffset() == one
+    again.stop()
+    assert standing.a.stream.base > 0
+
+
 # --- what is trimmed while it is planned ----------------------------------------------------------
 
 
