@@ -110,10 +110,10 @@ class StandingStream(DataSourceStreamReader):
         """
         offset = self._known(start)
         tails = self._poll()
+        group = self._settings.receiver_group or offset.group
         if is_processed:
             # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
             # would wait for that for ever.
-            group = self._settings.receiver_group or offset.group
             self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
         places, behind = dict(offset.places), dict[str, Cursor]()
         for name, place in offset.places.items():
@@ -122,6 +122,7 @@ class StandingStream(DataSourceStreamReader):
             log, tail = tails[name]
             if log != place.log:
                 places[name] = self._on_another_log(name, place, log, tail)
+                self._tell(group, {name: places[name]})  # so that it is held from now on
                 continue
             try:
                 begin = self._place(name, place, tail)

@@ -182,6 +182,18 @@ def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(standing):
     assert standing.a.committed == [("g", Cursor(0))]
 
 
+def test_a_log_in_place_of_one_that_is_lost_is_held_from_when_the_query_goes_on_there(standing, monkeypatch):
+    reader = standing.reader(failOnDataLoss=False, **{"receiver.group": "g"})
+    start = reader.initialOffset()
+    standing.a.renew()
+    receive(standing.a, 0, 200_000)
+    others = Group(standing.a, monkeypatch)
+    end = reader.latestOffset(start, ALL)
+    others.commit(standing.a.log, "other", Cursor(standing.a.stream.position))
+    _, got = step(reader, end)
+    assert got == list(range(200_000))
+
+
 def reader_4_0(standing: Standing) -> StandingStreamReader40:
     settings = settings_of(startingOffsets="earliest", **{"receiver.group": "g"})
     return StandingStreamReader40(settings, plan_source(settings, COLUMNS), make=standing.connect)
