@@ -72,6 +72,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: The log that an offset names for the first time in this run, and whether it is made; empty: there is none.
         self._new_log = ""
         self._new_log_is_made = False
+        #: The lost log in whose place the new one is; empty: there is none.
+        self._replaced = ""
         self._checks = OffsetChecks(settings.log_dir)
         self._serving = RangeServing(settings)
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
@@ -107,7 +109,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self._latest(start, limit)
         except LogLostError as error:
-            self._go_on_anew(error)
+            self._go_on_anew(error, Offset.from_json(start).log)
             return Offset(self._new_log, START).to_json()
 
     def _latest(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:
@@ -172,7 +174,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = self._place(session, begin)
                 return left_over + self._plan_range(session.directory, begin, last_cursor)
         except LogLostError as error:
-            self._go_on_anew(error)
+            self._go_on_anew(error, last.log)
         return left_over + self._left_over(last.log, begin, last.cursor)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -239,13 +241,20 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _record_loss(session.directory, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
         return found.place
 
-    def _go_on_anew(self, error: LogLostError) -> None:
-        """Have a new log in place of one that is lost, if that is allowed: the next offset names it."""
+    def _go_on_anew(self, error: LogLostError, log: str) -> None:
+        """Have a new log in place of one that is lost, if that is allowed: the next offset names it.
+
+        The lost one is that of the session, or ``log``. Spark asks for its ranges again, and it is lost once.
+        """
         if self._settings.fail_on_data_loss:
             raise _unprocessed(error) from error
         lost, self._session = self._session, None
         if lost is not None:
             lost.stop()
+            log = lost.log
+        if log == self._replaced:
+            return
+        self._replaced = log
         self._target = None  # a position of the old log
         self._new_log = str(uuid.uuid4())
         directory = self._make_log()

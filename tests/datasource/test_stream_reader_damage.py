@@ -381,3 +381,20 @@ def test_the_view_agrees_about_frames(written):
     _, _, directory = written
     view = LogView(directory)
     assert [view.is_frame(n * 32) for n in range(31)] == [n % 10 == 0 for n in range(31)]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_lost_log_is_counted_once_however_often_its_ranges_are_asked_for(make, written, gone):
+    """After a restart Spark asks for the empty range at the last end, and then for the batch that it repeats."""
+    _, last, directory = written
+    if gone:
+        shutil.rmtree(directory)
+    end = last if gone else beyond(last, 1 << 20)
+    again = make(**{LOSS: False})
+    assert again.ids(end, end) == []
+    assert again.ids(again.reader.initialOffset(), end) == ([] if gone else list(range(30)))
+    following, rows = again.go_on(end)
+    assert rows == []
+    assert losses(directory.parent) == {LOG_LOST: 1}
+    again.receiver.receive(30, 2)
+    assert again.ids(following, again.reader.latestOffset(following, ALL)) == [30, 31]
