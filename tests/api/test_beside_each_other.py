@@ -24,7 +24,6 @@ from spark_rtps.api import publication as publication_module
 from spark_rtps.api import reception as reception_module
 from spark_rtps.api import sample_cache as cache_module
 from spark_rtps.api import subscription as subscription_module
-from spark_rtps.api.claim import Claim
 from spark_rtps.api.inbox import Inbox
 from spark_rtps.api.reception import Reception
 from spark_rtps.api.writer_session import WriterSession
@@ -32,7 +31,6 @@ from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.events import LivelinessLost
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
-from spark_rtps.transport.protocol.writing.publication import WriterHistory
 from spark_rtps.transport.wire.samples import Run
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -398,46 +396,6 @@ def test_a_writer_that_is_back_when_its_absence_becomes_known_writes_its_instanc
     (writer,) = subscription._inbox.writers()
     subscription.on_event(LivelinessLost(writer, "i"))
     assert [(each.state, len(each.writers)) for each in subscription.instances()] == [("ALIVE", 1)]
-
-
-def write_one(publication: rtps.Publication, number: int) -> None:
-    publication.write([{"n": number}], wait=False)
-
-
-def claim_one(publication: rtps.Publication, number: int) -> None:
-    found = publication.try_claim(8)
-    assert isinstance(found, Claim)
-    with found:
-        found.buffer[:] = struct.pack("<BBHi", 0, 1, 0, number)
-
-
-@pytest.mark.parametrize("send", [write_one, claim_one])
-@pytest.mark.parametrize("where", ["before", "behind"])
-def test_an_exception_while_a_sample_is_published_takes_no_later_one_with_it(
-    participate: Participate,
-    monkeypatch: pytest.MonkeyPatch,
-    send: Callable[[rtps.Publication, int], None],
-    where: str,
-) -> None:
-    required = {"nullable": "required", "publication.term_length": "64KiB"}
-    publication = participate().publish("w", type="T", schema=SCHEMA, options=required)
-    subscription = participate().subscribe("w", type="T", schema=SCHEMA)
-    assert publication.wait_for_readers(PATIENCE)
-    append = WriterHistory.append
-
-    def stop(self: WriterHistory, change: Any) -> None:
-        if where == "behind":
-            append(self, change)
-        raise Stopped
-
-    send(publication, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(WriterHistory, "append", stop)
-        with pytest.raises(Stopped):
-            send(publication, 2)
-    send(publication, 3)
-    publication.wait_for_acknowledgments(PATIENCE)
-    assert [n for n in rows_of(subscription.take()) if n != 2] == [1, 3]
 
 
 # --- forked children --------------------------------------------------------------------------------

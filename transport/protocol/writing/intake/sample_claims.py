@@ -119,17 +119,12 @@ class SampleClaims:
         (block,) = frame(one, state.guid.entity, sn, budget=framed, key_hashes=unknown)
         change = Change(sn, sn, timestamp, block, state.last_batch_sn, is_claimed=True)
         claim = self._unsent.claim(change)
+        self._sender.published(change)
+        self._history.begin_claim(change)
         state.counters.written_samples += 1
-        try:
-            self._sender.published(change)
-            self._history.begin_claim(change)
-            key_hash = framed_key_hash(block.data) if self._keyed else None  # they lie in the log by now
-            made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
-            self.open.append(made)
-        except BaseException:  # nobody knows of it, and nobody could commit it
-            state.last_sn = change.last_sn
-            self._withdraw(change, claim, now)
-            raise
+        key_hash = framed_key_hash(block.data) if self._keyed else None
+        made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
+        self.open.append(made)
         return made
 
     def commit(self, claim: SampleClaim, *, now: int) -> bool:
@@ -146,19 +141,17 @@ class SampleClaims:
 
     def abort(self, claim: SampleClaim, *, now: int) -> None:
         """There will be no such sample: its number is a GAP."""
-        self._state.touch()
+        state = self._state
+        state.touch()
         if claim not in self.open:
             return
-        self.open.remove(claim)
-        self._withdraw(claim.change, claim.claim, now)
+        claim.claim.abort()
         claim.detach()
-
-    def _withdraw(self, change: Change, claim: Claim, now: int) -> None:
-        claim.abort()
-        self._history.withdraw(change)
-        self._unsent.withdraw(change)
-        self._sender.gap(change.first_sn, change.last_sn)
-        self._state.counters.written_samples -= 1
+        self.open.remove(claim)
+        self._history.withdraw(claim.change)
+        self._unsent.withdraw(claim.change)
+        self._sender.gap(claim.sn, claim.sn)
+        state.counters.written_samples -= 1
         self._go_on(now)
 
     def _go_on(self, now: int) -> None:

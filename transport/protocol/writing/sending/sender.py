@@ -70,11 +70,8 @@ class Sender:
         if self._readers or self._active or self._history.is_for_late_joiners or self._unsent.spies:
             framed = 0
             for change in changes:
-                try:
-                    self._unsent.publish(change)
-                    self.published(change)
-                finally:  # whatever is raised: no other samples get these numbers
-                    state.last_sn = change.last_sn
+                self._unsent.publish(change)
+                self.published(change)
                 framed += change.nbytes
                 if framed >= HAND_OVER_BYTES and hand_over is not None and change.last_sn < last_sn:
                     framed = 0
