@@ -129,6 +129,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = max(begin, end)
         return self._offset(self._checks.trust(end)) if end > begin else start
 
+    @explained()
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
         """The end of the log, and the state of the subscription.
 

@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,8 @@ from ..transport.types.model import Struct
 from ..transport.wire.samples import Run
 from .arguments import CAPACITY
 from .sample_cache import memory_of
+
+_log = logging.getLogger("spark_rtps.api")
 
 #: Part of the capacity that one sample may take.
 _SAMPLE_PART: Final = 2
@@ -116,7 +119,7 @@ class Inbox:
         assert self._cache is not None
         reception, now = time.time_ns(), time.monotonic_ns()
         frames: list[Frame] = []
-        nbytes, number, failure = 0, self._number, None
+        nbytes, number = 0, self._number
         for run in runs:
             try:
                 kept = self._cache.accept(run, reception=reception, now=now)
@@ -124,17 +127,16 @@ class Inbox:
                     continue
                 self._note_writer(kept.writer)
                 kept = kept.copy()
-            except Exception as error:  # noqa: BLE001  (the other runs arrive; it is raised below)
-                failure = failure or error
-                reader.counters.lost_samples += run.count  # the writer need not send them again
+            except Exception:  # noqa: BLE001  (whatever it is, the other runs arrive)
+                # These are lost here, and the writer need not send them again.
+                reader.counters.lost_samples += run.count
+                _log.exception("samples cannot be kept: reader %s counts %d as lost", reader.guid, run.count)
                 continue
             frames.append(Frame(number, kept.nbytes, reception, number, kept))
             nbytes += memory_of(kept)
             number += kept.count
         if frames:
             self._add(frames, nbytes, number)
-        if failure is not None:
-            raise failure
 
     def _add(self, frames: list[Frame], nbytes: int, number: int) -> None:
         with self._arrived:

@@ -36,7 +36,7 @@ PARTICIPANT = {
     "ros.namespace": "/robot1",
 }
 #: What no option decides.
-OWN = {"guid_prefix", "incarnation", "participant_index", "resolve_types"}
+OWN = {"guid_prefix", "incarnation", "participant_index", "reserved_ports", "resolve_types"}
 
 
 def settings(role: AppliesTo, **options: str) -> Settings:

@@ -215,7 +215,8 @@ class TestFaults:
 
     def test_a_first_batch_that_failed_is_read_again(self, spark, publisher, topic, log_dir, tmp_path):
         def fail(batch, number):
-            raise RuntimeError(f"batch {number} has {batch.count()} rows")
+            if count := batch.count():
+                raise RuntimeError(f"batch {number} has {count} rows")
 
         def start(function):
             rows = source(spark, topic, log_dir, **{"participant.lease_duration": "60s"})
@@ -226,7 +227,7 @@ class TestFaults:
         query = start(fail)
         publisher.wait_for_readers()
         publisher.write(points(0, 100))
-        with pytest.raises(StreamingQueryException, match="batch 0 has"):
+        with pytest.raises(StreamingQueryException, match=r"batch \d+ has"):
             query.awaitTermination(AT_MOST)
         (log,) = log_dir.iterdir()
         found: list[int] = []
