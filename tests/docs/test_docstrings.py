@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 import spark_rtps
+from tests.support.rows import each_of
 
 #: Characters of the shortest sentence that can say what something is.
 SHORTEST = 15
@@ -87,7 +88,7 @@ def fault_of(thing: object) -> str | None:
 PUBLIC = everything()
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@each_of(PUBLIC)
 def test_what_is_public_has_a_docstring(name: str) -> None:
     assert fault_of(PUBLIC[name]) is None
 

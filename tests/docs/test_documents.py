@@ -6,8 +6,9 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 from typer.main import get_command
@@ -19,6 +20,7 @@ from spark_rtps.options.table import BY_KEY, SPARK_KEYS
 from spark_rtps.options.values import parse_value
 from spark_rtps.session import spark_defaults
 from tests.docs.document_links import ROOT, anchors, broken_links, documents, links, without_code
+from tests.support.rows import each_of, place_of
 
 DOCUMENTS: Final = documents()
 README: Final = ROOT / "README.md"
@@ -32,10 +34,17 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _blocks(language: str, *, marked: str = "") -> list[object]:
-    """The code blocks of a language, each as a test parameter that is named after its document."""
+class Block(NamedTuple):
+    """A code block of a document; its name is the document's with its place among the blocks."""
+
+    name: str
+    text: str
+
+
+def _blocks(language: str, *, marked: str = "") -> list[Block]:
+    """The code blocks of a language."""
     return [
-        pytest.param(match[3], id=f"{document.stem}-{number}")
+        Block(f"{document.stem}-{number}", match[3])
         for document in DOCUMENTS
         for number, match in enumerate(_BLOCK.finditer(_read(document)))
         if match[1] == language and (not marked or match[2] == marked)
@@ -54,7 +63,7 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= README_BYTES_MAX
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each_of(DOCUMENTS, name=place_of)
 def test_links_lead_somewhere(document: Path) -> None:
     assert broken_links(document) == []
 
@@ -83,20 +92,20 @@ def test_the_readme_leads_to_every_page() -> None:
 # --- code in documents ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", _blocks("python"))
-def test_python_compiles(block: str) -> None:
-    compile(block, "document", "exec")
+@each_of(_blocks("python"), name=lambda block: block.name)
+def test_python_compiles(block: Block) -> None:
+    compile(block.text, "document", "exec")
 
 
-@pytest.mark.parametrize("block", _blocks("python", marked="run"))
-def test_python_marked_to_run_runs(block: str) -> None:
-    exec(compile(block, "document", "exec"), {"__name__": "document"})
+@each_of(_blocks("python", marked="run"), name=lambda block: block.name)
+def test_python_marked_to_run_runs(block: Block) -> None:
+    exec(compile(block.text, "document", "exec"), {"__name__": "document"})
 
 
-@pytest.mark.parametrize("block", _blocks("python"))
-def test_options_in_python_are_valid(block: str) -> None:
+@each_of(_blocks("python"), name=lambda block: block.name)
+def test_options_in_python_are_valid(block: Block) -> None:
     """Each chain of calls on a reader or writer of this format is parsed as Spark would hand it over."""
-    for reads, options in _chains(ast.parse(block)):
+    for reads, options in _chains(ast.parse(block.text)):
         if "qos.file" in options:  # both sides at once: no file is read
             parse_options(options, AppliesTo.BOTH)
         else:
@@ -138,18 +147,18 @@ def _chain(node: ast.expr) -> tuple[list[str], dict[str, str]]:
     return names, options
 
 
-@pytest.mark.parametrize("block", _blocks("idl"))
-def test_idl_parses(block: str) -> None:
+@each_of(_blocks("idl"), name=lambda block: block.name)
+def test_idl_parses(block: Block) -> None:
     from spark_rtps.transport.types.idl.parser import parse_idl
 
-    assert parse_idl(block, "document.idl")
+    assert parse_idl(block.text, "document.idl")
 
 
-@pytest.mark.parametrize("block", [*_blocks("sh"), *_blocks("console")])
-def test_commands_exist(block: str) -> None:
+@each_of([*_blocks("sh"), *_blocks("console")], name=lambda block: block.name)
+def test_commands_exist(block: Block) -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     targets = set(re.findall(r"^([\w-]+):", _read(ROOT / "Makefile"), re.MULTILINE))
-    for line in block.replace("\\\n", " ").splitlines():
+    for line in block.text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True) if line.strip() else []
         if words[:1] == ["spark-rtps"]:
             command = commands[words[1]]
@@ -181,7 +190,7 @@ def test_the_printed_idl_is_what_the_command_prints(monkeypatch: pytest.MonkeyPa
     assert CliRunner().invoke(app, shlex.split(shown[1])).output == shown[2]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each_of(DOCUMENTS, name=place_of)
 def test_settings_in_the_text_are_options(document: Path) -> None:
     for name, value in _SETTING.findall(without_code(_read(document))):
         if name.startswith("spark.") or name.lower() in SPARK_KEYS:
@@ -193,7 +202,7 @@ def test_settings_in_the_text_are_options(document: Path) -> None:
 # --- examples and configuration ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("example", re.findall(r"`(\w+\.py)`", _read(ROOT / "examples" / "README.md")))
+@each_of(re.findall(r"`(\w+\.py)`", _read(ROOT / "examples" / "README.md")))
 def test_the_examples_are_there(example: str) -> None:
     ast.parse(_read(ROOT / "examples" / example))
 
@@ -231,22 +240,28 @@ def test_the_shipped_idl_is_the_shapes_type() -> None:
 # --- stations of the architecture -------------------------------------------------------------------
 
 
-def _stations() -> list[object]:
+@cache
+def _defined_in(file: str) -> set[str]:
+    nodes = ast.walk(ast.parse(_read(ROOT / file)))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def _stations() -> list[tuple[list[str], str]]:
     """Rows of the architecture's tables that name functions of files."""
-    found: list[object] = []
+    found: list[tuple[list[str], str]] = []
     for row in _read(ROOT / "docs" / "architecture.md").splitlines():
         cells = [cell.strip() for cell in row.strip("|").split(" | ")]
         files = re.findall(r"\]\(\.\./([\w/]+\.py)\)", row)
         if len(cells) == 3 and files:
             names = re.findall(r"`(\w+)`", cells[2])
-            found += [pytest.param(files, name, id=f"{files[0]}-{name}") for name in names]
+            found += [(files, name) for name in names]
     return found
 
 
-@pytest.mark.parametrize(("files", "name"), _stations())
-def test_stations_of_the_architecture_exist(files: list[str], name: str) -> None:
-    nodes = [node for file in files for node in ast.walk(ast.parse(_read(ROOT / file)))]
-    assert name in {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+@each_of(_stations(), name=lambda station: f"{station[0][0]} {station[1]}")
+def test_stations_of_the_architecture_exist(station: tuple[list[str], str]) -> None:
+    files, name = station
+    assert name in set().union(*map(_defined_in, files))
 
 
 def test_the_architecture_has_stations() -> None:

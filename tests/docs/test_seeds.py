@@ -8,10 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
-
 from spark_rtps.options.table import BY_KEY
 from tests.docs.document_links import ROOT
+from tests.support.rows import each_of
 
 PAGE: Final = ROOT / "docs" / "seeds.md"
 #: How many statements the five documents make.
@@ -58,7 +57,7 @@ def test_every_statement_has_a_row() -> None:
     assert len(re.findall(r"^\| [A-Z]\d+ ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)) == len(ROWS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.number)
+@each_of(ROWS, name=lambda row: row.number)
 def test_what_a_row_names_exists(row: Row) -> None:
     missing = [
         find(name, _CODE_ROOTS) if "::" in name else "" if name in BY_KEY else f"no option {name}"
@@ -68,7 +67,7 @@ def test_what_a_row_names_exists(row: Row) -> None:
     assert not any(missing), [each for each in missing if each]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.number)
+@each_of(ROWS, name=lambda row: row.number)
 def test_a_row_shows_what_it_states_or_says_why_not(row: Row) -> None:
     assert row.statement.endswith(".")
     assert _CODE.findall(row.tests) or row.deviation.strip()

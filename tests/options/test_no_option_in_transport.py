@@ -17,6 +17,7 @@ import pytest
 
 from spark_rtps import transport
 from spark_rtps.options.table import OPTIONS
+from tests.support.rows import each_of
 
 TRANSPORT = Path(transport.__file__).parent
 #: Dotted and camelCase names stand for options alone.
@@ -56,9 +57,7 @@ def options_named(source: str) -> list[tuple[int, str]]:
     return found
 
 
-@pytest.mark.parametrize(
-    "path", sorted(TRANSPORT.rglob("*.py")), ids=lambda path: str(path.relative_to(TRANSPORT))
-)
+@each_of(sorted(TRANSPORT.rglob("*.py")), name=lambda path: str(path.relative_to(TRANSPORT)))
 def test_no_option_is_named(path: Path) -> None:
     assert options_named(path.read_text()) == []
 

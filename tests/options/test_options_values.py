@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from spark_rtps.options import parse_options
@@ -10,6 +12,7 @@ from spark_rtps.options.table import OPTIONS
 from spark_rtps.options.values import parse_value
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.structure import INFINITE
+from tests.support.rows import each_of
 
 #: Texts that are no value of a kind, with what the refusal says.
 WRONG: dict[Kind, tuple[tuple[str, ...], str]] = {
@@ -34,20 +37,20 @@ def of_kind(*kinds: Kind) -> list[OptionSpec]:
     return [spec for spec in OPTIONS if spec.kind in kinds]
 
 
-def name(spec: object) -> str | None:
-    return spec.name if isinstance(spec, OptionSpec) else None
+def name(spec: OptionSpec) -> str:
+    return spec.name
 
 
 def role_of(spec: OptionSpec) -> AppliesTo:
     return AppliesTo.READ if spec.applies_to is AppliesTo.BOTH else spec.applies_to
 
 
-@pytest.mark.parametrize(
-    ("spec", "text"),
+@each_of(
     [(spec, text) for spec in OPTIONS if spec.kind in WRONG for text in WRONG[spec.kind][0]],
-    ids=name,
+    name=lambda case: f"{case[0].name}={case[1]!r}",
 )
-def test_the_wrong_kind(spec: OptionSpec, text: str) -> None:
+def test_the_wrong_kind(case: tuple[OptionSpec, str]) -> None:
+    spec, text = case
     with pytest.raises(OptionError) as caught:
         parse_options({"topic": "T", spec.name: text}, role_of(spec))
     assert caught.value.option == spec.name
@@ -55,9 +58,7 @@ def test_the_wrong_kind(spec: OptionSpec, text: str) -> None:
 
 
 # less than nothing is no value of the other kinds
-@pytest.mark.parametrize(
-    "spec", [s for s in OPTIONS if s.minimum or s.kind in (Kind.INTEGER, Kind.COUNT)], ids=name
-)
+@each_of([s for s in OPTIONS if s.minimum or s.kind in (Kind.INTEGER, Kind.COUNT)], name)
 def test_below_the_minimum(spec: OptionSpec) -> None:
     assert spec.minimum is not None
     low = spec.minimum - 1
@@ -69,7 +70,7 @@ def test_below_the_minimum(spec: OptionSpec) -> None:
     assert caught.value.fix.startswith(("must be at least", "must be between"))
 
 
-@pytest.mark.parametrize("spec", [s for s in OPTIONS if s.maximum is not None], ids=name)
+@each_of([s for s in OPTIONS if s.maximum is not None], name)
 def test_above_the_maximum(spec: OptionSpec) -> None:
     assert spec.maximum is not None
     high = spec.maximum + 1
@@ -86,7 +87,7 @@ def test_above_the_maximum(spec: OptionSpec) -> None:
     assert "must be at most" in caught.value.fix or "and" in caught.value.fix
 
 
-@pytest.mark.parametrize("spec", [s for s in OPTIONS if s.applies_to is not AppliesTo.BOTH], ids=name)
+@each_of([s for s in OPTIONS if s.applies_to is not AppliesTo.BOTH], name)
 def test_the_other_side(spec: OptionSpec) -> None:
     other = AppliesTo.WRITE if spec.applies_to is AppliesTo.READ else AppliesTo.READ
     doing = {AppliesTo.READ: "reading", AppliesTo.WRITE: "writing"}[spec.applies_to]
@@ -94,7 +95,7 @@ def test_the_other_side(spec: OptionSpec) -> None:
         parse_options({"topic": "T", spec.name: spec.default or "1"}, other)
 
 
-@pytest.mark.parametrize("spec", OPTIONS, ids=name)
+@each_of(OPTIONS, name)
 def test_a_typo_names_it(spec: OptionSpec) -> None:
     typo = spec.name[:-1] + "_" + spec.name[-1]
     with pytest.raises(OptionError) as caught:
@@ -103,26 +104,29 @@ def test_a_typo_names_it(spec: OptionSpec) -> None:
     assert "did you mean" in caught.value.fix
 
 
-@pytest.mark.parametrize("spec", [s for s in OPTIONS if s.default is not None], ids=name)
+@each_of([s for s in OPTIONS if s.default is not None], name)
 def test_every_default_is_a_value(spec: OptionSpec) -> None:
     assert spec.default is not None
     value = parse_value(spec, spec.default)
     assert value is not None or spec.default == "auto"
 
 
-@pytest.mark.parametrize("spec", of_kind(Kind.WORD), ids=name)
+@each_of(of_kind(Kind.WORD), name)
 def test_every_word_is_a_value_in_any_case(spec: OptionSpec) -> None:
     for choice in spec.choices:
         assert parse_value(spec, choice.upper()) == choice
 
 
-@pytest.mark.parametrize("spec", of_kind(Kind.COUNT, Kind.SIZE_LIMIT), ids=name)
-@pytest.mark.parametrize("text", ["unlimited", "LENGTH_UNLIMITED", "-1"])
-def test_no_limit(spec: OptionSpec, text: str) -> None:
+@each_of(
+    product(of_kind(Kind.COUNT, Kind.SIZE_LIMIT), ("unlimited", "LENGTH_UNLIMITED", "-1")),
+    name=lambda case: f"{case[0].name}={case[1]}",
+)
+def test_no_limit(case: tuple[OptionSpec, str]) -> None:
+    spec, text = case
     assert parse_value(spec, text) == INFINITE
 
 
-@pytest.mark.parametrize("spec", of_kind(Kind.DURATION), ids=name)
+@each_of(of_kind(Kind.DURATION), name)
 def test_infinite_where_it_can_be(spec: OptionSpec) -> None:
     if spec.maximum is None:
         assert parse_value(spec, "infinite") == INFINITE
@@ -152,20 +156,20 @@ def test_a_constant_of_another_policy() -> None:
         parse_value(spec, "VOLATILE_HISTORY_QOS")
 
 
-@pytest.mark.parametrize("spec", of_kind(Kind.COUNT), ids=name)
+@each_of(of_kind(Kind.COUNT), name)
 def test_counts_have_32_bits(spec: OptionSpec) -> None:
     assert parse_value(spec, str(2**31 - 1)) == 2**31 - 1
     with pytest.raises(OptionError, match="and 2147483647"):
         parse_value(spec, str(2**31))
 
 
-@pytest.mark.parametrize("spec", of_kind(Kind.TEXT), ids=name)
+@each_of(of_kind(Kind.TEXT), name)
 def test_no_nul_in_names(spec: OptionSpec) -> None:
     with pytest.raises(OptionError, match="must not contain NUL"):
         parse_value(spec, "a\0b")
 
 
-@pytest.mark.parametrize("spec", of_kind(Kind.LIST), ids=name)
+@each_of(of_kind(Kind.LIST), name)
 def test_escapes_of_a_json_array_make_no_name_that_cannot_be_sent(spec: OptionSpec) -> None:
     with pytest.raises(OptionError, match="must not contain NUL"):
         parse_value(spec, r'["b", "a\u0000b"]')
@@ -197,7 +201,7 @@ def test_sizes_and_limits_say_what_else_there_is() -> None:
         parse_options({"topic": "T", "reliable_writer.heartbeat_period": "0s"}, AppliesTo.WRITE)
 
 
-@pytest.mark.parametrize("spec", OPTIONS, ids=name)
+@each_of(OPTIONS, name)
 def test_half_a_character(spec: OptionSpec) -> None:
     """What Python makes of arguments that are not UTF-8."""
     with pytest.raises(OptionError, match="must be Unicode"):

@@ -14,6 +14,7 @@ import pytest
 from spark_rtps.transport.structure import user_unicast_port
 from tests.support import domains
 from tests.support.lanes import scope_of
+from tests.support.rows import each_of, place_of
 
 ROOT = Path(__file__).parents[2]
 REGISTRY = Path(domains.__file__)
@@ -40,6 +41,10 @@ LITERALS = re.compile(
 )
 
 
+#: Without such a text a source imports nothing of the tests, and need not be parsed.
+IMPORTS_TESTS = re.compile(r"(?:\bfrom|\bimport|,)[\s\\]*tests\b")
+
+
 def literals(text: str) -> list[int]:
     """The domains that a source gives to sockets as numbers."""
     found = (int(match[match.lastgroup or 0]) for match in LITERALS.finditer(text))
@@ -59,9 +64,15 @@ def needed(path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Dotted names of which some are the modules that a file imports, and the others things in them."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def imports_of(path: Path) -> tuple[str, ...]:
+    """Dotted names of which some are the modules of the tests that a file imports, and the others things in them."""
+    text = path.read_text(encoding="utf-8")
+    return tuple(_imported(ast.parse(text))) if IMPORTS_TESTS.search(text) else ()
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{each.name}" for each in node.names)
@@ -69,9 +80,10 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (each.name for each in node.names)
 
 
-def names_in(path: Path) -> set[str]:
+@cache
+def names_in(path: Path) -> frozenset[str]:
     """The names of the registry that a source mentions, in texts that it runs as scripts too."""
-    return set(re.findall(r"\bdomains\.([A-Z_]+)\b", path.read_text(encoding="utf-8")))
+    return frozenset(re.findall(r"\bdomains\.([A-Z_]+)\b", path.read_text(encoding="utf-8")))
 
 
 @cache
@@ -82,7 +94,7 @@ def scopes() -> dict[str, set[str]]:
         file = path.relative_to(ROOT)
         alone = file.parts[1] in RUN_ALONE
         if alone or path.name.startswith("test_"):
-            for name in set().union(*map(names_in, needed(path))):
+            for name in frozenset().union(*map(names_in, needed(path))):
                 found[name].add(f"alone: {file.parts[1]}" if alone else scope_of(str(file)))
     return found
 
@@ -102,13 +114,13 @@ def test_all_domains_lie_below_the_ephemeral_ports() -> None:
     assert user_unicast_port(max(used), 8) < EPHEMERAL <= user_unicast_port(domains.FIRST_EPHEMERAL, 8)
 
 
-@pytest.mark.parametrize("name", sorted(USERS))
+@each_of(sorted(USERS))
 def test_a_name_belongs_to_one_lane_or_file(name: str) -> None:
     users = scopes()[name]
     assert len(users) == 1, users
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@each_of(FILES, name=place_of)
 def test_no_domain_is_given_as_a_number(path: Path) -> None:
     assert not literals(path.read_text(encoding="utf-8")), "take it from tests/support/domains.py"
 
