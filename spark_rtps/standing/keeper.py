@@ -266,8 +266,12 @@ class Keeper:
 
     def _watch(self, now: int) -> None:
         assert self._receiver is not None
-        if self._ends or self._replacement is not None:
-            self._stop(goodbye=self._ends and self._goodbye)
+        if self._ends:
+            self._stop(goodbye=self._goodbye)
+            return
+        if self._replacement is not None:
+            # nobody comes back to a log that is not gone on with: no writer waits for that
+            self._stop(goodbye=self._replacement.needs_new_log(self.wanted))
             return
         try:
             self._receiver.check()

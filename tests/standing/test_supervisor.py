@@ -344,6 +344,7 @@ class TestReload:
         scene.steps(5)
         old, new = scene.receivers
         assert new.config.topic == "C" and new.config.log_directory != old.config.log_directory
+        assert old.goodbye is True  # its writers wait for nobody: no receiver goes on with that log
 
     @pytest.mark.parametrize("other", ["domain = 7", 'partition = "b"'])
     def test_other_writers_take_a_new_log(self, scene: Scene, other: str) -> None:
