@@ -31,6 +31,8 @@ _log = logging.getLogger("spark_rtps.standing")
 PATTERN_TOPICS_MAX: Final = 256
 #: Subscriptions that clients may make.
 DYNAMIC_MAX: Final = 256
+#: Topics that patterns find and that cannot be received: so many are named in a warning each.
+_REFUSED_MAX: Final = 256
 _OF_SERVER: Final = (
     "address", "port", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "pem_digest",
     "network",
@@ -74,6 +76,8 @@ class Supervisor:
         #: The parts of a step that failed at their last turn, and how: each failure is logged when it begins.
         self._failing: dict[str, str] = {}
         self._full: set[str] = set()
+        #: The pattern and the topic of each name on the wire that no option can hold, which was said.
+        self._refused: set[tuple[str, str]] = set()
         for each in config.subscriptions:
             self._keep(each)
         self._take_up_records()
@@ -139,6 +143,7 @@ class Supervisor:
             said.append("the server starts again")
         said += self._reload_subscriptions(config, wanted_now)
         self._full.clear()
+        self._refused.clear()
         return said
 
     def drain(self, *, goodbye: bool, patience: float, pause: Callable[[], None]) -> list[str]:
@@ -275,8 +280,9 @@ class Supervisor:
     def _add_topics(self, pattern: Wanted, found: set[str]) -> None:
         mine = {each.wanted.settings.topic for each in self.keepers if each.wanted.pattern == pattern.name}
         for topic in sorted(found - mine):
-            too_many = len(mine) >= PATTERN_TOPICS_MAX or len(self._keepers) >= SUBSCRIPTIONS_MAX
-            if too_many or not topic.strip():
+            if (pattern.name, topic) in self._refused:
+                continue
+            if len(mine) >= PATTERN_TOPICS_MAX or len(self._keepers) >= SUBSCRIPTIONS_MAX:
                 if pattern.name not in self._full:
                     self._full.add(pattern.name)
                     _log.error(
@@ -287,10 +293,11 @@ class Supervisor:
                         topic[:80],
                     )
                 return
-            self._add_topic(pattern, topic)
-            mine.add(topic)
+            if self._add_topic(pattern, topic):
+                mine.add(topic)
 
-    def _add_topic(self, pattern: Wanted, topic: str) -> None:
+    def _add_topic(self, pattern: Wanted, topic: str) -> bool:
+        """Receive a topic that was found; False: no option can hold its name."""
         options = {**pattern.options, "topic": topic}
         earlier = (
             n
@@ -299,11 +306,17 @@ class Supervisor:
         )
         name = next(earlier, None) or name_for(topic, {**self._records, **self._keepers}, under=pattern.name)
         try:
-            self._keep(wanted(name, options, pattern=pattern.name))
-        except RtpsError as error:  # a name on the wire that no option can hold
-            _log.warning("pattern %s: topic %r is not received: %s", pattern.name, topic[:80], error)
-            return
+            subscription = wanted(name, options, pattern=pattern.name)
+            if subscription.settings.topic != topic:  # else it would be found again and again
+                raise OptionError("topic", topic, "begins or ends with a blank, which options leave out")
+        except Exception as error:  # noqa: BLE001  (the topics behind it are received)
+            if len(self._refused) < _REFUSED_MAX:
+                self._refused.add((pattern.name, topic))
+                _log.warning("pattern %s: topic %r is not received: %s", pattern.name, topic[:80], error)
+            return False
+        self._keep(subscription)
         _log.info("pattern %s: found %r, subscription %s", pattern.name, topic, name)
+        return True
 
     # --- clients -----------------------------------------------------------------------------------
 

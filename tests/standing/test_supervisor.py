@@ -524,6 +524,26 @@ class TestPatterns:
         assert len(names) == 5 and {"robot/rt/a_b", "robot/rt/a_b-2"} < names
         assert all(len(name) <= 128 and ".." not in name for name in names)
 
+    @pytest.mark.parametrize("name", ["", " ", " Square", "a\0b", "\ud800", "x" * 5_000])
+    def test_a_name_that_no_option_can_hold_keeps_no_other_topic_out(
+        self, scene: Scene, caplog: pytest.LogCaptureFixture, name: str
+    ) -> None:
+        scene.topics |= {name, "Square", "Circle"}
+        scene.begin('[subscriptions.all]\ntopic = "*"\n')
+        scene.steps(5)
+        assert scene.states() == {"all/Circle": "running", "all/Square": "running"}
+        assert [each.config.topic for each in scene.receivers] == ["Circle", "Square"]
+        assert caplog.text.count("is not received") == 1
+
+    def test_names_that_no_option_can_hold_are_said_within_bounds(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(supervisor_module, "_REFUSED_MAX", 3)
+        scene.topics |= {" " * n for n in range(1, 9)} | {"Square"}
+        scene.begin('[subscriptions.all]\ntopic = "*"\n')
+        scene.steps(5)
+        assert caplog.text.count("is not received") == 3 and scene.states() == {"all/Square": "running"}
+
     def test_reload_without_it(self, scene: Scene) -> None:
         scene.topics.add("rt/imu")
         supervisor = scene.begin(self.ROBOT)
