@@ -25,6 +25,7 @@ from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
 from ..transport.protocol.endpoint_specs import WriterSpec
+from ..transport.receiver.addresses import with_reserved_ports
 from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
 from .shipping import find_shipped_modules
@@ -102,6 +103,7 @@ class WriterPool:
             self._counters.remove(writer)
 
     def _start(self, config: NodeConfig) -> Node:
+        config = with_reserved_ports(config, default_log_dir())
         return Node.open(config, after_cycle=self._counters.update_if_due).start()
 
 

@@ -13,13 +13,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from ..options import AppliesTo, Settings
+from ..options import AppliesTo, Settings, default_log_dir
 from ..options.explanations import explained
 from ..options.participants import node_config
 from ..transport.errors import OptionError, UsageError
 from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.net.topic_types import ToldType, await_type
+from ..transport.receiver.addresses import with_reserved_ports
 from .arguments import CAPACITY, Options, OptionValue, participant_settings, size_argument, topic_settings
 from .conductor import Conductor, Endpoint
 from .flushing import FLUSH_QUEUE, FLUSHERS, flush_each
@@ -376,6 +377,7 @@ class Participant:
                 raise UsageError("the participant is closed")
             if self._node is None:
                 config = replace(node_config(self._settings), resolve_types=True)
+                config = with_reserved_ports(config, default_log_dir())
                 self._node = Node.open(config).start()
                 self.joined_at = time.monotonic_ns()
                 self._conductor = Conductor(self._node)

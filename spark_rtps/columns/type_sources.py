@@ -107,8 +107,10 @@ def discovered_type(settings: Settings) -> TopicType:
     """
     from ..options.participants import node_config
     from ..transport.net.node import Node
+    from ..transport.receiver.addresses import with_reserved_ports
 
-    node = Node.open(replace(node_config(settings), resolve_types=True, ros=None)).start()
+    config = replace(node_config(settings), resolve_types=True, ros=None)
+    node = Node.open(with_reserved_ports(config, settings.log_dir)).start()
     try:
         found = type_told_to(node, settings)
     finally:
@@ -127,9 +129,11 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
     from ..options.participants import node_config
     from ..transport.net.node import Node
     from ..transport.net.topic_types import common_type
+    from ..transport.receiver.addresses import with_reserved_ports
 
     assert settings.topics is not None
-    node = Node.open(replace(node_config(settings), resolve_types=True, ros=None)).start()
+    config = replace(node_config(settings), resolve_types=True, ros=None)
+    node = Node.open(with_reserved_ports(config, settings.log_dir)).start()
     try:
         found = common_type(_told_of_topics(node, settings, settings.topics), settings.topics)
     except UnknownTypeError as error:

@@ -17,6 +17,7 @@ from ..monitoring.stream_counters import read_streams
 from ..transport.errors import UsageError
 from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
+from ..transport.receiver.addresses import with_reserved_ports
 
 #: A receiver listens for no longer than so many seconds before it tells which topics there are.
 LISTEN_SECONDS_MAX: Final = 10.0
@@ -56,7 +57,9 @@ def metrics(directory: Path) -> bytes:
 class TopicListener:
     """Joins a domain for a moment, to see who is there; for one caller at a time."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, directory: Path) -> None:
+        """``directory``: of the logs whose receivers, where they are down for a moment, find their ports again."""
+        self._directory = directory
         self._config = replace(config, participant_name=_LISTENER, guid_prefix=None, ipc=False)
         self._lock = threading.Lock()
 
@@ -68,7 +71,7 @@ class TopicListener:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            node = Node.open(self._config).start()
+            node = Node.open(with_reserved_ports(self._config, self._directory)).start()
             try:
                 time.sleep(max(0.0, min(seconds, LISTEN_SECONDS_MAX)))
                 with node.lock:

@@ -73,7 +73,9 @@ class StandingAnswers:
         self._logs = ServedLogs(config.log_dir, "")
         self._watch = TailWatch()
         self._of_log = LogAnswers(self._watch)
-        self._listener = None if config.node is None else report_answers.TopicListener(config.node)
+        self._listener = (
+            None if config.node is None else report_answers.TopicListener(config.node, config.log_dir)
+        )
         self._reporting = threading.Lock()
         self._lock = threading.Lock()
         #: None: the supervisor has not told yet.

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -61,7 +62,8 @@ class Service:
         lock = hold_directory(self._config.directory)
         pools = [ThreadPoolExecutor(count, "rtps-standing") for count in (_STARTS, _STOPS, 1, 1)]
         try:
-            processes = Processes(ReceiverProcess.start, start_server, join_domain, *pools)
+            join = partial(join_domain, self._config.directory)
+            processes = Processes(ReceiverProcess.start, start_server, join, *pools)
             supervisor = Supervisor(_with_token(self._config), processes)
             try:
                 self._loop(supervisor, show)

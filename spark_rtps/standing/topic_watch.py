@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from ..transport.errors import RtpsError
 from ..transport.net.node_config import NodeConfig
+from ..transport.receiver.addresses import with_reserved_ports
 from ..transport.structure import NANOSECONDS
 from .restarts import Restarts
 
@@ -28,11 +30,14 @@ class Domain(Protocol):
 JoinDomain: TypeAlias = Callable[[NodeConfig], Domain]
 
 
-def join_domain(config: NodeConfig) -> Domain:
-    """A participant that only looks. Raises TransportError."""
+def join_domain(directory: Path, config: NodeConfig) -> Domain:
+    """A participant that only looks, and takes no ports of receivers whose logs are in ``directory``.
+
+    It joins before the receivers do. Raises TransportError.
+    """
     from ..transport.net.node import Node
 
-    return Node.open(config).start()
+    return Node.open(with_reserved_ports(config, directory)).start()
 
 
 class TopicWatch:

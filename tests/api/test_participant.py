@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,8 @@ import pytest
 import spark_rtps as rtps
 from spark_rtps.api.arguments import topic_settings
 from spark_rtps.options import AppliesTo
+from spark_rtps.transport.receiver.addresses import Addresses, write_addresses
+from spark_rtps.transport.structure import Locator
 from tests.interop import cyclone_types
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.support.waiting import wait_until
@@ -43,6 +46,16 @@ class TestDiscovery:
     def test_a_topic_that_nobody_writes(self, participant: rtps.Participant) -> None:
         with pytest.raises(rtps.OptionError, match="no one is on topic 'nothing'"):
             participant.subscribe("nothing", options={"type.discovery_timeout": 0.1})
+
+
+def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
+    domain: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_rtps.api.participant.default_log_dir", lambda: tmp_path)
+    (tmp_path / "log").mkdir()
+    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], 10**9))
+    with rtps.Participant(domain, interface="lo") as participant:
+        assert participant.node.config.reserved_ports == (7410,)
 
 
 class TestEnd:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from spark_rtps.options.participants import node_config, publication_policy
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.receiver.addresses import Addresses, write_addresses
+from spark_rtps.transport.structure import Locator
 
 COLUMNS = pa.schema([pa.field("id", pa.int32(), nullable=False)])
 
@@ -102,6 +105,16 @@ def plan_of(asked: Settings) -> TopicPlan:
 
 def session(pool: WriterPool, asked: Settings) -> Any:
     return pool.session(asked, plan_of(asked))
+
+
+def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
+    nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_pool, "default_log_dir", lambda: tmp_path)
+    (tmp_path / "log").mkdir()
+    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], 10**9))
+    session(WriterPool(), settings())
+    assert nodes[0].config.reserved_ports == (7410,)
 
 
 def test_participant_and_writer_are_those_that_are_asked_for(nodes: list[Node]) -> None:

@@ -30,6 +30,7 @@ from spark_rtps.transport.receiver.addresses import (
     Addresses,
     read_addresses,
     reserved_ports,
+    with_reserved_ports,
     write_addresses,
 )
 from spark_rtps.transport.receiver.config import ReceiverConfig
@@ -127,6 +128,16 @@ def test_no_ports_are_reserved_by_files_that_nobody_wrote(tmp_path: Path, conten
     if content is not None:
         (tmp_path / "other" / "addresses.json").write_text(content)
     assert reserved_ports(tmp_path / "own", now=0) == ()
+
+
+def test_other_participants_leave_the_ports_of_receivers_alone_that_are_down(tmp_path: Path) -> None:
+    (tmp_path / "down").mkdir()
+    write_addresses(tmp_path / "down", Addresses.of(3, [Locator("10.0.0.1", 7416)], LEASE))
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "addresses.json")  # which nobody writes to
+    config = NodeConfig(domain=DOMAIN)
+    assert with_reserved_ports(config, tmp_path) == replace(config, reserved_ports=(7416,))
+    assert with_reserved_ports(config, tmp_path / "nowhere") == config
 
 
 def test_no_ports_are_reserved_for_a_receiver_that_took_its_leave(tmp_path: Path) -> None:

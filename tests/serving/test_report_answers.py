@@ -20,7 +20,8 @@ from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, LossReport
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.receiver.addresses import Addresses, write_addresses
+from spark_rtps.transport.structure import Guid, Locator
 from tests.commands.stat_scene import DEAD, source
 from tests.support import domains
 from tests.support.waiting import wait_until
@@ -67,8 +68,8 @@ def test_metrics_without_their_package(directory: Path, monkeypatch: pytest.Monk
         report_answers.metrics(directory)
 
 
-def test_topics() -> None:
-    listener = TopicListener(ON_LOOPBACK)
+def test_topics(tmp_path: Path) -> None:
+    listener = TopicListener(ON_LOOPBACK, tmp_path)
     with rtps.Participant(
         domains.SERVING_TOPICS, interface="lo", options={"participant.name": "robot"}
     ) as robot:
@@ -85,8 +86,25 @@ def test_topics() -> None:
     assert seen().domain == domains.SERVING_TOPICS
 
 
-def test_one_listens_at_a_time() -> None:
-    listener = TopicListener(ON_LOOPBACK)
+def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").mkdir()
+    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], 10**9))
+    joined: list[NodeConfig] = []
+
+    def join(config: NodeConfig) -> None:
+        joined.append(config)
+        raise rtps.TransportError("no")
+
+    monkeypatch.setattr(report_answers.Node, "open", join)
+    with pytest.raises(rtps.TransportError):
+        TopicListener(ON_LOOPBACK, tmp_path).topics(0.0)
+    assert joined[0].reserved_ports == (7410,)
+
+
+def test_one_listens_at_a_time(tmp_path: Path) -> None:
+    listener = TopicListener(ON_LOOPBACK, tmp_path)
     thread = threading.Thread(target=listener.topics, args=(0.5,))
     thread.start()
     wait_until(listener._lock.locked)
@@ -96,15 +114,17 @@ def test_one_listens_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(("asked", "slept"), [(1e9, 10.0), (-1.0, 0.0), (2.5, 2.5)])
-def test_it_listens_for_a_while_only(asked: float, slept: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_listens_for_a_while_only(
+    asked: float, slept: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     times: list[float] = []
     monkeypatch.setattr(report_answers.time, "sleep", times.append)
-    assert TopicListener(ON_LOOPBACK).topics(asked) is not None
+    assert TopicListener(ON_LOOPBACK, tmp_path).topics(asked) is not None
     assert slept in times
 
 
-def test_a_listener_is_gone_when_it_cannot_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    listener = TopicListener(NodeConfig(interface="none-such"))
+def test_a_listener_is_gone_when_it_cannot_join(tmp_path: Path) -> None:
+    listener = TopicListener(NodeConfig(interface="none-such"), tmp_path)
     for _ in range(2):
         with pytest.raises(rtps.RtpsError):
             listener.topics(0.0)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from spark_rtps.standing.topic_watch import TopicWatch
+from spark_rtps.standing.topic_watch import TopicWatch, join_domain
 from spark_rtps.transport.errors import TransportError
+from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.structure import NANOSECONDS
+from spark_rtps.transport.receiver.addresses import Addresses, write_addresses
+from spark_rtps.transport.structure import NANOSECONDS, Locator
 from tests.standing.supervisor_scene import FakeDomain
 
 HERE, THERE = NodeConfig(participant_name="here"), NodeConfig(participant_name="there")
@@ -65,3 +70,20 @@ def test_a_network_that_is_not_there_is_tried_ever_more_seldom(
     for second in range(61, 140):
         found = watch.look([HERE], second * NANOSECONDS)
     assert found == {HERE: {"here"}}
+
+
+def test_it_takes_no_ports_of_receivers_that_are_about_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").mkdir()
+    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], NANOSECONDS))
+    joined: list[NodeConfig] = []
+
+    def join(config: NodeConfig) -> None:
+        joined.append(config)
+        raise TransportError("no")
+
+    monkeypatch.setattr(Node, "open", join)
+    with pytest.raises(TransportError):
+        join_domain(tmp_path, HERE)
+    assert joined == [replace(HERE, reserved_ports=(7410,))]

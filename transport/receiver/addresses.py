@@ -7,7 +7,7 @@ it has *moved*: it takes a new GUID prefix, under which it is found again, while
 sent in between and do not send again is missed, which the reader counts.
 
 Whoever starts meanwhile leaves the ports of a receiver that is down alone, for as long as its peers wait for it: each
-receiver reads these files of the logs beside its own.
+receiver reads these files of the logs beside its own, and every other participant those of the logs it knows of.
 
 The file also says how far each writer was known when the receiver moved, until something of that writer is in the log:
 a receiver which is killed again before still counts as moved, and counts nothing twice.
@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import json
 import logging
+import stat
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ from ..errors import reason
 from ..limits import WRITERS_MAX
 from ..log.last_use import IN_USE_NS
 from ..log.small_file import replace_text
+from ..net.node_config import NodeConfig
 from ..slotted import slotted
 from ..structure import INFINITE, Guid, Locator
 
@@ -93,14 +96,27 @@ def reserved_ports(directory: Path, *, now: int) -> tuple[int, ...]:
 
     ``now`` is in ns since 1970. A receiver dates the file while it runs (:func:`~..log.last_use.note_in_use`).
     """
+    return _reserved(directory.parent, now, but=directory)
+
+
+def with_reserved_ports(config: NodeConfig, root: Path) -> NodeConfig:
+    """``config`` for a participant that is no receiver: it leaves the ports of those alone whose logs lie in ``root``,
+    as :func:`reserved_ports` has them."""
+    return replace(config, reserved_ports=_reserved(root, time.time_ns()))
+
+
+def _reserved(root: Path, now: int, *, but: Path | None = None) -> tuple[int, ...]:
     found: set[int] = set()
-    for path in directory.parent.glob(f"*/{_FILE}"):
-        if path.parent == directory:
+    for path in root.glob(f"*/{_FILE}"):
+        if path.parent == but:
             continue
         try:
+            dated = path.stat()
+            if not stat.S_ISREG(dated.st_mode):
+                continue  # a pipe would be waited for
             addresses = _read(path)
             lease = addresses.lease_duration
-            if lease and now - path.stat().st_mtime_ns <= lease + IN_USE_NS:
+            if lease and now - dated.st_mtime_ns <= lease + IN_USE_NS:
                 found |= addresses.ports
         except _UNREADABLE:
             continue  # its own receiver has a warning for it
