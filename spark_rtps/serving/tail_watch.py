@@ -26,7 +26,7 @@ WAITING_MAX: Final = 128
 
 
 class TooManyWait(Exception):
-    """So many requests wait already."""
+    """So many requests wait already, or there is no thread left that would wake them."""
 
 
 class _Awaited:
@@ -59,10 +59,14 @@ class TailWatch:
                 return
             if len(self._awaited) >= WAITING_MAX:
                 raise TooManyWait
-            self._awaited.append(awaited)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="tail", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no threads are left: the next request tries again
+                    raise TooManyWait from None
+                self._thread = thread
+            self._awaited.append(awaited)
             self._change.notify()
         try:
             awaited.there.wait(seconds)

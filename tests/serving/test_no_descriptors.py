@@ -166,3 +166,29 @@ def test_who_waits_for_a_log_is_woken_after_an_unexpected_error_too(
         assert not waiting.is_alive()
     finally:
         watch.close()
+
+
+def test_who_waits_for_a_log_is_woken_after_no_thread_could_be_started_too(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def no_threads(thread: threading.Thread) -> None:
+        if thread.name == "tail":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    watch = TailWatch()
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", no_threads)
+        for _ in range(2 * tail_watch.WAITING_MAX):
+            with pytest.raises(tail_watch.TooManyWait):
+                watch.wait(answering.root / LOG, answering.end, 60.0)
+    monkeypatch.setattr(tail_watch, "_is_behind", lambda *_: False)  # the thread alone finds it
+    try:
+        waiting = threading.Thread(target=watch.wait, args=(answering.root / LOG, 0, 60.0))
+        waiting.start()
+        waiting.join(20)
+        assert not waiting.is_alive()
+    finally:
+        watch.close()
