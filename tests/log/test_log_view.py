@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import subprocess
@@ -31,6 +32,7 @@ from spark_rtps.transport.log.verification import verify
 from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run
 from tests.log.make_runs import Sample, all_samples, guid, indexed, read, samples, single, uniform
 from tests.support.child_environment import child_environment
+from tests.support.refusals import OPENING, Refusal
 
 W1, W2 = guid(1), guid(2)
 PAGE = segment.PAGE
@@ -325,6 +327,29 @@ def test_who_has_read_all_of_a_trimmed_segment_has_lost_nothing(tmp_path: Path, 
         (directory / f"{4 * PAGE:020d}.segment").unlink()
         with pytest.raises(LogDamagedError, match=f"at position {4 * PAGE}"):
             all_samples(LogView(directory).frames(done, end))
+
+
+def test_who_has_read_all_has_lost_nothing_where_descriptors_are_short_while_it_is_trimmed(
+    tmp_path: Path,
+) -> None:
+    number, refused = 0, 1
+    while refused:
+        number += 1
+        directory = tmp_path / str(number)
+        with StreamLog.create(directory, max_bytes=16 * PAGE, segment_bytes=4 * PAGE, metadata={}) as log:
+            assert log.append(single(W1, 1, 9_000), reception=0)
+            done = Cursor(log.position)
+            assert log.append(single(W1, 2, 9_000), reception=0)
+        with StreamLog.open(directory) as log:  # which does not know where the PAD begins
+            refusal, refused = Refusal(OPENING, number, errno.EMFILE), 0
+            with refusal.armed():
+                try:
+                    log.trim(4 * PAGE)
+                except LogError:
+                    refused = 1
+            log.trim(4 * PAGE)
+            assert log.base == done.position, number
+    assert number > 2
 
 
 def test_a_log_of_a_version_without_the_start_of_its_segments_is_read(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ writer was killed in the middle of a store.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import struct
 from collections.abc import Callable, Iterator
@@ -30,10 +29,10 @@ from ..errors import LogError
 from ..slotted import frozen
 from ..structure import INFINITE
 from .mapped_file import create_mapped, map_file
+from .segment import SCARCE
 
 _HEADER_BYTES: Final = 64
 _OVERFLOW: Final = 16 >> 3
-_SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ALIGNMENT: Final = 8
 _ENTRY: Final = struct.Struct("=IIqqqqq")
 # Words from the start of an entry.
@@ -84,7 +83,7 @@ class Observations:
         try:
             mapping = _map(path, magic, writable=True)
         except LogError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _SCARCE:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in SCARCE:
                 raise
             mapping = _create(path, magic, size)
         return cls(path, mapping, key)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from .frame_walk import SegmentFrames
-from .segment import SegmentFile
+from .segment import SCARCE, SegmentFile, refusal, segment_path
 
 
 class Pads:
@@ -27,9 +26,16 @@ class Pads:
         self._starts.pop(segment.base, None)
 
     def end_of_samples(self, segment: SegmentFile) -> int:
-        """Where the last sample of a segment ends: where its PAD begins, or the segment's own end."""
+        """Where the last sample of a segment ends: where its PAD begins, or the segment's own end.
+
+        Raises LogError if it cannot be looked into just now, for want of descriptors or memory.
+        """
         start = self._starts.get(segment.base)
         if start is None:  # it was written in an earlier life
-            with suppress(OSError):
+            try:
                 start = SegmentFrames.map(self._directory, segment, self._seed).pad()
+            except OSError as error:
+                if error.errno in SCARCE:
+                    path = segment_path(self._directory, segment.base)
+                    raise refusal(error, f"look into {path}", path=path) from error
         return segment.end if start is None else start

@@ -50,6 +50,8 @@ _MADV_POPULATE_WRITE: Final = 23
 _POPULATE_BYTES: Final = 512 << 10
 _LOCK_TRIES: Final = 20
 _LOCK_PAUSE_SECONDS: Final = 0.005
+#: What the system may have again a moment later: it says nothing of the file.
+SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
