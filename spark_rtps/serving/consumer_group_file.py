@@ -28,6 +28,7 @@ from ..transport.log.host_clocks import Clocks
 from ..transport.log.small_file import replace_text
 from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.slotted import frozen
+from ..transport.structure import NANOSECONDS
 from .served_logs import Refusal
 from .standing import is_name
 
@@ -40,6 +41,9 @@ _DAMAGED: Final = GROUPS + ".damaged"
 #: Parts of the retention: what a host that was off adds to an age at most, and how old the ages in the file become.
 _OFF: Final = 2
 _WRITTEN: Final = 8
+#: So long nothing is let go after the file was found damaged: queries tell their places each half minute, unless a
+#: micro-batch takes longer.
+_KNOWN_AGAIN_NS: Final = 120 * NANOSECONDS
 
 
 @frozen
@@ -63,6 +67,8 @@ class ConsumerGroupFile:
         self._groups: dict[str, _Kept] | None = None  # not read yet
         self._is_unwritten = False
         self._written_ns = 0
+        #: Until when groups may be missing, in ns since the kernel started.
+        self._unknown_until_ns = 0
         #: The groups of which it was said that the log began behind them.
         self._overtaken: set[str] = set()
 
@@ -106,7 +112,7 @@ class ConsumerGroupFile:
             else:
                 self._groups, self._is_unwritten = groups, True
             if holds_log:
-                self._let_go()
+                self._let_go(now)
 
     def delete(self, name: str, now: Clocks, *, holds_log: bool) -> None:
         """Forget a group. Raises Refusal if there is none of this name."""
@@ -116,7 +122,7 @@ class ConsumerGroupFile:
                 raise Refusal(404, "the log has no such consumer group")
             self._write(groups, now)
             if holds_log:
-                self._let_go()
+                self._let_go(now)
 
     def keep(self, now: Clocks, *, holds_log: bool) -> None:
         """Write what is not written yet, and look after groups that nobody asks about. Raises Refusal."""
@@ -128,7 +134,7 @@ class ConsumerGroupFile:
                 self._write(groups, now)
             self._tell_overtaken(groups)
             if holds_log:
-                self._let_go()  # again: a receiver that was started anew does not know it
+                self._let_go(now)  # again: a receiver that was started anew does not know it
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -164,11 +170,12 @@ class ConsumerGroupFile:
         except ValueError as error:
             with suppress(OSError):
                 os.replace(path, self._directory / _DAMAGED)
+            self._unknown_until_ns = now.uptime_ns + _KNOWN_AGAIN_NS
             said = (
-                "%s is damaged (%s) and put aside as %s; each consumer group is known again when it commits, and the "
-                "log waits for none that has not"
+                "%s is damaged (%s) and put aside as %s; each consumer group is known again when it commits, and after "
+                "%d s the log waits for none that has not"
             )
-            _log.error(said, path, error, _DAMAGED)
+            _log.error(said, path, error, _DAMAGED, _KNOWN_AGAIN_NS // NANOSECONDS)
             return {}
         since = now.since(written, at_most=self._retention_ns // _OFF)
         self._written_ns = now.uptime_ns - since
@@ -185,8 +192,10 @@ class ConsumerGroupFile:
             raise Refusal(503, why, (("Retry-After", "1"),)) from error
         self._groups, self._is_unwritten, self._written_ns = groups, False, now.uptime_ns
 
-    def _let_go(self) -> None:
+    def _let_go(self, now: Clocks) -> None:
         """Let the receiver trim what all groups have consumed; it never takes that back."""
+        if now.uptime_ns < self._unknown_until_ns:
+            return
         counters = self._counters()
         if not self._groups or counters is None:
             return

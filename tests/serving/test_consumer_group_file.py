@@ -273,6 +273,19 @@ def test_a_file_that_was_cut(beside: Beside, caplog: pytest.LogCaptureFixture) -
     assert beside.kept() == {"g": 32}
 
 
+def test_behind_a_damaged_file_no_group_lets_go_before_the_others_are_known_again(beside: Beside) -> None:
+    beside.commit("slow", 32, holds=True)
+    beside.commit("fast", 96, holds=True)
+    path = beside.directory / "groups.json"
+    path.write_text(path.read_text()[:-9])
+    beside.start_again(clocks())
+    beside.commit("fast", 128, holds=True)
+    assert beside.consumer.get() == 32, "slow has not read what follows"
+    beside.commit("slow", 64, at=NOW + 60 * 10**9, holds=True)
+    beside.keep(NOW + 130 * 10**9, holds=True)
+    assert beside.consumer.get() == 64
+
+
 def test_a_group_that_is_not_there(beside: Beside) -> None:
     with pytest.raises(Refusal, match="no such consumer group") as refused:
         beside.groups.delete("g", clocks(), holds_log=False)
