@@ -1,7 +1,7 @@
 """UDP datagrams of captures: classic pcap and pcapng files of what tcpdump, Wireshark and others write.
 
-IPv4 over Ethernet (VLAN tags too), Linux's cooked captures, loopback and raw IP. Fragments of IP are put together. What
-is something else is passed over.
+IPv4 over Ethernet (VLAN tags too), Linux's cooked captures, loopback and raw IP. Fragments of IP are put together, and
+trains of datagrams are taken apart. What is something else is passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from ..transport.errors import RecordingError
+from ..transport.errors import DecodeError, RecordingError
+from ..transport.wire.message import HEADER_SIZE, MAGIC, iter_submessages
 from ..transport.wire.samples import U8
 
 _log = logging.getLogger("spark_rtps.recordings")
@@ -82,7 +83,8 @@ def datagrams(data: U8, path: str) -> Iterator[Datagram]:
             continue
         found = _udp(packet, fragments)
         if found is not None:
-            yield found
+            for payload in _taken_apart(found.payload):
+                yield found._replace(payload=payload)
     if shortened:
         _log.warning("%s: %d packets were captured in part only (snaplen) and are left out", path, shortened)
     if incomplete := fragments.finish():
@@ -201,6 +203,31 @@ def _udp(packet: _Packet, fragments: _Fragments) -> Datagram | None:
     size = _UDP.unpack_from(body)[2]
     payload = body[_UDP.size : size] if size else body[_UDP.size :]
     return Datagram(packet.time, ".".join(map(str, source)), payload)
+
+
+def _taken_apart(payload: bytes) -> list[bytes]:
+    """The datagrams of a train, which a host captures before its network card divides what it sends (UDP GSO), or
+    behind where what came is put together (GRO): all of one length, but for the last, and of one participant.
+    """
+    header, segment = payload[:HEADER_SIZE], HEADER_SIZE
+    if not header.startswith(MAGIC):
+        return [payload]
+    while (segment := payload.find(header, segment)) > 0:
+        starts = range(0, len(payload), segment)
+        if all(payload.startswith(header, at) for at in starts) and _is_message(payload[:segment]):
+            return [payload[at : at + segment] for at in starts]
+        segment += 1
+    return [payload]
+
+
+def _is_message(data: bytes) -> bool:
+    """Whether its submessages end where it does. What a sample holds may look like the header of a message."""
+    try:
+        for _ in iter_submessages(memoryview(data)):
+            pass
+    except DecodeError:
+        return False
+    return True
 
 
 class _Partial:

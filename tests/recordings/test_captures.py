@@ -212,6 +212,59 @@ def test_a_datagram_of_many_small_fragments_is_put_together() -> None:
     assert assembled(*packets) == [(octet, 40) for octet in range(200)]
 
 
+def test_trains_of_datagrams_are_taken_apart(tmp_path: Path, idl: Path) -> None:
+    """Where a network card divides what a host sends, or puts together what it gets, one packet has many datagrams."""
+    options = {"type": "lab::Rich", "type__file": str(idl), "metadata": "true"}
+    source = CAPTURES / "c01_py_rich_final_xcdr1.pcap"
+    wanted = read(source, "lab_Rich", **options).drop(["_rtps"])
+    alone = list(datagrams(np.fromfile(source, np.uint8), "x"))
+    trains: list[list[bytes]] = []
+    for each in alone:
+        last = trains[-1] if trains else []
+        size = len(last[0]) if last else 0
+        same = last and last[0][:20] == each.payload[:20] and len(last) * size == sum(map(len, last))
+        if same and len(each.payload) <= size and sum(map(len, last)) < 60_000:
+            last.append(each.payload)
+        else:
+            trains.append([each.payload])
+    assert max(map(len, trains)) > 1
+    packets = [ip(b"".join(train)) for train in trains]
+    path = tmp_path / "a.pcapng"
+    path.write_bytes(pcapng(101, [(i * 1_000_000, packet) for i, packet in enumerate(packets)]))
+    found = [each.payload for each in datagrams(np.fromfile(path, np.uint8), "x")]
+    assert found == [each.payload for each in alone]
+    assert read(path, "lab_Rich", **options).drop(["_rtps"]).equals(wanted)
+
+
+@pytest.mark.parametrize("last", [24, 44, 60])
+def test_the_last_datagram_of_a_train_may_be_shorter(last: int) -> None:
+    header = b"RTPS\2\4\1\x7e" + bytes(range(12))
+    each = [header + b"\x80\1" + struct.pack("<H", 36) + bytes([i]) * 36 for i in range(64)]
+    each.append(each[0][:22] + struct.pack("<H", last - 24) + each[0][24:last])
+    (whole,) = datagrams(np.frombuffer(pcapng(101, [(0, ip(each[5]))]), np.uint8), "x")
+    assert whole.payload == each[5]
+    train = pcapng(101, [(0, ip(b"".join(each)))])
+    assert [found.payload for found in datagrams(np.frombuffer(train, np.uint8), "x")] == each
+
+
+def test_a_message_within_a_sample_makes_no_train() -> None:
+    """As if captures themselves were published: the header within is that of another message, or the outer one goes on."""
+    header = b"RTPS\2\4\1\x7e" + bytes(range(12))
+    within = header + b"\1\1\4\0ABCD"
+    data = header + b"\x15\5" + struct.pack("<H", 20 + 4 * len(within)) + bytes(20) + 4 * within
+    for message in (data, data + b"\1\1\0\0", b"other" + 3 * header):
+        packet = ip(message)
+        (found,) = datagrams(np.frombuffer(pcapng(101, [(0, packet)]), np.uint8), "x")
+        assert found.payload == message
+
+
+def ip(payload: bytes) -> bytes:
+    """A UDP datagram as an IP packet."""
+    udp = struct.pack(">HHHH", 7411, 7411, 8 + len(payload), 0) + payload
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0)
+    return header + b"\x0a\0\0\1\x0a\0\0\2" + udp
+
+
 def test_the_time_offset_of_an_interface_is_added() -> None:
     packet = fragments(1, 0xAA, 8)[0]
     option = struct.pack("<HHq", 14, 8, 1_700_000_000) + struct.pack("<HH", 0, 0)
