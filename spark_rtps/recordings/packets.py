@@ -112,7 +112,7 @@ def _classic(data: memoryview, path: str, order: str, unit: int) -> Iterator[_Pa
 
 def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
     """https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html"""
-    order, at = "<", 0
+    order, at, links, unread = "<", 0, set[int](), 0
     #: Link type, units in a second, and seconds to be added, of each interface of the section.
     interfaces: list[tuple[int, int, int]] = []
     while at + 12 <= len(data):
@@ -128,22 +128,35 @@ def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
         try:
             if kind == _INTERFACE_BLOCK:
                 link = Struct(order + "H").unpack_from(body)[0]
-                _check_link(link, path)
+                links.add(link)
                 interfaces.append((link, *_clock(body[8:], order)))
             elif kind == _ENHANCED_BLOCK:
                 number, high, low, captured, size = Struct(order + "IIIII").unpack_from(body)
                 link, units, offset = interfaces[number]
                 time = (high << 32 | low) * 1_000_000_000 // units + offset * 1_000_000_000
-                yield _Packet(time, link, bytes(body[20 : 20 + captured]), captured >= size)
+                if link in _IP_AT:
+                    yield _Packet(time, link, bytes(body[20 : 20 + captured]), captured >= size)
+                else:
+                    unread += 1
             elif kind == _SIMPLE_BLOCK:
                 (size,) = Struct(order + "I").unpack_from(body)
                 packet = bytes(body[4 : 4 + size])
-                yield _Packet(0, interfaces[0][0], packet, len(packet) == size)
+                if (link := interfaces[0][0]) in _IP_AT:
+                    yield _Packet(0, link, packet, len(packet) == size)
+                else:
+                    unread += 1
         except (StructError, IndexError):
             raise RecordingError(f"it is damaged: the block at byte {at} is too short", path=path) from None
         at += length
     if at < len(data):
         _log.warning("%s: it is cut short; its last block is left out", path)
+    if links and links.isdisjoint(_IP_AT):
+        _check_link(min(links), path)
+    if unread:
+        kinds = ", ".join(map(str, sorted(links - _IP_AT.keys())))
+        _log.warning(
+            "%s: %d packets of links of type %s, which are not read, are left out", path, unread, kinds
+        )
 
 
 def _clock(options: memoryview, order: str) -> tuple[int, int]:

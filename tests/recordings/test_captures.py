@@ -120,6 +120,28 @@ def block(kind: int, body: bytes) -> bytes:
     return struct.pack("<I", kind) + length + body + length
 
 
+def test_a_capture_of_several_interfaces_is_read_where_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
+    """`dumpcap` captures Bluetooth or USB beside the network if it is asked to."""
+    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    data += block(1, struct.pack("<HHI", 189, 0, 0)) + block(1, struct.pack("<HHIHHB3x", 201, 0, 0, 9, 1, 3))
+    others = data
+    data += block(1, struct.pack("<HHIHHB3x", 101, 0, 0, 9, 1, 9)) + block(1, struct.pack("<HHI", 1, 0, 0))
+    packets = b"".join(
+        block(
+            6, struct.pack("<IIIII", i, 0, 5_000, len(packet), len(packet)) + packet + bytes(-len(packet) & 3)
+        )
+        for i, packet in enumerate(
+            [b"usb.", b"bluetooth...", ip(b"one."), bytes(12) + b"\x08\0" + ip(b"four")]
+        )
+    )
+    found = list(datagrams(np.frombuffer(data + packets, np.uint8), "a.pcapng"))
+    assert [(each.time, each.payload) for each in found] == [(5_000, b"one."), (5_000_000, b"four")]
+    (said,) = caplog.messages
+    assert said == "a.pcapng: 2 packets of links of type 189, 201, which are not read, are left out"
+    with pytest.raises(RecordingError, match="a link of type 189, which is not read"):
+        list(datagrams(np.frombuffer(others, np.uint8), "a.pcapng"))
+
+
 def test_captures_that_lack_something(tmp_path: Path, idl: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Packets that the capture does not have are counted, and hold nothing back; a last packet may be cut."""
     classic, options = CAPTURES / "c02_c_rich_final_xcdr1.pcap", {"type": "lab::Rich", "type__file": str(idl)}
@@ -248,7 +270,7 @@ def test_the_last_datagram_of_a_train_may_be_shorter(last: int) -> None:
 
 
 def test_a_message_within_a_sample_makes_no_train() -> None:
-    """As if captures themselves were published: the header within is that of another message, or the outer one goes on."""
+    """As if captures themselves were published: what is within is of the same participant."""
     header = b"RTPS\2\4\1\x7e" + bytes(range(12))
     within = header + b"\1\1\4\0ABCD"
     data = header + b"\x15\5" + struct.pack("<H", 20 + 4 * len(within)) + bytes(20) + 4 * within
@@ -270,6 +292,8 @@ def test_the_time_offset_of_an_interface_is_added() -> None:
     option = struct.pack("<HHq", 14, 8, 1_700_000_000) + struct.pack("<HH", 0, 0)
     data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
     data += block(1, struct.pack("<HHI", 101, 0, 0) + option)
-    data += block(6, struct.pack("<IIIII", 0, 0, 5_000_000, len(packet), len(packet)) + packet)
+    data += block(
+        6, struct.pack("<IIIII", 0, 0, 5_000_000, len(packet), len(packet)) + packet + bytes(-len(packet) & 3)
+    )
     (found,) = datagrams(np.frombuffer(data, np.uint8), "x")
     assert found.time == 1_700_000_005 * SECOND
