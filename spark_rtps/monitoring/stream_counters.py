@@ -19,6 +19,7 @@ from ..transport.errors import RtpsError
 from ..transport.log.counters import Counters
 from ..transport.log.ended_logs import disk_bytes
 from ..transport.log.log_view import LogView
+from ..transport.log.owner_lock import is_held
 from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS, Guid
@@ -336,8 +337,13 @@ def read_source(directory: Path, *, now: int) -> Stream | None:
         type_name = None if metadata["type"] is None else str(metadata["type"])
     except (RtpsError, OSError, ValueError, LookupError, TypeError):
         return None
-    pid = counters.get("receiver.pid", 0)
-    state = _receiver_state(pid, counters.get("receiver.heartbeat_ns", 0), now)
+    pid, heartbeat = counters.get("receiver.pid", 0), counters.get("receiver.heartbeat_ns", 0)
+    if not counters.get("receiver.holds_lock"):
+        state = _receiver_state(pid, heartbeat, now)
+    elif is_held(directory / COUNTERS_FILE):  # which its process shows in every PID namespace
+        state = _beating(heartbeat, now)
+    else:
+        state = State.ENDED
     domain = counters.get("receiver.domain")
     return Stream(Kind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
 
@@ -363,11 +369,14 @@ def _receiver_state(pid: int, heartbeat: int, now: int) -> State:
     # sleeps, the monotonic clock does not: the difference makes a process look older than it is, never younger.
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     began = start * NANOSECONDS // os.sysconf("SC_CLK_TCK") - slept
-    if not heartbeat:
-        return State.ALIVE  # it is starting
-    if not began <= heartbeat <= now + _STALLED_NS:
+    if heartbeat and not began <= heartbeat <= now + _STALLED_NS:
         return State.ENDED
-    return State.STALLED if now - heartbeat > _STALLED_NS else State.ALIVE
+    return _beating(heartbeat, now)
+
+
+def _beating(heartbeat: int, now: int) -> State:
+    """Of a receiver whose process is there; 0: it is starting."""
+    return State.STALLED if heartbeat and now - heartbeat > _STALLED_NS else State.ALIVE
 
 
 def _sender_positions(counters: Mapping[str, int]) -> SenderPositions | None:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.commands.tables import size
+from spark_rtps.monitoring import stream_counters
 from spark_rtps.monitoring.stream_counters import Kind, State, lost, read_streams, rejected
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.receiver.shown_counters import ShownCounters
 from spark_rtps.transport.structure import Guid
 from tests.commands.stat_scene import DEAD, KEYS, SECOND, as_json, only, run, sink, source
 
@@ -224,6 +226,20 @@ class TestState:
     def test_another_process_with_its_number(self, root, beat):
         source(root, receiver__heartbeat_ns=beat)  # before this process began; or before the machine did
         assert only(root).state is State.ENDED
+
+    @pytest.mark.parametrize("start", [None, 0], ids=["no such process", "another one of that number"])
+    def test_a_receiver_in_another_pid_namespace(self, root, monkeypatch, start):
+        """A container that shares the folder, and not its processes."""
+        log = source(root).path.parent
+        with StreamLog.open(log) as appended:
+            shown, now = ShownCounters(log, appended, domain=0), time.monotonic_ns()
+            monkeypatch.setattr(stream_counters, "process_start", lambda pid: start)
+            assert only(root, now).state is State.ALIVE  # it starts
+            shown.show_heartbeat(now)
+            assert only(root, now + 2 * SECOND).state is State.ALIVE
+            assert only(root, now + 4 * SECOND).state is State.STALLED
+            del shown  # as at the end of its process
+            assert only(root, now).state is State.ENDED
 
     def test_a_process_that_is_no_more(self, root):
         source(root, receiver__pid=DEAD)

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import DropReason
 from ..limits import WRITERS_SHOWN_MAX
 from ..log.counters import Counters
+from ..log.owner_lock import OwnerLock
 from ..log.stream_log import StreamLog
 from ..protocol.events import Event, IncompatibleQos
 from ..protocol.reading.cache.reader_cache import ReaderCache
@@ -26,12 +27,15 @@ class ShownCounters:
 
     def __init__(self, directory: Path, log: StreamLog, *, domain: int) -> None:
         self._counters = Counters.create(directory / COUNTERS_FILE)
+        #: Held until this process ends: its id says nothing to who looks from another PID namespace.
+        self._lock = OwnerLock.take(directory / COUNTERS_FILE)
         c = self._counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
         self._trimmed = c("log.trimmed_bytes")
         self._dropped = c("log.dropped_samples")
         self._consumer = c("log.consumer")
         self._consumer.set(log.base)
+        c("receiver.holds_lock").set(int(self._lock is not None))
         c("receiver.pid").set(os.getpid())
         c("receiver.domain").set(domain)
         self._heartbeat = c("receiver.heartbeat_ns")
