@@ -96,6 +96,9 @@ def test_the_first_writer_is_one_that_can_be_matched_if_there_is_any(node: Any) 
         found = first_writer(node, "t", reliable)
         assert found is not None
         assert found.type_name == first
+    for wanted, first in (("C", "C"), ("F", "F"), ("Z", "E")):
+        found = first_writer(node, "t", reliable, wanted)
+        assert found is not None and found.type_name == first
 
 
 def test_nothing_to_wait_for(node: Any) -> None:

@@ -26,6 +26,8 @@ class Domain:
 
     def __init__(self, **types: str) -> None:
         self.types = types
+        #: What later writers of a topic call its type.
+        self.later: dict[str, str] = {}
         self.changes = 0
 
     def write(self, topic: str, type_name: str = "T") -> None:
@@ -35,8 +37,9 @@ class Domain:
     def written_topics(self) -> set[str]:
         return set(self.types)
 
-    def first_writer(self, topic: str, qos: object) -> NamedType:
-        return NamedType(self.types[topic], keyed=topic.endswith("k"))
+    def first_writer(self, topic: str, qos: object, type_name: str | None = None) -> NamedType:
+        is_later = type_name is not None and self.later.get(topic) == type_name
+        return NamedType(self.later[topic] if is_later else self.types[topic], keyed=topic.endswith("k"))
 
 
 def config(directory: Path, topics: TopicSelection = PATTERN, **given: Any) -> ReceiverConfig:
@@ -126,6 +129,17 @@ def test_other_types_and_more_topics_than_there_is_room_for(
     assert "topic 'rt/2': selected by 'rt/.*', but not read: 2 topics are followed" in caplog.text
     assert "topic 'rt/other': selected by 'rt/.*', but not read: its type is 'O'" in caplog.text
     assert len(caplog.records) == 3, "each is said once"
+
+
+def test_a_writer_of_another_type_keeps_no_topic_out(tmp_path: Path) -> None:
+    asked, node = config(tmp_path, type_name="T"), Domain()
+    with open_log(asked) as log:
+        topics = following(asked, log, node)
+        node.write("rt/imu", "stray")
+        assert told(topics.look()) == []
+        node.later["rt/imu"] = "T"
+        node.changes += 1
+        assert told(topics.look()) == [("rt/imu", "T", False, 1)]
 
 
 def test_a_topic_that_cannot_be_written_down_waits(

@@ -386,9 +386,12 @@ class Node:
         """The last announcement of each remote participant."""
         return self.participant.announcements
 
-    def first_writer(self, topic: str, qos: Qos) -> NamedType | None:
-        """The type of the first writer that a reader with this QoS might match; None: there is none so far."""
-        writer = first_writer(self, topic, qos)
+    def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
+        """The type of the first writer that a reader with this QoS might match; None: there is none so far.
+
+        A writer of another type than ``type_name`` counts only if none has that type.
+        """
+        writer = first_writer(self, topic, qos, type_name)
         return None if writer is None else NamedType(writer.type_name, is_keyed(writer.guid.entity))
 
     def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:

@@ -72,8 +72,11 @@ class ReceivingNode(Protocol):
         """The last announcement of each remote participant."""
         ...
 
-    def first_writer(self, topic: str, qos: Qos) -> NamedType | None:
-        """The type of the first writer that a reader with this QoS might match; None: there is none so far."""
+    def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
+        """The type of the first writer that a reader with this QoS might match; None: there is none so far.
+
+        A writer of another type than ``type_name`` counts only if none has that type.
+        """
         ...
 
     def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:

@@ -121,17 +121,22 @@ class SpyNode:
         """There are no participants."""
         return []
 
-    def first_writer(self, topic: str, qos: Qos) -> NamedType | None:
-        """What a writer that a reader with this QoS can look at calls the topic's type, and whether it has a key."""
+    def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
+        """What a writer that a reader with this QoS can look at calls the topic's type, and whether it has a key; one
+        that calls it ``type_name`` if there is any."""
+        other: NamedType | None = None
         for published in self._listing() or ():
             about = published.about
-            writer, type_name = _guid(about.get("guid")), about.get("type")
-            if writer is None or not isinstance(type_name, str):
+            writer, called = _guid(about.get("guid")), about.get("type")
+            if writer is None or not isinstance(called, str):
                 continue
             is_there = (about.get("domain"), about.get("topic")) == (self.domain, topic)
             if is_there and partitions_match(_qos(about).partition, qos.partition):
-                return NamedType(type_name, is_keyed(writer.entity))
-        return None
+                found = NamedType(called, is_keyed(writer.entity))
+                if type_name in (None, called):
+                    return found
+                other = other or found
+        return other
 
     def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
         """A spy requests nothing."""

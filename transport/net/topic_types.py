@@ -48,9 +48,9 @@ class ToldType:
         return is_keyed(self.endpoint.guid.entity)
 
 
-def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
-    """The writer that was found first, be it another participant's or ours: in the reader's partitions, and of those
-    that its QoS lets it match if there are any."""
+def first_writer(node: Node, topic: str, qos: Qos, type_name: str | None = None) -> RemoteEndpoint | None:
+    """The writer that was found first, be it another participant's or ours: in the reader's partitions, of this type if
+    one is given and there are any, and of those that its QoS lets it match if there are any."""
     with node.lock:
         endpoints = node.participant.endpoints_on(topic) + node.participant.own_endpoints_on(topic)
     requested = requested_by_reader(qos)
@@ -59,7 +59,12 @@ def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
         for each in endpoints
         if each.kind == "writer" and partitions_match(each.qos.partition, qos.partition)
     ]
-    return min(writers, key=lambda each: bool(incompatibilities(each.qos, requested)), default=None)
+
+    def unlikely(writer: RemoteEndpoint) -> tuple[bool, bool]:
+        is_other = type_name is not None and writer.type_name != type_name
+        return is_other, bool(incompatibilities(writer.qos, requested))
+
+    return min(writers, key=unlikely, default=None)
 
 
 def type_hash(endpoint: RemoteEndpoint) -> str | None:

@@ -136,7 +136,7 @@ class _SelectedTopics:
             return
         self._changes_seen = changes
         for topic in self._selection.among(self._node.written_topics() - self._followed):
-            named = self._node.first_writer(topic, self._config.qos)
+            named = self._node.first_writer(topic, self._config.qos, self._config.type_name)
             if named is None or not self._takes(topic, named):
                 continue
             requested = self._left.decide(topic, named)
