@@ -47,8 +47,8 @@ def local_token(directory: Path) -> str:
             found = ""
         if not found:
             found = secrets.token_hex(32)
-            replace_text(path, found + "\n", durable=True)
-            path.chmod(0o600)
+            # from the beginning: who opens it before it is closed to him can read it
+            replace_text(path, found + "\n", durable=True, mode=0o600)
     except (OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path}: the token cannot be read or made: {error}", path=path) from None
     return found

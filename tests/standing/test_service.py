@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from spark_rtps.standing import service as service_module
 from spark_rtps.standing.config import StandingConfig
+from spark_rtps.standing.directory import local_token
 from spark_rtps.standing.service import Service
 from spark_rtps.transport.errors import TransportError
 
@@ -174,3 +176,14 @@ def test_what_fails_ends_in_order(script: Script) -> None:
     with pytest.raises(TransportError):
         script.run()
     assert script.drained == [False] and "STOPPING=1" in script.told
+
+
+def test_nobody_else_can_read_the_token_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    modes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: modes.append(stat.S_IMODE(os.fstat(fd).st_mode)))
+    token = local_token(tmp_path)
+    assert len(token) == 64 and local_token(tmp_path) == token
+    assert modes[0] == stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600

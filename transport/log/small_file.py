@@ -13,13 +13,14 @@ from .permissions import create_file
 UNFINISHED: Final = ".new"
 
 
-def replace_text(path: Path, text: str, *, durable: bool = False) -> None:
+def replace_text(path: Path, text: str, *, durable: bool = False, mode: int | None = None) -> None:
     """Write ``text`` as UTF-8 to a file beside ``path``, then rename that to ``path``. Raises OSError.
 
-    ``durable``: the disk has it before this returns, so that it outlives a power failure too, in whole.
+    ``durable``: the disk has it before this returns, so that it outlives a power failure too, in whole. ``mode``: of
+    the file before there is anything in it; None: as its folder has it.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
-    with open(create_file(unfinished, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+    with open(create_file(unfinished, os.O_WRONLY | os.O_TRUNC, mode=mode), "w", encoding="utf-8") as file:
         file.write(text)
         if durable:
             file.flush()
