@@ -11,6 +11,7 @@ import pytest
 
 from spark_rtps.transport.limits import TYPE_REASONS_MAX
 from spark_rtps.transport.qos import TypeConsistency, TypeConsistencyKind
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Enum, Extensibility, String, Struct, walk
 from spark_rtps.transport.types.xtypes.assignability import incompatibilities_of_types
 from tests.support import domains
@@ -168,3 +169,18 @@ def _cyclone_class(t: Struct) -> type:
         if isinstance(inner, Enum):
             cyclone_type(inner).__idl_annotations__["extensibility"] = inner.extensibility.value
     return cyclone_class(t)
+
+
+def test_enums_of_one_size_are_not_signed_at_one_side_only() -> None:
+    """The same octet would be another literal."""
+    idl = "@bit_bound(8) @appendable enum E {{ {} }}; struct S {{ E e; }};"
+    signed, small, large = (
+        parse_idl(idl.format(literals))["S"]
+        for literals in ("@value(-56) A, @value(0) Z", "@value(0) Z", "@value(0) Z, @value(200) B")
+    )
+    assert isinstance(signed, Struct) and isinstance(small, Struct) and isinstance(large, Struct)
+    (why,) = incompatibilities_of_types(signed, large, TypeConsistency())
+    assert "signed at one side only" in why
+    assert incompatibilities_of_types(large, signed, TypeConsistency())
+    assert not incompatibilities_of_types(small, large, TypeConsistency())
+    assert not incompatibilities_of_types(large, small, TypeConsistency())

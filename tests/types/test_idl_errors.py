@@ -56,7 +56,17 @@ from spark_rtps.transport.types.idl.parser import parse_idl
         ("@final @mutable struct A { long x; };", "1:24", "more than one extensibility"),
         ("enum E { A, A };", "1:13", "has that name or value already"),
         ("@bit_bound(64) enum E { A };", "1:1", "@bit_bound"),
-        ("@bit_bound(8) enum E { A, @value(200) B };", "1:39", "B = 200 does not fit @bit_bound(8)"),
+        ("@bit_bound(8) enum E { A, @value(256) B };", "1:39", "B = 256 does not fit @bit_bound(8)"),
+        (
+            "@bit_bound(8) enum E { @value(-1) A, @value(128) B };",
+            "1:50",
+            "B = 128 does not fit @bit_bound(8)",
+        ),
+        (
+            "@bit_bound(8) enum E { @value(128) A, @value(-1) B };",
+            "1:50",
+            "B = -1 does not fit @bit_bound(8)",
+        ),
         ("struct A { @id(TRUE) long x; };", "1:12", "@id needs a number"),
         ("const long N = 1; struct A { N x; };", "1:30", "N is a constant, not a type"),
         ("struct A { long x; }; struct B { long y[A]; };", "1:41", "A is a type, not a constant"),

@@ -33,6 +33,8 @@ from spark_rtps.transport.types.model import (
     WString,
     walk,
 )
+from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
+from spark_rtps.transport.types.xtypes.type_reading import struct_of
 from spark_rtps.transport.wire.samples import Samples
 from tests.types import cyclone_library, idl_types
 from tests.types.cyclone_oracle import cyclone_bytes, supports, supports_key
@@ -100,6 +102,49 @@ def test_same_bytes_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
             assert decoded.malformed is None
             assert decoded.batch.equals(batch)
             decoded.batch.validate(full=True)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_enums_whose_values_need_all_bits(bits: int) -> None:
+    top = (1 << bits) - 1
+    texts = f"@value({top // 2}) LOW, @value({top // 2 + 1}) HIGH, @value({top}) LAST"
+    struct = parse_idl(
+        f"""@bit_bound({bits}) enum E {{ ZERO, {texts} }};
+        union U switch (E) {{ case HIGH: long x; case LAST: string s; default: octet o; }};
+        @final struct S {{ @key E e; sequence<E> many; U u; octet end; }};"""
+    )["S"]
+    assert isinstance(struct, Struct)
+    assert supports(struct)
+    schema = arrow_schema(struct)
+    selector = schema.field("u").type.field(0).name
+    rows = [
+        {
+            "e": e,
+            "many": ["LAST", e, "LOW"],
+            "u": {"x": None, "s": None, "o": None, selector: label} | u,
+            "end": 7,
+        }
+        for e, label, u in (
+            ("HIGH", "HIGH", {"x": -1}),
+            ("LAST", "LAST", {"s": "hi"}),
+            ("ZERO", "LOW", {"o": 3}),
+        )
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    codec = Codec(struct)
+    for version, big_endian in _FORMS:
+        samples = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
+        if supports(struct, version):
+            assert _bodies(samples) == [
+                cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in rows
+            ]
+        decoded = codec.decode(samples)
+        assert decoded.malformed is None
+        assert decoded.batch.equals(batch)
+    assert parse_idl(print_idl(struct))["S"] == struct
+    objects = type_objects_of(struct)
+    assert objects.information.complete is not None
+    assert struct_of(objects.information.complete.type.id, objects.objects) == struct
 
 
 @_relaxed(200)

@@ -116,8 +116,13 @@ class Enum:
 
     @property
     def type_code(self) -> str:
-        """NumPy type code of the integer on the wire (XTypes 1.3 §7.4.3.5: by bit bound)."""
-        return "i1" if self.bit_bound <= 8 else "i2" if self.bit_bound <= 16 else "i4"
+        """NumPy type code of the integer on the wire (XTypes 1.3 §7.4.3.5: by bit bound).
+
+        It is unsigned, as in Cyclone DDS, where a value needs that: 8 bits then reach to 255.
+        """
+        size = 1 if self.bit_bound <= 8 else 2 if self.bit_bound <= 16 else 4
+        most = max((value for _, value in self.literals), default=0)
+        return f"{'i' if most < 1 << 8 * size - 1 else 'u'}{size}"
 
 
 def _unsigned_code(bits: int) -> str:

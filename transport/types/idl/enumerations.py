@@ -45,7 +45,10 @@ def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope
         own.ignore_but("value", "default_literal")
         at = names(child)[0]
         value = _value(reader, child, own, at, literals, scope)
-        if not -(1 << bit_bound - 1) <= value < 1 << bit_bound - 1:
+        least = min(value, *(known for _, known in literals), 0)
+        most = max(value, *(known for _, known in literals), 0)
+        # all of them are signed, or none
+        if not -(1 << bit_bound - 1) <= least <= most < 1 << bit_bound - (least < 0):
             raise IdlError(at, f"{identifier(at)} = {value} does not fit @bit_bound({bit_bound})")
         if not taken.isdisjoint((value, identifier(at).lower())):
             raise IdlError(at, f"{identifier(at)} = {value}: the enum has that name or value already")

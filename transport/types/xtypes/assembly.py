@@ -148,8 +148,9 @@ def enum(made: Enum) -> Part:
     _unique(made.name, (name for name, _ in made.literals), values, "value")
     if not values or not 1 <= made.bit_bound <= 32:
         raise TypeDefinitionError(f"{made.name}: an enum of {len(values)} literals and {made.bit_bound} bits")
-    edge = 1 << 8 * number_size(made) - 1
-    if not -edge <= min(values) <= max(values) < edge:
+    bits = 8 * number_size(made)
+    low, high = (-1 << bits - 1, 1 << bits - 1) if min(values) < 0 else (0, 1 << bits)
+    if not low <= min(values) <= max(values) < high:
         raise TypeDefinitionError(f"{made.name}: values beyond its {made.bit_bound} bits")
     return Part(made)
 

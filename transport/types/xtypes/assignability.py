@@ -27,6 +27,7 @@ from ..model import (
     Type,
     Union,
     WString,
+    number_size,
     resolve,
 )
 from .equivalence import Equivalence, describe, join
@@ -143,9 +144,13 @@ class _Comparison:
         Extensibilities may differ, unlike in Cyclone DDS: XTypes 1.3 leaves the flag unused, and not all peers set it.
         Cyclone compares neither the sizes, without which nothing can be read, nor the values of equal names.
         """
-        if writer.type_code != reader.type_code:
+        if number_size(writer) != number_size(reader):
             bits = f"{writer.bit_bound} bits, the reader's has {reader.bit_bound}"
             self.say(path, f"the writer's enum has {bits}")
+        elif writer.type_code != reader.type_code and any(
+            v < 0 for _, v in writer.literals + reader.literals
+        ):
+            self.say(path, f"values of {describe(writer)} are signed at one side only")
         of_writer, of_reader = dict(writer.literals), dict(reader.literals)
         names = {value: name for name, value in reader.literals}
         for name, value in writer.literals:
