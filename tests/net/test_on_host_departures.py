@@ -16,16 +16,22 @@ from typing import Any
 import pytest
 
 from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.image import CopyBuffer, Image
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.named_logs import NamedLogs
+from spark_rtps.transport.log.publication_log import Claim, PublicationLog
+from spark_rtps.transport.log.publication_log_metadata import PublicationLogMetadata
 from spark_rtps.transport.net import written_logs
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.on_host import _is_over, _Place, _Reading
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
-from spark_rtps.transport.structure import NANOSECONDS
+from spark_rtps.transport.structure import NANOSECONDS, Guid
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, scene_of
 from tests.net.on_host_scene import IPC, TERM, files, hold, ipc_writer, readers_on_host, write_until_it_has
 from tests.support import domains
@@ -62,6 +68,24 @@ def test_what_a_writer_left_in_its_log_is_read(scene: Scene) -> None:
     writer.write(numbered(0, 1_000))
     node.delete_endpoint(writer.guid)
     scene.wait(lambda: got.numbers == list(range(1_000)))
+
+
+def test_what_a_writer_adds_while_it_is_looked_whether_it_is_gone_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = PublicationLog.create(64 << 10)
+    writer, reader = Guid(bytes(12), bytes(4)), StatefulReader(Guid(bytes(12), bytes(4)), Qos())
+    slot = log.subscribe(reader.guid, position=0, now=0)
+    assert slot is not None
+    reading = _Reading(writer, Image.joined(log, CopyBuffer()), {reader.guid: _Place(reader, slot)})
+
+    def end(_: PublicationLogMetadata) -> bool:
+        claim = log.claim(100, limit=1_000)
+        assert isinstance(claim, Claim) and claim.commit()
+        return True
+
+    monkeypatch.setattr(PublicationLogMetadata, "end_of_stream", property(end))
+    assert not _is_over(reading)
 
 
 def test_a_reader_that_leaves_gives_its_slot_back(scene: Scene) -> None:

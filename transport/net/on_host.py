@@ -322,9 +322,9 @@ class ReadLogs:
 def _is_over(reading: _Reading) -> bool:
     """Whether the log is read to its end."""
     image, metadata = reading.image, reading.image.log.metadata
-    if image.has_more and reading.active:
+    if not metadata.end_of_stream and metadata.owner_lives:
         return False
-    return metadata.end_of_stream or not metadata.owner_lives
+    return not (image.has_more and reading.active)  # looked at last: nothing is added once the writer is gone
 
 
 def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
