@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from ..transport.limits import LOST_PARTS_MAX, MALFORMED_REASONS_MAX
+from ..transport.log.appending import let_go
 from ..transport.log.permissions import LOCK_SUFFIX, create_file
 from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
@@ -187,7 +188,7 @@ def update_decoding_report(directory: Path, change: Callable[[DecodingReport], N
             change(report)
             replace_text(directory / DECODING_REPORT, _as_json(report))
         finally:
-            os.close(lock)
+            let_go(lock)
     except OSError as error:
         _log.warning("%s; `spark-rtps errors` and `loss` will not show what became no rows", error)
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from spark_rtps.monitoring.decoding_report import update_decoding_report
 from spark_rtps.transport.errors import LogError, LogFullError
+from spark_rtps.transport.log.appending import is_appended_to
 from spark_rtps.transport.log.image import CopyBuffer, Image
+from spark_rtps.transport.log.permissions import LOCK
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
-from spark_rtps.transport.log.subscriber_slots import SUBSCRIBERS_MAX, SubscriberState
+from spark_rtps.transport.log.subscriber_slots import SUBSCRIBERS_MAX, SubscriberSlots, SubscriberState
 from tests.log.make_runs import guid
 
 TERM = 64 << 10
@@ -201,3 +206,47 @@ def test_subscribers_are_bounded() -> None:
     slots[5].leave()  # type: ignore[union-attr]
     assert log.subscribe(guid(99), position=0, now=0) is not None
     assert not log.data.any()
+
+
+def is_appended(directory: Path) -> None:
+    """Look for a moment whether somebody appends to a log."""
+    (directory / LOCK).touch()
+    assert not is_appended_to(directory)
+
+
+def subscribe(directory: Path) -> None:
+    assert PublicationLog.create(TERM, path=directory / "log").subscribe(guid(1), position=0, now=0)
+
+
+def count(directory: Path) -> None:
+    update_decoding_report(directory, lambda _: None)
+
+
+@pytest.mark.parametrize("hold", [is_appended, subscribe, count])
+def test_a_child_that_is_forked_while_a_lock_is_held_does_not_hold_it(
+    hold: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, children, (wait, end) = fcntl.flock, dict[int, Path](), os.pipe()
+
+    def forking(fd: int, operation: int) -> None:
+        flock(fd, operation)
+        if children or not operation & fcntl.LOCK_EX:
+            return
+        locked = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        child = os.fork()
+        if not child:
+            os.close(end)
+            os.read(wait, 1)
+            os._exit(not SubscriberSlots._subscribing.acquire(blocking=False))
+        children[child] = locked
+
+    monkeypatch.setattr(fcntl, "flock", forking)
+    try:
+        hold(tmp_path)
+        ((child, locked),) = children.items()
+        with open(locked) as file:
+            flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(end)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(wait)

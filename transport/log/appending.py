@@ -9,6 +9,15 @@ from pathlib import Path
 from .permissions import LOCK
 
 
+def let_go(lock: int) -> None:
+    """Close a file whose lock was held for a moment. A child that was forked meanwhile has a copy of the descriptor,
+    and would hold the lock for as long as it lives."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    finally:
+        os.close(lock)
+
+
 def is_appended_to(directory: Path) -> bool:
     """Whether a process appends to the log in ``directory``."""
     try:
@@ -20,5 +29,5 @@ def is_appended_to(directory: Path) -> bool:
     except BlockingIOError:
         return True
     finally:
-        os.close(lock)
+        let_go(lock)
     return False

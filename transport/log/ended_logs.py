@@ -23,7 +23,7 @@ from ..errors import LogLostError, RtpsError
 from ..slotted import frozen
 from ..structure import NANOSECONDS
 from . import last_use
-from .appending import is_appended_to
+from .appending import is_appended_to, let_go
 from .error_log import ERROR_LOG
 from .host_clocks import Clocks
 from .loss_report import LOSS_REPORT
@@ -146,7 +146,7 @@ def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool
                 shutil.rmtree(directory)
         finally:
             if lock is not None:
-                os.close(lock)
+                let_go(lock)
     except (OSError, RtpsError):  # also BlockingIOError, of the lock
         return False
     return True

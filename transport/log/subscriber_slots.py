@@ -26,6 +26,7 @@ from typing import Final
 import numpy as np
 
 from ..structure import Guid
+from .appending import let_go
 from .segment import refusal
 
 SUBSCRIBERS_MAX: Final = 64
@@ -134,7 +135,7 @@ class SubscriberSlots:
 
     __slots__ = ("_bytes", "_path", "_states", "_words")
 
-    _subscribing: Final = threading.Lock()
+    _subscribing = threading.Lock()
 
     def __init__(self, metadata: memoryview, words: memoryview, path: Path | None) -> None:
         self._bytes = metadata
@@ -160,7 +161,7 @@ class SubscriberSlots:
                 fcntl.flock(fd, fcntl.LOCK_EX)  # other processes take slots too
                 return self._take(guid, position, now, what)
             finally:
-                os.close(fd)
+                let_go(fd)
 
     def taken(self) -> list[SubscriberSlot]:
         """The slots of all subscribers, whatever their state; an empty list costs a microsecond."""
@@ -192,3 +193,11 @@ class SubscriberSlots:
         at = SLOTS_AT + number * _SLOT_BYTES
         guid = Guid.from_bytes(bytes(self._bytes[at : at + _GUID_BYTES]))
         return SubscriberSlot(guid, self._bytes, self._words, at)
+
+
+def _in_child() -> None:
+    """A thread of the parent may have held it, and is not there to let it go."""
+    SubscriberSlots._subscribing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_child)
