@@ -14,7 +14,17 @@ import pyarrow as pa
 
 from ..transport.errors import RecordingError
 from ..transport.types.idl.printer import print_idl
-from ..transport.types.model import Array, Extensibility, Primitive, Sequence, String, Struct, Type, WString
+from ..transport.types.model import (
+    Array,
+    Extensibility,
+    Primitive,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    WString,
+    walk,
+)
 from ..transport.types.ros import PRIMITIVES
 from ..transport.types.ros_names import ros_type_name
 from .containers import needed
@@ -68,6 +78,12 @@ def _msg_text(struct: Struct) -> str:
     own, *others = texts
     parts = (f"{_LINE}\nMSG: {name.replace('/msg/', '/')}\n{texts[name]}" for name in others)
     return "".join((texts[own], *parts))
+
+
+def _is_final(struct: Struct) -> bool:
+    return all(
+        inner.extensibility is Extensibility.FINAL for inner in walk(struct) if isinstance(inner, Struct)
+    )
 
 
 def _ros_name(t: Type, add: Any) -> str:
@@ -144,8 +160,9 @@ class McapRecorder:
             metadata, type_hash = {WRITER_KEY: writer}, self._hash_of(writer)
             if type_hash is not None:
                 metadata[ROS_HASH_KEY if type_hash.startswith(_ROS_HASH) else HASH_KEY] = type_hash
-            if encoding == ROS_MSG and struct.is_keyed:
-                metadata[IDL_KEY] = print_idl(struct)  # no .msg defines a key
+            if encoding == ROS_MSG and (struct.is_keyed or not _is_final(struct)):
+                # no .msg defines a key, nor the headers that XCDR2 has before what may be extended
+                metadata[IDL_KEY] = print_idl(struct)
             found = self._channels[topic, writer] = self._writer.register_channel(
                 recorded_name(topic, struct), "cdr", schema, metadata
             )

@@ -27,6 +27,7 @@ from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
+from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.types.ros import ros_type
 from tests.recordings.recording_scene import (
     START,
@@ -43,6 +44,7 @@ from tests.support.ros_oracle import random_value, rosbags_bytes, typestore
 
 IMU, CLOUD, STRING = "sensor_msgs/msg/Imu", "sensor_msgs/msg/PointCloud2", "std_msgs/msg/String"
 POINT = "geometry_msgs/msg/Point32"
+XCDR = [DataRepresentation.XCDR1, DataRepresentation.XCDR2]
 
 
 @pytest.fixture(scope="module")
@@ -463,12 +465,35 @@ def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
         ("@final struct T_ { long a[2][3]; long b; };", {"a": [[1, 2, 3], [4, 5, 6]], "b": 7}),
     ],
 )
-@pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
+@pytest.mark.parametrize("representation", XCDR)
 def test_what_no_msg_can_define_is_recorded_with_its_idl(
     tmp_path: Path, members: str, row: dict[str, object], representation: DataRepresentation
 ) -> None:
     """Rows of a topic that looks like one of ROS 2 are the rows that were recorded."""
-    struct_ = parse_idl(f"module m {{ module msg {{ module dds_ {{ {members} }}; }}; }};")["m::msg::dds_::T_"]
+    path, struct_ = recorded_row(tmp_path, members, row, representation)
+    assert schema_of("rt/t", struct_)[1] == "omgidl"
+    assert read(path, "/t").to_pylist() == [row]
+
+
+@pytest.mark.parametrize("representation", XCDR)
+@pytest.mark.parametrize("outer", ["final", "appendable"])
+def test_types_that_may_be_extended_are_recorded_as_such(
+    tmp_path: Path, outer: str, representation: DataRepresentation
+) -> None:
+    """XCDR2 has the size of an appendable struct before it; a .msg has no word for that."""
+    idl = f"@appendable struct In_ {{ long x; string s; }}; @{outer} struct T_ {{ sequence<In_> a; double b; }};"
+    row: dict[str, object] = {"a": [{"x": 1, "s": "one"}, {"x": 2, "s": ""}], "b": 3.5}
+    path, struct_ = recorded_row(tmp_path, idl, row, representation)
+    assert schema_of("rt/t", struct_)[1] == "ros2msg"
+    assert read(path, "/t").to_pylist() == [row]
+
+
+def recorded_row(
+    folder: Path, idl: str, row: dict[str, object], representation: DataRepresentation
+) -> tuple[Path, Struct]:
+    """A file with one sample of the type T_ of ROS 2, recorded from the topic rt/t; and the type."""
+    struct_ = parse_idl(f"module m {{ module msg {{ module dds_ {{ {idl} }}; }}; }};")["m::msg::dds_::T_"]
+    assert isinstance(struct_, Struct)
     batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct_))
     value = bytes(Codec(struct_).encode(batch, representation=representation).payload(0))
     stamp = pa.array([START // 1000], pa.timestamp("us", "UTC"))
@@ -480,9 +505,8 @@ def test_what_no_msg_can_define_is_recorded_with_its_idl(
         "reception_timestamp": stamp,
         "source_timestamp": stamp,
     }
-    path = tmp_path / "t.mcap"
+    path = folder / "t.mcap"
     recorder = McapRecorder(str(path))
     recorder.add("rt/t", struct_, pa.table(sample))
     recorder.close()
-    assert schema_of("rt/t", struct_)[1] == "omgidl"
-    assert read(path, "/t").to_pylist() == [row]
+    return path, struct_
