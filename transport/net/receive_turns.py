@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from ..protocol.failures import Failures
 from ..protocol.message_receiver import Span
 from ..protocol.participant import Participant, Reception
 from ..wire.samples import U8
@@ -55,7 +56,7 @@ class ReceiveTurns:
         """
         received, fresh = 0, False
         now: int | None = None
-        failure: Exception | None = None
+        failures = Failures()
         reception = self.unfinished.get(source)
         if reception is None:
             spans = self._sockets.drain(source)
@@ -63,9 +64,10 @@ class ReceiveTurns:
             try:
                 received = self._receive_from_logs()
             except Exception as error:  # noqa: BLE001  (raised once the drain, which nobody sends again, is begun)
-                failure = error
+                failures.note(error)
             if not spans:
-                return _unless(failure, received)
+                failures.raise_first()
+                return received
             if source is self._sockets.discovery:
                 self._participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
             received += len(spans)
@@ -82,7 +84,8 @@ class ReceiveTurns:
             except StopIteration as end:
                 self.unfinished.pop(source, None)
                 self._recipients.deliver(end.value)
-                return _unless(failure, received)
+                failures.raise_first()
+                return received
             except Exception:  # what raised has ended: nothing is left to go on with
                 self.unfinished.pop(source, None)
                 raise
@@ -92,7 +95,8 @@ class ReceiveTurns:
             self._recipients.deliver(readers)
             now = time.monotonic_ns()
             if now - begun > _TURN_NS or self.unfinished.get(source) is not reception:
-                return _unless(failure, received)
+                failures.raise_first()
+                return received
 
     def _receive(self, data: U8, spans: Sequence[Span], _since: int | None) -> None:
         """Hand messages to the protocol, and what they bring to the recipients."""
@@ -106,9 +110,3 @@ class ReceiveTurns:
         messages, nbytes = logs.read(now=time.monotonic_ns())
         self.received_bytes += nbytes
         return messages
-
-
-def _unless(failure: Exception | None, received: int) -> int:
-    if failure is not None:
-        raise failure
-    return received

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..protocol.failures import Failures
 from ..protocol.reading.reader import StatefulReader
 from ..structure import INFINITE, Guid
 from ..wire.samples import Run
@@ -62,16 +63,15 @@ class Recipients:
 
     def deliver(self, readers: Iterable[StatefulReader]) -> None:
         """Hand over what the readers have. A recipient that fails takes nothing from the others."""
-        failure: Exception | None = None
+        failures = Failures()
         for reader in readers:
             if (recipient := self._recipients.get(reader.guid)) is None:
                 continue
             try:
                 _deliver(reader, recipient)
             except Exception as error:  # noqa: BLE001  (it is raised below)
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                failures.note(error)
+        failures.raise_first()
 
 
 def _deliver(reader: StatefulReader, recipient: Recipient) -> None:
