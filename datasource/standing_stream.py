@@ -26,6 +26,7 @@ from ..serving.standing import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.said import Said
+from .commit_order import CommitOrder
 from .offset_checks import told
 from .offsets import Json, Place, StandingOffset
 from .range_calculator import Limits, LogPartition, half_of_log
@@ -53,6 +54,7 @@ class StandingStream(DataSourceStreamReader):
         self._make = make
         self._receivers: dict[str, StandingReceiver] = {}
         self._group = settings.receiver_group or ""
+        self._order = CommitOrder()
         #: Places that need no look: they were made of the log itself.
         self._trusted: dict[str, set[Place]] = {}
         #: Trigger.AvailableNow goes no further than this.
@@ -99,6 +101,7 @@ class StandingStream(DataSourceStreamReader):
                 self._initial = StandingOffset(
                     self._group, places, awaited=self._awaited_now(places, dict.fromkeys(self._open(), now))
                 )
+            self._order.begins(self._initial.to_json())
         return self._initial
 
     def _plan_end(
@@ -108,10 +111,11 @@ class StandingStream(DataSourceStreamReader):
 
         ``is_processed`` says that nothing before ``start`` has to be read any more.
         """
+        self._order.asked(start.to_json())
         offset = self._known(start)
         tails = self._poll()
         group = self._settings.receiver_group or offset.group
-        if is_processed:
+        if is_processed and not self._order.is_late:
             # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
             # would wait for that for ever.
             self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
@@ -177,6 +181,7 @@ class StandingStream(DataSourceStreamReader):
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. After a restart Spark calls this first: from the last end to the last end."""
         first, last = StandingOffset.from_json(start), self._known(StandingOffset.from_json(end))
+        self._order.plans(start, end)
         self._seen = self._seen or last
         # not: a new receiver, nothing to read, or a log that is lost
         ranges = {
@@ -209,6 +214,7 @@ class StandingStream(DataSourceStreamReader):
     @explained()
     def commit(self, end: dict[str, Json]) -> None:
         """Tell each receiver how far its group is. One that is not told now is told when the next batch is planned."""
+        self._order.commits(end)
         offset, receivers = StandingOffset.from_json(end), self._open()
         group = self._settings.receiver_group or offset.group
         untold = self._untold({n: place for n, place in offset.places.items() if n in receivers})

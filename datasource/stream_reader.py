@@ -36,6 +36,7 @@ from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
+from .commit_order import CommitOrder
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
 from .range_calculator import LogPartition, plan_end, plan_partitions
@@ -75,6 +76,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: The lost log in whose place the new one is; empty: there is none.
         self._replaced = ""
         self._checks = OffsetChecks(settings.log_dir)
+        self._order = CommitOrder()
         self._serving = RangeServing(settings)
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
@@ -106,6 +108,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
         """The end of the next micro-batch: this reads a counter, and walks frame headers if there is a limit."""
+        self._order.asked(start)
         try:
             return self._latest(start, limit)
         except LogLostError as error:
@@ -119,7 +122,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session, begin = self._attach_to(first)
         # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
         # wait for that for ever, and so would a writer's window that only commits open.
-        if begin > START:
+        if begin > START and not self._order.is_late:
             session.commit(begin)
         if self._available_now and self._target is None:
             self._target = self._listen(session)
@@ -161,6 +164,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. After a restart Spark calls this first, so it finds the log again."""
         first, last = Offset.from_json(start), Offset.from_json(end)
+        self._order.plans(start, end)
         left_over: list[LogPartition] = []
         begin = START
         if first.log == last.log:
@@ -184,6 +188,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:
+        self._order.commits(end)
         offset, session = Offset.from_json(end), self._session
         if session is None or offset.log != session.log:
             return
