@@ -205,6 +205,22 @@ def test_a_heartbeat_that_another_cannot_stand_for_is_left(other: Heartbeat, lit
     assert [Heartbeat.decode(beat[1], memoryview(beat)[4:]) for beat in beats] == [own]
 
 
+@pytest.mark.parametrize("little", [True, False])
+def test_whichever_bit_of_a_heartbeats_header_differs(little: bool) -> None:
+    """A HEARTBEAT that says another length or byte order than it has is heard as if its datagram had come alone."""
+    beat = Heartbeat(bytes(4), b"\0\0\1\3", 1, 5, 9).encode(little)
+    for bit in range(32):
+        tail = flip(beat, [bit // 8], 1 << bit % 8)
+        datagrams = [datagram(1, sn, bytes(8), sn, tail if sn == 5 else b"") for sn in range(1, 13)]
+        alone, drops = told(datagrams, 8, together=False)
+        reader, dropped = told(datagrams, 8, together=True)
+        writer = Guid(b"\1" * 12, b"\0\0\1\3")
+        heard = [
+            [each for each in all.told[writer] if isinstance(each, Heartbeat)] for all in (alone, reader)
+        ]
+        assert (heard[1], dropped) == (heard[0], drops), bit
+
+
 def test_datagrams_too_short_to_hold_a_sample_are_left() -> None:
     data, starts, stops = np.zeros(40, np.uint8), np.arange(0, 40, 4), np.arange(4, 44, 4)
     assert scan_datagrams(data, starts, stops) == ([], list(range(10)))

@@ -44,6 +44,12 @@ _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
 _BODY: Final = HEADER_SIZE + INFO_TS_SIZE
 _PAYLOAD_WORD: Final = (_BODY + DATA_HEADER_SIZE) // 4
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
+#: The first word of a HEARTBEAT in either byte order, and of it the F flag, which it may have; L asserts liveliness.
+_HEARTBEATS: Final = (
+    Heartbeat.KIND | FLAG_E << 8 | (HEARTBEAT_SIZE - SUBMESSAGE_HEADER_SIZE) << 16,
+    Heartbeat.KIND | (HEARTBEAT_SIZE - SUBMESSAGE_HEADER_SIZE) << 24,
+)
+_HEARTBEAT_F: Final = np.uint32(Heartbeat.FLAG_F << 8)
 _VENDOR_SPECIFIC: Final = 0x80
 #: Those that we read.
 _OURS: Final = (COMPRESSED, StatusMessage.KIND, RttMeasurement.KIND)
@@ -257,7 +263,8 @@ def _singles(
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there.
 
-    It is one of the same writer to the same readers, which does not assert liveliness: of several, only one counts.
+    It is one of the same writer to the same readers, which does not assert liveliness: of several, only one counts. One
+    of which the length is wrong is left to the message receiver.
     """
     data, _, stops, head, data_ends, _, _ = drain
     heartbeat = np.zeros(len(stops), np.bool_)
@@ -268,11 +275,10 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         kinds = data[at]
         beats = (kinds == Heartbeat.KIND) & (left == HEARTBEAT_SIZE)
         if beats.any():
-            there = at[beats]
-            ids = data[: data.nbytes // 4 * 4].view("<u4")[there[:, None] // 4 + np.arange(1, 3)]
-            beats[beats] = (ids == head[tailed[beats], 10:12]).all(axis=1) & (
-                data[there + 1] & Heartbeat.FLAG_L == 0
-            )
+            words = data[: data.nbytes // 4 * 4].view("<u4")[at[beats, None] // 4 + np.arange(3)]
+            beats[beats] = np.isin(words[:, 0] & ~_HEARTBEAT_F, _HEARTBEATS) & (
+                words[:, 1:] == head[tailed[beats], 10:12]
+            ).all(axis=1)
         heartbeat[tailed] = beats
         vendors = (kinds >= _VENDOR_SPECIFIC) & (left >= SUBMESSAGE_HEADER_SIZE)
         for ours in _OURS:
