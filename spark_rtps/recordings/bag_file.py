@@ -115,7 +115,9 @@ class BagFile:
                 if not stamps:
                     continue
             if blobs[0][:4] == _ZSTD:
-                blobs = self._decompressed(blobs)
+                stamps, blobs = self._decompressed(stamps, blobs)
+                if not stamps:
+                    continue
             lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
             log_times = np.array(stamps, np.int64)
             yield RecordedSamples(
@@ -132,21 +134,30 @@ class BagFile:
         """Those of the rows that are a time and a message. Raises RecordingError unless others may be left out."""
         rows = zip(stamps, blobs, strict=True)
         sound = [row for row in rows if isinstance(row[0], int) and isinstance(row[1], bytes)]
-        why = f"{len(stamps) - len(sound)} messages have no data or no time"
+        self._leave_out(f"{len(stamps) - len(sound)} messages have no data or no time")
+        return [stamp for stamp, _ in sound], [blob for _, blob in sound]
+
+    def _decompressed(self, stamps: list[int], blobs: list[bytes]) -> tuple[list[int], list[bytes]]:
+        """The messages of a bag that compresses each of them. Raises RecordingError unless others may be left out."""
+        zstandard: Any = needed("zstandard", self.path)
+        one = zstandard.ZstdDecompressor()
+        times, found, damage = list[int](), list[bytes](), ""
+        for stamp, blob in zip(stamps, blobs, strict=True):
+            try:
+                found.append(one.decompress(blob))
+                times.append(stamp)
+            except zstandard.ZstdError as error:
+                damage = str(error)
+        if damage:
+            self._leave_out(f"{len(blobs) - len(found)} messages cannot be decompressed: {damage}")
+        return times, found
+
+    def _leave_out(self, why: str) -> None:
+        """Warn of messages that are damaged, or raise RecordingError unless they may be left out."""
         if not self._is_lenient:
             fix = "failOnDataLoss=false leaves them out"
             raise RecordingError(f"it is damaged: {why}; {fix}", path=self.path, is_damage=True)
         _log.warning("%s: %s; left out because failOnDataLoss=false", self.path, why)
-        return [stamp for stamp, _ in sound], [blob for _, blob in sound]
-
-    def _decompressed(self, blobs: list[bytes]) -> list[bytes]:
-        """The messages of a bag that compresses each of them."""
-        zstandard: Any = needed("zstandard", self.path)
-        one = zstandard.ZstdDecompressor()
-        try:
-            return [one.decompress(blob) for blob in blobs]
-        except zstandard.ZstdError as error:
-            raise RecordingError(f"a message is damaged: {error}", path=self.path) from None
 
     def _topics(self) -> list[tuple[int, str, str, str]]:
         return self._rows("SELECT id, name, type, serialization_format FROM topics")

@@ -102,6 +102,24 @@ def test_messages_that_are_compressed_one_by_one(tmp_path: Path, drive: list[Mes
     assert compared(read(bag, "/imu")) == expected(of(drive, "/imu"))
 
 
+def test_a_compressed_message_that_is_damaged_is_left_out_where_that_may_be(
+    tmp_path: Path, drive: list[Message], caplog: pytest.LogCaptureFixture
+) -> None:
+    given = [
+        Message(m.topic, m.type, m.time, m.value, zstandard.ZstdCompressor().compress(m.data)) for m in drive
+    ]
+    texts = [i for i, m in enumerate(given) if m.topic == "/chatter"]
+    for i in (texts[2], texts[6]):
+        m = given[i]
+        given[i] = Message(m.topic, m.type, m.time, m.value, m.data[:-3])
+    bag = write_bag(tmp_path / "bag", given)
+    with pytest.raises(RecordingError, match=r"2 messages cannot be decompressed.*failOnDataLoss=false"):
+        read(bag, "/chatter")
+    whole = [drive[i] for i in texts if i not in (texts[2], texts[6])]
+    assert compared(read(bag, "/chatter", failOnDataLoss="false")) == expected(whole)
+    assert "2 messages cannot be decompressed" in caplog.text
+
+
 def test_large_messages_take_little_memory_at_once(tmp_path: Path, drive: list[Message]) -> None:
     """Rows are fetched by their size, and not by thousands."""
     bag = write_bag(tmp_path / "bag", of(drive, "/imu") * 40)
