@@ -40,8 +40,8 @@ _PROTOCOL_UDP: Final = 17
 _ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
 _ETHERTYPE_AT: Final = {_ETHERNET: 12, _COOKED: 14, _COOKED_2: 0}
 _IP_AT: Final = {_ETHERNET: 14, _COOKED: 16, _COOKED_2: 20, 0: 4, 108: 4, 12: 0, 101: 0, 228: 0}
-#: Datagrams of which fragments are kept, and the fragments of one.
-_PARTIAL_MAX: Final = 256
+#: Datagrams of which fragments are kept, of those that are whole to know what comes again; and the fragments of one.
+_PARTIAL_MAX: Final = 512
 _FRAGMENTS_MAX: Final = 1 << 13
 #: How long a datagram may take to come, and its first fragment behind others, ns. Hosts wait for 15 to 30 s (RFC 791
 #: §3.2), in which identifications come again: a capture whose fragments come so late is rarer.
@@ -249,6 +249,8 @@ class _Partial:
     def __init__(self, since: int) -> None:
         self.since = since
         self.pieces: dict[int, tuple[bytes, bool]] = {}
+        #: It was handed out; a capture of several interfaces has each fragment several times.
+        self.is_done = False
 
     def assembled(self) -> bytes | None:
         """The datagram, once its pieces lie end to end from offset 0 to the last fragment."""
@@ -270,6 +272,7 @@ class _Fragments:
 
     The 16 bits of their identification come again soon, and a capture may lack any fragment. So fragments of two
     datagrams must not become one: what is old is forgotten, and a fragment that contradicts what is there begins anew.
+    A fragment that comes again, as it does where a packet passes several interfaces, is of the same datagram.
     """
 
     def __init__(self) -> None:
@@ -284,32 +287,35 @@ class _Fragments:
         found = self._partial.get(key)
         if found is not None and self._is_of_another(found, now, offset, body, is_last=is_last):
             del self._partial[key]
-            self.incomplete += 1
+            self.incomplete += not found.is_done
             found = None
         if found is None:
             found = self._partial[key] = _Partial(now)
+        if found.is_done:
+            return None
         if len(found.pieces) < _FRAGMENTS_MAX:
             found.pieces[offset] = body, is_last
         whole = found.assembled()
         if whole is not None:
-            del self._partial[key]
+            found.is_done = True
             if len(whole) < _UDP.size or _UDP.unpack_from(whole)[2] not in (0, len(whole)):
                 self.incomplete += 1
-                return None
-            return whole
+                whole = None
         if len(self._partial) > _PARTIAL_MAX:
-            self._partial.popitem(last=False)
-            self.incomplete += 1
-        return None
+            _, oldest = self._partial.popitem(last=False)
+            self.incomplete += not oldest.is_done
+        return whole
 
     def finish(self) -> int:
         """How many datagrams were not whole, now that nothing comes any more."""
-        self.incomplete += len(self._partial)
+        self.incomplete += sum(not each.is_done for each in self._partial.values())
         self._partial.clear()
         return self.incomplete
 
     def _is_of_another(self, found: _Partial, now: int, offset: int, body: bytes, *, is_last: bool) -> bool:
         age = now - found.since
+        if found.is_done and offset not in found.pieces:
+            return True
         if not 0 <= age <= _REASSEMBLY_NS or found.pieces.get(offset, (body, is_last)) != (body, is_last):
             return True
         # the first fragment is sent before the others, which may overtake it, but not for long

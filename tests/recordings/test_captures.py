@@ -213,6 +213,14 @@ def test_fragments_of_two_datagrams_are_never_one(caplog: pytest.LogCaptureFixtu
     assert assembled((1, a1), (1, a2), (1, b1), (1, b2)) == both
     assert assembled((1, a2), (1, a1), (1, b2), (1, b1)) == both
     assert assembled((1, a1), (1, a1), (1, a2)) == both[:1]
+    # the capture has each packet at two interfaces, that of another datagram between them or not
+    assert assembled((1, a1), (1, a1), (1, a2), (1, a2), (1, b1), (1, b1), (1, b2), (1, b2)) == both
+    assert assembled((1, a1), (1, a2), (1, a1), (1, a2)) == both[:1]
+    assert not caplog.text
+    # the next one with its identification may begin with its last fragment
+    assert assembled((1, a1), (1, a2), (1, fragments(7, 0xBB, 2400)[1]), (1, fragments(7, 0xBB, 2400)[0]))[
+        1:
+    ] == [(0xBB, 2400)]
     assert not caplog.text
     # one fragment of the first datagram is missing, and the identification comes again
     assert assembled((1, a1), (2, b1), (2, b2)) == both[1:]
