@@ -5,50 +5,44 @@ ended: this process has planned it, or, after a restart, Spark has first asked f
 there. A new query is asked for an end before it is asked for its beginning.
 
 With Trigger.AvailableNow, and after a restart, they ask for the end even before they repeat the last micro-batch, if it
-has not been committed, and ask no second time.
+has not been committed, and ask no second time. Whether that was committed they tell by commit() alone, when there is
+more: until then the consumer group is held where it is.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
-from pyspark.sql.datasource import InputPartition
-
 from ..options.explanations import explained
-from ..transport.errors import RtpsError
-from .offsets import Json, StandingOffset
+from ..transport.errors import LogLostError, RangeServerError
+from ..transport.log.frame import Cursor
+from .offsets import Json
 from .range_calculator import Limits
+from .standing_receivers import at_once
 from .standing_stream import StandingStream
-
-_log = logging.getLogger("spark_rtps.datasource")
 
 
 class StandingStreamReader40(StandingStream):
     """Spark calls all methods but ``read`` in one process on the driver, and that one in tasks."""
 
-    #: Where a restarted query has begun to plan, until it is known whether the micro-batch that ends there is repeated.
-    _resumed: StandingOffset | None = None
-
     @explained()
     def latestOffset(self) -> dict[str, Json]:  # type: ignore[override]  # noqa: N802
         """The end of the next micro-batch, also for Trigger.AvailableNow, which takes one."""
         limits = Limits(self._settings.max_rows_per_trigger, self._settings.max_bytes_per_trigger)
-        self._resumed = self._seen if self._planned is None else None
+        is_resumed = self._planned is None and self._seen is not None
         start = self._planned or self._seen or self._beginning()
-        return self._plan_end(start, limits, is_processed=self._resumed is None).to_json()
+        if is_resumed:
+            self._hold(self._settings.receiver_group or start.group)
+        return self._plan_end(start, limits, is_processed=not is_resumed).to_json()
 
-    def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
-        if start != end:  # what is repeated is not processed, and what is new lets Spark call commit()
-            self._resumed = None
-        return super().partitions(start, end)
+    def _hold(self, group: str) -> None:
+        """Have the receivers keep the group where it is. One that lost it keeps all that its log has."""
 
-    def stop(self) -> None:
-        """Close the connections. What ends here without anything to read has processed all before."""
-        resumed, self._resumed = self._resumed, None
-        if resumed is not None and self._planned == resumed:
+        def hold(name: str) -> None:
+            log, tail = tails[name]
+            client = self._receivers[name].client
             try:
-                self.commit(resumed.to_json())
-            except RtpsError as error:
-                _log.warning("%s; the receivers are told how far the query is when it runs again", error)
-        super().stop()
+                client.commit(log, group, client.groups(log).get(group, Cursor(tail.base)))
+            except (RangeServerError, LogLostError) as error:
+                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+
+        tails = self._poll()
+        at_once(hold, list(tails))

@@ -109,6 +109,10 @@ class FakeReceiver:
         self._check(log)
         self.committed.append((group, cursor))
 
+    def groups(self, log: str) -> dict[str, Cursor]:
+        self._check(log)
+        return dict(self.committed)
+
     def writer_types(self, log: str) -> ToldTypes:
         self._check(log)
         return ToldTypes(self.types, topics=self.topics)

@@ -16,6 +16,7 @@ from spark_rtps.datasource.offsets import StandingOffset
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
 from spark_rtps.datasource.standing_stream_reader_4_0 import StandingStreamReader40
+from spark_rtps.monitoring.consumer_groups import told_groups
 from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
 from spark_rtps.transport.errors import LogLostError, RangeServerError, UsageError
 from spark_rtps.transport.log.counters import Counters
@@ -57,12 +58,17 @@ class Group:
         self.consumer = Counters.create(directory / COUNTERS_FILE).counter("log.consumer")
         self.groups = ConsumerGroupFile(directory, 7 * 86400 * 10**9)
         monkeypatch.setattr(receiver, "commit", self.commit)
+        monkeypatch.setattr(receiver, "groups", self.told)
 
     def commit(self, _log: str, group: str, cursor: Cursor) -> None:
         stream = self.receiver.stream
         self.groups.commit(group, cursor, Clocks.read(), base=stream.base, holds_log=True)
         stream.trim(self.consumer.get())
         self.receiver.base = stream.base
+
+    def told(self, _log: str) -> dict[str, Cursor]:
+        found = told_groups(self.groups.told(Clocks.read()))
+        return {group.name: Cursor(group.position, group.row) for group in found}
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -218,15 +224,57 @@ def test_available_now_of_spark_4_0_trims_nothing_of_a_batch_that_is_repeated(st
     assert ids(again, again.partitions(one, two)) == list(range(200_000, 200_000 + more))
 
 
-def test_available_now_of_spark_4_0_without_new_samples_lets_go_what_it_has_read(standing, monkeypatch):
-    """A log that is full of what was read has no room for anything new, for which Spark would call commit()."""
+@pytest.mark.parametrize("held", [True, False])
+def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_nothing_of_it(
+    standing, monkeypatch, held
+):
+    """The query failed, or was stopped, between. Whether the receiver has lost the group meanwhile does not matter."""
     receive(standing.a, 0, 200_000)
-    Group(standing.a, monkeypatch)
-    one = reader_4_0(standing).latestOffset()
+    group = Group(standing.a, monkeypatch)
+    killed = reader_4_0(standing)
+    zero, one = killed.initialOffset(), killed.latestOffset()
+    if not held:
+        group.groups.delete("g", Clocks.read(), holds_log=True)
+    ended = reader_4_0(standing)
+    assert ended.partitions(one, one) == []
+    assert ended.latestOffset() == one
+    ended.stop()
+    group.commit(standing.a.log, "other", Cursor(standing.a.stream.position))
     again = reader_4_0(standing)
     assert again.partitions(one, one) == []
     assert again.latestOffset() == one
-    again.stop()
+    assert ids(again, again.partitions(zero, one)) == list(range(200_000))
+
+
+def test_available_now_of_spark_4_0_keeps_its_group_alive_over_runs_without_new_samples(
+    standing, monkeypatch
+):
+    """It is held where it is, since only commit() tells that the last micro-batch is processed."""
+    Group(standing.a, monkeypatch)
+    uptime = 0.0
+    monkeypatch.setattr(Clocks, "read", lambda: Clocks(time.time_ns(), int(uptime * 1e9), "boot"))
+    receive(standing.a, 0, 10)
+    one = reader_4_0(standing).latestOffset()
+    for _ in range(9):
+        uptime += 86400
+        again = reader_4_0(standing)
+        assert again.partitions(one, one) == []
+        assert again.latestOffset() == one
+        again.stop()
+    assert standing.a.groups(standing.a.log) == {"g": Cursor(0)}
+
+
+def test_available_now_of_spark_4_0_lets_go_of_a_full_log_with_its_next_batch(standing, monkeypatch):
+    """A micro-batch takes half of the log, so that more is there, or has room."""
+    receive(standing.a, 0, 200_000)
+    Group(standing.a, monkeypatch)
+    one = reader_4_0(standing).latestOffset()
+    receive(standing.a, 200_000, 100_000)
+    again = reader_4_0(standing)
+    assert again.partitions(one, one) == []
+    two = again.latestOffset()
+    again.commit(one)
+    assert ids(again, again.partitions(one, two)) == list(range(200_000, 300_000))
     assert standing.a.stream.base > 0
 
 
