@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError, DropReason
-from spark_rtps.transport.limits import LEASE_MAX_NS
+from spark_rtps.transport.limits import LEASE_MAX_NS, LOCATORS_MAX
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import (
     EndpointData,
@@ -22,6 +22,7 @@ from spark_rtps.transport.protocol.discovery.endpoint_data import (
     encode_endpoint,
     encode_endpoint_key,
 )
+from spark_rtps.transport.protocol.discovery.matching import usable_unicast
 from spark_rtps.transport.protocol.discovery.participant_data import (
     BUILTIN_ENDPOINTS,
     ParticipantData,
@@ -49,6 +50,7 @@ from spark_rtps.transport.structure import (
     ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
     ENTITYID_SPDP_WRITER,
     INFINITE,
+    LOCATOR_KIND_UDPV6,
     Guid,
     Locator,
 )
@@ -258,6 +260,22 @@ def test_locators_that_cannot_be_used_are_left_out() -> None:
     values = (shared_memory, port_zero, good[:20], good)
     payload = p.encode_parameter_payload([*full, *((pid, value) for value in values)])
     assert decode_participant(payload).metatraffic_unicast == (Locator("10.0.0.1", 7410),)
+
+
+def test_locators_that_cannot_be_used_take_no_room_from_those_that_can() -> None:
+    """A host with many addresses of IPv6 may name those first."""
+    good = p.encode_locator(Locator("10.0.0.1", 7410))
+    kinds = (LOCATOR_KIND_UDPV6, 16)  # 16: shared memory
+    values = [kind.to_bytes(4, "little") + good[4:] for kind in kinds for _ in range(LOCATORS_MAX)]
+    pids = (p.PID_METATRAFFIC_UNICAST_LOCATOR, p.PID_DEFAULT_UNICAST_LOCATOR)
+    full = p.decode_parameter_payload(memoryview(encode_participant(ParticipantData(PREFIX))))
+    payload = p.encode_parameter_payload(
+        [*full, *((pid, value) for pid in pids for value in (*values, good))]
+    )
+    data = decode_participant(payload)
+    for locators in (data.metatraffic_unicast, data.default_unicast):
+        assert usable_unicast(locators, "10.0.0.1") == (Locator("10.0.0.1", 7410),)
+        assert len(locators) == LOCATORS_MAX + 1
 
 
 # --- what peers send ------------------------------------------------------------------------------

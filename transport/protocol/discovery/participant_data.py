@@ -9,6 +9,8 @@ from ...limits import LEASE_MAX_NS, LOCATORS_MAX
 from ...slotted import frozen
 from ...structure import (
     ENTITYID_PARTICIPANT,
+    LOCATOR_KIND_UDPV4,
+    LOCATOR_KIND_UDPV6,
     NANOSECONDS,
     PROTOCOL_VERSION,
     VENDOR_CYCLONE,
@@ -216,14 +218,19 @@ def refuse_not_understood(parameters: p.ParameterList, understood: frozenset[int
 
 
 def locators_of(parameters: p.ParameterList, pid: int) -> tuple[Locator, ...]:
-    """The UDP locators under this parameter id, without broken ones and those of other transports."""
+    """The UDP locators under this parameter id, without broken ones and those of other transports.
+
+    Of each kind so many are taken that those of others leave room for those that we can use.
+    """
     found: list[Locator] = []
-    for value in parameters.all(pid)[:LOCATORS_MAX]:
+    room = dict.fromkeys((LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6), LOCATORS_MAX)
+    for value in parameters.all(pid):
         try:
             locator = p.decode_locator(value, parameters.little_endian)
         except DecodeError:
             continue  # one bad address does not spoil the others
-        if locator is not None:
+        if locator is not None and room[locator.kind]:
+            room[locator.kind] -= 1
             found.append(locator)
     return tuple(found)
 
