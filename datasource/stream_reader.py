@@ -142,7 +142,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session = self._session
         if session is None:
             return None
-        tail, counters = session.tail(), session.counters()
+        try:
+            tail, counters = session.tail(), session.counters()
+        except LogLostError:
+            return None  # the next plan finds out, and says so
         counters |= read_decoding_report(session.directory).counters()
         offset = self._offset(tail)
         offset["status"] = {

@@ -285,6 +285,25 @@ def test_a_log_that_is_taken_away_under_its_receiver(make, word, gone):
     assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == [50, 51]
 
 
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_a_log_that_is_found_lost_when_the_progress_is_shown(make, word):
+    """Its receiver died behind the plan. The next plan goes on with a new log, or fails."""
+    source = make(**{LOSS: word})
+    zero = source.begin()
+    source.receiver.receive(0, 10)
+    end = source.reader.latestOffset(zero, ALL)
+    source.receiver.die("killed")
+    shutil.rmtree(source.receiver.log.directory)
+    assert source.reader.reportLatestOffset() is None
+    if word == "true":
+        with pytest.raises(LogLostError, match=f"{LOSS}=false"):
+            source.reader.latestOffset(end, ALL)
+        return
+    fresh, _ = source.go_on(end)
+    source.receiver.receive(50, 2)
+    assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == [50, 51]
+
+
 def test_a_log_that_is_taken_away_under_a_task(make, written, tmp_path):
     zero, end, directory = written
     for word in ("true", "false"):
