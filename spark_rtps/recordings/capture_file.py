@@ -76,7 +76,7 @@ class CaptureFile:
         return [Section(0, self._data.nbytes, self._data.nbytes)]
 
     def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
-        topics = frozenset(channel.topic for channel in piece.channels)
+        topics = frozenset((channel.topic, channel.type_name) for channel in piece.channels)
         listener = _Listener(self.path, self._domain, topics)
         for chunk in chunks(listener.frames(datagrams(self._data, self.path))):
             of_frames = chunk.frame_index()
@@ -131,9 +131,12 @@ class _Told(NamedTuple):
 
 
 class _Listener:
-    """A participant that only listens, and the readers of topics; ``topics`` None: it looks for writers alone."""
+    """A participant that only listens, and the readers of topics.
 
-    def __init__(self, path: str, domain: int, topics: frozenset[str] | None) -> None:
+    ``topics`` are the names of them and of their types; None: it looks for writers alone.
+    """
+
+    def __init__(self, path: str, domain: int, topics: frozenset[tuple[str, str]] | None) -> None:
         self._path = path
         self._topics = topics
         config = ParticipantConfig(_PREFIX, domain, trust=Trust.ANY, resolve_types=True)
@@ -148,8 +151,8 @@ class _Listener:
     def channel(self, piece: Piece, writer: Guid) -> Channel:
         """The channel of the piece that a writer's samples belong to."""
         told, struct = self.seen[writer], self.types.get(writer)
-        alike = [each for each in piece.channels if each.topic == told.topic]
-        alike = [each for each in alike if each.type_name == told.type_name] or alike
+        name = told.topic, told.type_name
+        alike = [each for each in piece.channels if (each.topic, each.type_name) == name]
         alike = [each for each in alike if each.type_hash == told.type_hash] or alike
         return next((each for each in alike if each.struct == struct), alike[0])
 
@@ -210,7 +213,7 @@ class _Listener:
             announced = self._participant.remote_endpoint(found.guid)
             told = _Told(found.topic, found.type_name, None if announced is None else type_hash(announced))
             self.seen[found.guid] = told
-            if self._topics is not None and found.topic in self._topics:
+            if self._topics is not None and (found.topic, found.type_name) in self._topics:
                 self._read_from(found.guid, told, found.qos, now)
         for guid in self.seen.keys() - self.types.keys():
             if (struct := self._participant.type_of(guid)) is not None:

@@ -75,7 +75,8 @@ def topic_channels(
         channels = file.channels(topic, typed=False, hashed=True)
         fitting = [each for each in channels if type_name is None or _is_named(each, type_name)]
         if len(fitting) < len(channels):
-            _say_left_out(path, topic, channels, selection, type_name)
+            others = [each for each in channels if each not in fitting]
+            _say_left_out(path, topic, others, selection, type_name)
         if typed and fitting:
             ids = {each.id for each in fitting}
             fitting = [each for each in file.channels(topic, typed=True, hashed=True) if each.id in ids]

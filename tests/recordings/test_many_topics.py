@@ -264,3 +264,24 @@ def test_topics_of_a_capture(tmp_path: Path) -> None:
         OptionError, match=r"not hold the type of 'lab_Rich' .*; give it, or read payload=binary"
     ):
         query(both, subscribe="lab_Rich")
+
+
+def test_writers_of_another_type_are_not_read_from_a_capture(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two writers of one topic call its type by different names, of which one is asked for: as from other files."""
+    mine, other = "c01_py_rich_final_xcdr1", "c02_c_rich_final_xcdr1"
+    both, renamed = merged(tmp_path / "a.pcap", mine), (CAPTURES / f"{other}.pcap").read_bytes()
+    both.write_bytes(both.read_bytes() + renamed[24:].replace(b"lab::Rich\0", b"lab::Poor\0"))
+    idl = tmp_path / "lab.idl"
+    idl.write_text(IDL)
+    given = {"type": "lab::Rich", "type.file": str(idl)}
+    wanted = query(CAPTURES / f"{mine}.pcap", subscribe="lab_Rich", **given)
+    caplog.clear()
+    assert wanted and query(both, subscribe="lab_Rich", **given) == wanted
+    assert query(both, subscribePattern="lab_.*", **given) == wanted
+    assert "its type is 'lab::Poor', and that of the columns is 'lab::Rich'" in caplog.text
+    assert "missing in the capture" not in caplog.text
+    raw = query(both, subscribe="lab_Rich", payload="binary")
+    assert {row["type_name"] for row in raw} == {"lab::Rich", "lab::Poor"}
+    assert sum(row["type_name"] == "lab::Rich" for row in raw) == len(wanted)
