@@ -84,6 +84,14 @@ class Claim:
             self._is_open = False
             return True
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether it is a frame with samples, also where an exception has stopped :meth:`commit` behind its store.
+
+        To be asked before what lies there can be cleaned."""
+        log = self._log
+        return log.lengths[self._at >> 2] > 0 and not log.terms.is_pad(self._at)
+
     def abort(self) -> None:
         """Make it a PAD, unless it is a frame already."""
         log = self._log

@@ -91,6 +91,10 @@ class Terms:
         _TYPE.pack_into(self.data, at + _TYPE_AT, PAD)
         self.commit(at, length)
 
+    def is_pad(self, at: int) -> bool:
+        """Whether the frame at ``at`` is a PAD."""
+        return bool(_TYPE.unpack_from(self.data, at + _TYPE_AT)[0] == PAD)
+
     def pad(self, position: int, length: int) -> None:
         """Store and commit a PAD of ``length`` bytes over nothing, or over a claim, even if its header is not whole."""
         at = position % self.span

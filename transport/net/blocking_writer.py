@@ -148,7 +148,12 @@ class BlockingWriter:
             claim = self.writer.claims.make(
                 size, timestamp=stamp, now=time.monotonic_ns(), wall_clock=time.time_ns()
             )
-            self._flush_node()
+            try:
+                self._flush_node()
+            except BaseException:  # nobody will have it, to commit it or to give it up
+                if claim is not None:
+                    self.writer.claims.abort(claim, now=time.monotonic_ns())
+                raise
         self.node.wake()  # it may become overdue
         if claim is None:
             return PublicationResult.BACK_PRESSURED

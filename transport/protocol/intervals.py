@@ -1,7 +1,8 @@
 """Sets of numbers as disjoint intervals: nothing that came off the wire is ever counted out one by one.
 
 Invariant: ``_firsts`` and ``_lasts`` have the same length, ``_firsts[i] <= _lasts[i]`` and
-``_lasts[i] + 1 < _firsts[i + 1]`` (neighbours are merged).
+``_lasts[i] + 1 < _firsts[i + 1]`` (neighbours are merged). The two change in one statement, so that an exception that
+comes from outside, as KeyboardInterrupt does, cannot part them.
 """
 
 from __future__ import annotations
@@ -58,8 +59,7 @@ class IntervalSet:
         if low < high:
             first = min(first, self._firsts[low])
             last = max(last, self._lasts[high - 1])
-        self._firsts[low:high] = [first]
-        self._lasts[low:high] = [last]
+        self._firsts[low:high], self._lasts[low:high] = [first], [last]
 
     def update(self, firsts: list[int], lasts: list[int]) -> None:
         """Put in intervals, ascending and apart from one another; of many, in one pass over all."""
@@ -70,14 +70,15 @@ class IntervalSet:
         if not self:
             self._firsts, self._lasts = firsts, lasts
             return
-        merged = sorted([*self, *zip(firsts, lasts, strict=True)])
-        self._firsts, self._lasts = [], []
-        for first, last in merged:
-            if self._lasts and first <= self._lasts[-1] + 1:
-                self._lasts[-1] = max(self._lasts[-1], last)
+        all_firsts: list[int] = []
+        all_lasts: list[int] = []
+        for first, last in sorted([*self, *zip(firsts, lasts, strict=True)]):
+            if all_lasts and first <= all_lasts[-1] + 1:
+                all_lasts[-1] = max(all_lasts[-1], last)
             else:
-                self._firsts.append(first)
-                self._lasts.append(last)
+                all_firsts.append(first)
+                all_lasts.append(last)
+        self._firsts, self._lasts = all_firsts, all_lasts
 
     def remove(self, first: int, last: int) -> None:
         """Take first..last out."""
@@ -85,23 +86,24 @@ class IntervalSet:
         high = bisect_right(self._firsts, last)
         if first > last or low >= high:
             return
-        kept = []
+        firsts, lasts = [], []
         if self._firsts[low] < first:
-            kept.append((self._firsts[low], first - 1))
+            firsts.append(self._firsts[low])
+            lasts.append(first - 1)
         if self._lasts[high - 1] > last:
-            kept.append((last + 1, self._lasts[high - 1]))
-        self._firsts[low:high] = [f for f, _ in kept]
-        self._lasts[low:high] = [x for _, x in kept]
+            firsts.append(last + 1)
+            lasts.append(self._lasts[high - 1])
+        self._firsts[low:high], self._lasts[low:high] = firsts, lasts
 
     def take(self, last: int) -> tuple[list[int], list[int]]:
         """Take out all up to ``last``; returns where its intervals begin, and where they end."""
         high = bisect_right(self._firsts, last)
         firsts, lasts = self._firsts[:high], self._lasts[:high]
-        del self._firsts[:high], self._lasts[:high]
+        begun, ends = [], []
         if lasts and lasts[-1] > last:
-            self._firsts.insert(0, last + 1)
-            self._lasts.insert(0, lasts[-1])
+            begun, ends = [last + 1], [lasts[-1]]
             lasts[-1] = last
+        self._firsts[:high], self._lasts[:high] = begun, ends
         return firsts, lasts
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -153,7 +153,8 @@ class Feedback:
         for proxy in self._acks.take_dropped():
             self._requests.forget(proxy.guid)
             self._sender.heartbeat((proxy,), now)
-        if self._unsent.queue:
+        # Nothing that waits, and yet not all is sent: an exception came between the two.
+        if self._unsent.queue or self._state.sent_sn < self._state.last_sn:
             self._sender.transmit(now)
         self.connect()
 
@@ -169,9 +170,13 @@ class Feedback:
 
     def expire(self, now: int) -> None:
         """What has outlived its LIFESPAN is neither sent again nor waited for."""
-        if over := self._history.expire(now):
-            self._counters.expired_samples += over
-            self._window.acknowledge(self._history.first_sn - 1)
+        try:
+            if over := self._history.expire(now):
+                self._counters.expired_samples += over
+                self._window.acknowledge(self._history.first_sn - 1)
+        except BaseException:
+            self._acks.settle()
+            raise
 
     # --- inside ----------------------------------------------------------------------------------
 

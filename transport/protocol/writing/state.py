@@ -4,9 +4,9 @@ Every stage may read all of it. Each field has one writer::
 
     guid, qos, policy, batch, message_size    nobody: the writer is created with them
     counters                                  each stage counts what it does itself
-    last_sn                                   what takes a number: `Sender`, `SampleClaims`, `CoherentSets` and, when a
-                                              set is aborted, the history
-    last_batch_sn                             `Framer`
+    last_sn                                   what takes a number: `Sender`; `Framer` for what it skips; the history,
+                                              which skips one when a set is aborted
+    last_batch_sn                             `Sender`
     sent_sn, sent_batch_sn                    `UnsentChanges`
     set_begun, sets                           `CoherentSets`; `Sender` drops the sets that are sent
     blocked_by                                `Admission`

@@ -190,11 +190,13 @@ class StatefulWriter:
             return
         self.unmatch_reader(info.guid)
         proxy = self._matched.add(info)
-        self.feedback.connect()
-        if proxy.reliable:
-            self._acks.add(proxy, now)
-            self.feedback.expire(now)
-            self._sender.heartbeat((proxy,), now)
+        try:
+            if proxy.reliable:
+                self._acks.add(proxy, now)
+                self.feedback.expire(now)
+                self._sender.heartbeat((proxy,), now)
+        finally:
+            self.feedback.connect()
 
     def unmatch_reader(self, guid: Guid) -> None:
         """The reader is gone: nothing waits for it any more."""
@@ -316,12 +318,20 @@ class StatefulWriter:
     def _send_pending(self, pending: PendingBatch, now: int, hand_over: Callable[[], object] | None) -> None:
         """Number, frame, keep and send samples that go together."""
         first_sn = self.state.last_sn + 1
-        self._sender.write(self._framer.changes(pending), pending.count, now, hand_over)
-        if pending.key_hashes is not None and (keep_last := self.history.keep_last) is not None:
-            keep_last.note_instances(first_sn, pending.key_hashes, pending.flags)
-        if self._deadline.is_finite:
-            self._deadline.written(pending.key_hashes, pending.flags, now)
-        self._acks.written(now)
+        try:
+            self._sender.write(self._framer.changes(pending), pending.count, now, hand_over)
+        finally:  # of what has got numbers, if there was an exception
+            self._note_written(pending, first_sn, now)
+
+    def _note_written(self, pending: PendingBatch, first_sn: int, now: int) -> None:
+        if count := self.state.last_sn + 1 - first_sn:
+            key_hashes = None if pending.key_hashes is None else pending.key_hashes[:count]
+            flags = pending.flags if isinstance(pending.flags, int) else pending.flags[:count]
+            if key_hashes is not None and (keep_last := self.history.keep_last) is not None:
+                keep_last.note_instances(first_sn, key_hashes, flags)
+            if self._deadline.is_finite:
+                self._deadline.written(key_hashes, flags, now)
+            self._acks.written(now)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -369,6 +379,7 @@ class StatefulWriter:
     def request_acknowledgment(self, now: int) -> None:
         """Ask every reader that is behind to acknowledge, now."""
         self.state.touch()
+        self._acks.await_all(now)
         self._sender.request_acknowledgment(now)
 
     # --- out -------------------------------------------------------------------------------------

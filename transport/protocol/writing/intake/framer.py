@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -80,19 +80,21 @@ class Framer:
                 )
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
-            state.last_batch_sn += pending.batches
             return self._unsent.batch_trains(pending, first_sn, batch_sn, framing, coherent_set=coherent_set)
         if pending.alone or not self._broadcast.wants_batches:
             return data_changes(pending, first_sn, framing, state.last_batch_sn, coherent_set)
         removed = removed_samples(pending, state.qos, self._history.expired_before)
         if removed is not None and removed.all():
-            last_sn = first_sn + pending.count - 1
-            self._broadcast.gap(first_sn, last_sn)
-            self._history.note_skipped(first_sn, last_sn)
-            return ()
-        state.last_batch_sn += 1
-        batch_sn = state.last_batch_sn
+            return self._skip(first_sn, first_sn + pending.count - 1)
+        batch_sn = state.last_batch_sn + 1
         return (batch_change(pending, first_sn, framing, batch_sn, coherent_set, removed=removed),)
+
+    def _skip(self, first_sn: int, last_sn: int) -> Iterator[Change]:
+        """The next numbers will never come. They are given away before anybody hears of it."""
+        self._history.note_skipped(first_sn, last_sn)
+        self._state.last_sn = last_sn
+        self._broadcast.gap(first_sn, last_sn)
+        yield from ()
 
     def _takes_together(self, pending: PendingBatch) -> bool:
         """Whether the samples are alike, and no datagram or sample has to be looked at by itself."""

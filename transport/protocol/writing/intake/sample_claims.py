@@ -118,13 +118,25 @@ class SampleClaims:
         unknown = np.zeros((1, KEY_HASH_SIZE), np.uint8) if self._keyed else None
         (block,) = frame(one, state.guid.entity, sn, budget=framed, key_hashes=unknown)
         change = Change(sn, sn, timestamp, block, state.last_batch_sn, is_claimed=True)
-        claim = self._unsent.claim(change)
-        self._sender.published(change)
-        self._history.begin_claim(change)
-        state.counters.written_samples += 1
-        key_hash = framed_key_hash(block.data) if self._keyed else None
-        made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
-        self.open.append(made)
+        claim = None
+        try:
+            claim = self._unsent.claim(change)
+            self._sender.published(change)
+            self._history.begin_claim(change)
+            key_hash = framed_key_hash(block.data) if self._keyed else None
+            made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
+            state.counters.written_samples += 1
+            self._unsent.placed()
+            self.open.append(made)
+        except BaseException:
+            self._sender.complete()
+            if claim is not None:
+                claim.abort()
+            if (
+                change.last_sn <= state.last_sn
+            ):  # it has its number: what comes behind it must not wait for it
+                self._withdraw(change, now)
+            raise
         return made
 
     def commit(self, claim: SampleClaim, *, now: int) -> bool:
@@ -132,26 +144,38 @@ class SampleClaims:
         self._state.touch()
         if claim not in self.open or not claim.claim.commit():
             return False
-        self.open.remove(claim)
+        self._committed(claim, now)
+        return True
+
+    def _committed(self, claim: SampleClaim, now: int) -> None:
+        # It is open until all of this is done: what an exception stops here, the next abort completes.
         self._history.end_claim(claim.change, claim.key_hash)
         if self._deadline.is_finite:
             self._deadline.written(claim.key_hash, 0, now)
+        self.open.remove(claim)
         self._go_on(now)
-        return True
 
     def abort(self, claim: SampleClaim, *, now: int) -> None:
-        """There will be no such sample: its number is a GAP."""
+        """There will be no such sample: its number is a GAP. One that lies in the log already is committed instead: an
+        exception has stopped its :meth:`commit`."""
         state = self._state
         state.touch()
         if claim not in self.open:
             return
+        if claim.claim.is_committed:
+            self._committed(claim, now)
+            return
         claim.claim.abort()
         claim.detach()
+        self._withdraw(claim.change, now)
         self.open.remove(claim)
-        self._history.withdraw(claim.change)
-        self._unsent.withdraw(claim.change)
-        self._sender.gap(claim.sn, claim.sn)
         state.counters.written_samples -= 1
+
+    def _withdraw(self, change: Change, now: int) -> None:
+        """Nothing waits for a claimed change any more. What an exception stops here can be done once more."""
+        self._history.withdraw(change)
+        self._sender.gap(change.first_sn, change.last_sn)
+        self._unsent.withdraw(change)
         self._go_on(now)
 
     def _go_on(self, now: int) -> None:

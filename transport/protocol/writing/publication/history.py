@@ -93,10 +93,23 @@ class WriterHistory:
     def append(self, change: Change) -> None:
         """Add the next samples; ``change`` starts after ``last_sn``."""
         self._changes.append(change)
-        self.state.last_sn = change.last_sn
         self._account(change, 1)
         if self.samples > self.samples_peak:
             self.samples_peak = self.samples
+        self.state.last_sn = change.last_sn
+
+    def settle(self) -> None:
+        """An exception has stopped what changed it: hold nothing that has got no number, and count anew."""
+        last_sn = self.state.last_sn
+        while self._changes and self._changes[-1].last_sn > last_sn:
+            self._changes.pop()
+        self._skipped.remove(last_sn + 1, INFINITE)
+        if self.keep_last is not None:
+            self.keep_last.settle()
+        self.samples, self.nbytes = self._kept.total()
+        self.batches = 0
+        for change in self._changes:
+            self._account(change, 1)
 
     def _account(self, change: Change, sign: int) -> None:
         """A change came, or goes."""
@@ -215,8 +228,12 @@ class WriterHistory:
             self.keep_last.abort_claim(change.first_sn)
         i = bisect_left(self._changes, change.first_sn, key=_first_sn)
         if i < len(self._changes) and self._changes[i] is change:
-            del self._changes[i]
-            self._account(change, -1)
+            try:
+                del self._changes[i]
+                self._account(change, -1)
+            except BaseException:
+                self.settle()
+                raise
         self.note_skipped(change.first_sn, change.last_sn)
 
     def note_skipped(self, first_sn: int, last_sn: int) -> None:

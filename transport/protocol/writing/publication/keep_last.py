@@ -128,6 +128,10 @@ class KeepLast:
         """The newest numbers, first_sn..last_sn, are no samples."""
         self._hollow.add(first_sn, last_sn)
 
+    def settle(self) -> None:
+        """Only numbers that were given away are no samples."""
+        self._hollow.remove(self._state.last_sn + 1, INFINITE)
+
     def forget_before(self, first_sn: int) -> None:
         """The history holds nothing below ``first_sn``: forget the instances that have no newer sample."""
         if len(self._newest) + len(self._instances) < self._sweep_at:
@@ -144,12 +148,15 @@ class KeepLast:
 
     def end_claim(self, sn: int, key_hash: U8 | None) -> None:
         """The claimed sample is complete."""
+        if sn not in self._claimed:
+            return  # it was complete before
+        unregistered = 0 if key_hash is None else self._unregistered.get(key_hash.tobytes(), 0)
+        self._end_claim(sn)
         if key_hash is not None:
-            if self._unregistered.get(key_hash.tobytes(), 0) > sn:
+            if unregistered > sn:
                 self._replaced.add(sn, sn)  # what unregistered the instance was written behind it
             else:
                 self.note_instances(sn, key_hash, 0)
-        self._end_claim(sn)
 
     def abort_claim(self, sn: int) -> None:
         """There will be no such sample."""

@@ -163,6 +163,10 @@ class KeptSamples:
         """The highest number that was taken in and may be kept yet; 0: none is."""
         return self._parts[-1].last_sn if self._parts else 0
 
+    def total(self) -> tuple[int, int]:
+        """How many samples and bytes are kept."""
+        return sum(part.samples for part in self._parts), sum(part.nbytes for part in self._parts)
+
     @staticmethod
     def takes(change: Change) -> bool:
         """Whether the samples can lie here: framed one by one, and not in part of batches."""

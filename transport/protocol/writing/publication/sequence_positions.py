@@ -11,7 +11,8 @@ class SequencePositions:
     """Where the changes of one writer end, by their last numbers, ascending.
 
     When there are too many, every other one of the older half is forgotten: an old number then stands for a somewhat
-    lower position, which is on the safe side.
+    lower position, which is on the safe side. The two lists change in one statement, so that an exception that comes
+    from outside, as KeyboardInterrupt does, cannot part them.
     """
 
     __slots__ = ("_ends", "_numbers", "_start")
@@ -24,18 +25,16 @@ class SequencePositions:
 
     def add(self, last_sn: int, end: int) -> None:
         """The next change."""
-        self._numbers.append(last_sn)
-        self._ends.append(end)
-        if len(self._numbers) > SEQUENCE_POSITIONS_MAX:
+        count = len(self._numbers)
+        self._numbers[count:], self._ends[count:] = (last_sn,), (end,)
+        if count >= SEQUENCE_POSITIONS_MAX:
             half = SEQUENCE_POSITIONS_MAX // 2
-            self._numbers[:half] = self._numbers[1:half:2]
-            self._ends[:half] = self._ends[1:half:2]
+            self._numbers[:half], self._ends[:half] = self._numbers[1:half:2], self._ends[1:half:2]
 
     def divide(self, last_sn: int, end: int) -> None:
         """The change that holds that number is now two, of which the first ends there."""
         i = bisect_right(self._numbers, last_sn)
-        self._numbers.insert(i, last_sn)
-        self._ends.insert(i, end)
+        self._numbers[i:i], self._ends[i:i] = (last_sn,), (end,)
 
     def position_of(self, sn: int) -> int:
         """Where the last whole change ends whose numbers are not above ``sn``."""

@@ -7,7 +7,8 @@ and positions are counted all the same: flow control needs them.
 Invariants:
 * ``queue`` holds, in order, what lies between ``snd_pos`` and ``pub_pos``;
 * what lies below ``positions.cleanable`` is cleaned; a change that is still held then gets memory of its own first;
-* a sample that is too large for a frame lies beside the log; an empty frame keeps its place.
+* a sample that is too large for a frame lies beside the log; an empty frame keeps its place;
+* what is committed to the log is put among ``queue``, whatever is raised in between (:meth:`complete`).
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class UnsentChanges:
         self.spies: list[int] = []
         #: The last number of what views the log no more.
         self._spilled_sn = 0
+        #: What is being put into the log and among ``queue``, and its place there.
+        self._placing: tuple[Change, Claim] | None = None
 
     def room(self, queued: int) -> int | None:
         """Bytes that may be published beside ``queued`` ones; None: any number.
@@ -126,14 +129,41 @@ class UnsentChanges:
     def publish(self, change: Change) -> None:
         """Put the next change into the log, and among those to be sent."""
         if change.position:  # it was framed there
-            end = change.position
+            pass
         elif self.log is None:
             _own(change)
             start = self.positions.pub_pos
-            end = start + (_BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT)
+            change.position = start + (
+                _BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT
+            )
         else:
-            end = self._place(change, self.log)
-        self._published(change, end)
+            self._place(change, self.log)
+        self._published(change)
+        self._placing = None
+
+    def placed(self) -> None:
+        """Somebody else looks after what was claimed last."""
+        self._placing = None
+
+    def complete(self) -> Change | None:
+        """An exception has stopped a write: the change that it has published, or has begun to, if it is to be sent.
+
+        What lies in the log is: others may have read it there. What does not has got no number.
+        """
+        placing, self._placing, queue = self._placing, None, self.queue
+        if placing is not None:
+            change, claim = placing
+            if change.is_claimed:
+                claim.abort()
+            elif claim.is_committed and (not queue or queue[-1] is not change):
+                self._published(change)
+        if not queue or queue[-1].last_sn <= self._state.last_sn:
+            return None
+        newest = queue[-1]
+        self.positions.pub_pos = newest.position
+        if self.numbers.position_of(newest.last_sn) != newest.position:
+            self.numbers.add(newest.last_sn, newest.position)
+        return newest
 
     def trains(
         self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
@@ -166,7 +196,7 @@ class UnsentChanges:
                 flags=flags,
                 key_hashes=None if hashes is None else hashes[start : start + part.count],
             )
-            yield _placed(change, claim)
+            yield self._placed(change, claim)
 
     def batch_trains(
         self, pending: PendingBatch, first_sn: int, batch_sn: int, framing: Framing, *, coherent_set: int
@@ -190,7 +220,7 @@ class UnsentChanges:
             out, claim = self._place_for(change, count * framer.segment, framer.segment)
             train = framer.frame(out, start, count, batch_sn=number, first_sn=first)
             change.content = BatchTrainContent(train, timestamp, framing.policy, framing.budget)
-            yield _placed(change, claim)
+            yield self._placed(change, claim)
 
     def fragment_trains(
         self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int, group_bytes: int
@@ -223,7 +253,7 @@ class UnsentChanges:
                 per_message=per,
                 is_key=bool(int(pending.flags) & KEY_ONLY),
             )
-            yield _placed(change, claim)
+            yield self._placed(change, claim)
 
     @property
     def next_frame(self) -> int:
@@ -243,21 +273,23 @@ class UnsentChanges:
             raise UnloggedError("a sample can be claimed only in a publication log, and the writer has none")
         data, head = content.data, len(headers)
         claim = self._claim(log, head + data.nbytes, change)
+        self._placing = change, claim
         claim.data[:head] = np.frombuffer(headers, np.uint8)
         claim.data[head:] = data
-        content.data, change.start = claim.data[head:], claim.start
-        self._published(change, claim.end)
+        content.data, change.start, change.position = claim.data[head:], claim.start, claim.end
+        self._published(change)
         return claim
 
     def withdraw(self, change: Change) -> None:
         """The change will not be sent."""
-        self.queue.remove(change)
+        if change in self.queue:
+            self.queue.remove(change)
         self.settle()
 
-    def _published(self, change: Change, end: int) -> None:
-        change.position = self.positions.pub_pos = end
-        self.numbers.add(change.last_sn, end)
+    def _published(self, change: Change) -> None:
         self.queue.append(change)
+        self.numbers.add(change.last_sn, change.position)
+        self.positions.pub_pos = change.position
 
     def divide(self, limit: int, *, at_least: int) -> bool:
         """Make the first of ``queue``, if it is a train, end at ``limit``, but with ``at_least`` so many messages.
@@ -317,8 +349,8 @@ class UnsentChanges:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _place(self, change: Change, log: MessageLog) -> int:
-        """Copy the content of a change into the log, which it views from then on; returns where its frame ends."""
+    def _place(self, change: Change, log: MessageLog) -> None:
+        """Copy the content of a change into the log, which it views from then on."""
         content, headers = change.content, self._message_headers(change.timestamp)
         if isinstance(content, LargeSample):
             headers += long_data_header(
@@ -327,17 +359,27 @@ class UnsentChanges:
         data, head = content.data, len(headers)
         if head + data.nbytes > log.max_message_length:
             _own(change)
-            claim = self._claim(log, 0, change)
-            claim.commit()
-            return claim.end
+            self._commit(change, self._claim(log, 0, change))
+            return
         claim = self._claim(log, head + data.nbytes, change)
         body = claim.data
         body[:head] = np.frombuffer(headers, np.uint8)
         view = body[head:]
         view[:] = data
-        claim.commit()
         content.data, change.start = view, claim.start
-        return claim.end
+        self._commit(change, claim)
+
+    def _commit(self, change: Change, claim: Claim) -> None:
+        change.position = claim.end
+        self._placing = change, claim
+        claim.commit()
+
+    def _placed(self, change: Change, claim: Claim | None) -> Change:
+        """The change, framed; its frame in the log is committed, an empty one for what lies beside it."""
+        if claim is not None:
+            change.start = claim.start if claim.data.size else -1
+            self._commit(change, claim)
+        return change
 
     def _messages_max(self, segment: int) -> int:
         """How many messages of so many bytes a train has, at most."""
@@ -405,11 +447,3 @@ def _own(change: Change) -> None:
     """Copy a large sample that does not lie in the log: the caller may use its buffer again."""
     if isinstance(change.content, LargeSample):
         change.content.data = change.content.data.copy()
-
-
-def _placed(change: Change, claim: Claim | None) -> Change:
-    """The change, framed; its frame in the log is committed, an empty one for what lies beside it."""
-    if claim is not None:
-        claim.commit()
-        change.start, change.position = claim.start if claim.data.size else -1, claim.end
-    return change

@@ -54,29 +54,37 @@ class Acknowledgments:
         self.schedule = HeartbeatSchedule(policy, self._keep)
         self._history = history
         self._blocked = False
+        #: What readers have, or which they are, has changed, and an exception has stopped what follows.
+        self._owes_progress = False
 
     # --- readers ---------------------------------------------------------------------------------
 
     def add(self, proxy: ReaderProxy, now: int) -> None:
+        owed, self._owes_progress = self._owes_progress, True
+        self.pacing.join(proxy)
         self.readers[proxy.guid] = proxy
         self.activity.add(proxy)
-        self.pacing.join(proxy)
         self.window.reaches(self.pacing.window)
         if not proxy.positive_acks:
             self._keep.sent(self._state.sent_sn, now)
         self.schedule.begin(proxy, now)
+        self.pacing.update()  # the last of it: a strategy of the user's own may raise
+        self._owes_progress = owed
 
     def remove(self, proxy: ReaderProxy) -> None:
         """Nothing waits for it any more."""
         if self.readers.pop(proxy.guid, None) is not None:
+            owed, self._owes_progress = self._owes_progress, True
             self.schedule.end(proxy)
             self.activity.remove(proxy.guid)
             self.pacing.leave(proxy)
             self.window.reaches(self.pacing.window)
             if not self.pacing.is_held_up_without(proxy):
                 self._progress()
-            elif not self.activity.unacknowledging:
+                return
+            if not self.activity.unacknowledging:
                 self._keep.forget()
+            self._owes_progress = owed
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
         """A reader reports what it has consumed, which has then arrived, and how much more it takes."""
@@ -100,11 +108,16 @@ class Acknowledgments:
             self._history.trim(self._state.last_sn)
             self._unsent.numbers.forget(self._state.last_sn)
         self.sent(now)
-        if len(self.schedule.waiting) < len(self.readers):
-            for proxy in self.readers.values():
-                self.schedule.begin(proxy, now)
+        self.await_all(now)
         self._leave_silent(now)
         self._set_pace(now)
+
+    def await_all(self, now: int) -> None:
+        """Wait for each reader that lacks something; those already waited for are."""
+        if len(self.schedule.waiting) < len(self.readers):
+            for proxy in self.readers.values():
+                if proxy.acked < self._state.last_sn:
+                    self.schedule.begin(proxy, now)
 
     def sent(self, now: int) -> None:
         """More is sent: readers without positive acknowledgements are given time to request it."""
@@ -163,9 +176,12 @@ class Acknowledgments:
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; the schedule has a timer of its own."""
-        return self._keep.get_timer()
+        return 0 if self._owes_progress else self._keep.get_timer()
 
     def handle_timer(self, now: int) -> None:
+        if self._owes_progress:
+            self._progress()
+            self._set_pace(now)
         if given_up := self._keep.expired(now):
             for proxy in self.readers.values():
                 if not proxy.positive_acks:
@@ -185,6 +201,7 @@ class Acknowledgments:
         """The reader has everything up to ``acked``; returns whether that is news."""
         if acked <= proxy.acked:
             return False
+        self._owes_progress = True
         proxy.advance(acked)
         self.pacing.on_acknowledgment(proxy)
         return True
@@ -192,11 +209,24 @@ class Acknowledgments:
     def _leave_silent(self, now: int) -> None:
         """Stop waiting for readers that do not answer."""
         if self.activity.gives_up and self.activity.silent(now):
+            self._owes_progress = True
             self._progress()
             self._set_pace(now)
 
+    def settle(self) -> None:
+        """An exception has stopped what changes what is kept and waited for."""
+        self.window.settle(self._state.last_sn)
+        self._history.settle()
+
     def _progress(self) -> None:
         """What every active reader has leaves the window and, as QoS says, the history."""
+        try:
+            self._let_go()
+        except BaseException:
+            self.settle()
+            raise
+
+    def _let_go(self) -> None:
         for waiting in list(self.schedule.waiting.values()):
             self._release(waiting)
         self.pacing.update()
@@ -208,6 +238,7 @@ class Acknowledgments:
             self._blocked = False
         if not self.activity.unacknowledging:
             self._keep.forget()
+        self._owes_progress = False
 
     def _trim(self, acked: int) -> None:
         """No reader that paces waits for what was written up to ``acked``; it is kept for the others for a term."""

@@ -45,9 +45,10 @@ class HeartbeatSchedule:
     def begin(self, proxy: ReaderProxy, now: int) -> None:
         """The reader lacks something from now on, or was just matched."""
         if proxy.guid not in self.waiting:
-            self.waiting[proxy.guid] = proxy
             proxy.heartbeats.lacks(heard=proxy.heard)
             proxy.heartbeats.sent(self._interval(proxy, now), now)
+            # The last of it: one that waits and is due never would wait for ever.
+            self.waiting[proxy.guid] = proxy
 
     def end(self, proxy: ReaderProxy) -> None:
         """The reader has everything, or is gone."""

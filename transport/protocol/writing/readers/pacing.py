@@ -96,14 +96,13 @@ class Pacing:
         return all(receiver.position >= position and receiver.window > 0 for receiver in pacing)
 
     def join(self, proxy: ReaderProxy) -> None:
-        """A reliable reader was matched."""
+        """A reliable reader was matched; :meth:`update` follows."""
         reports = proxy.info.status_messages
         window = min(_FIRST_WINDOW, self._window, self._window_max) if reports else INFINITE
         proxy.consumed = proxy.acked
         proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window, presumed=reports)
         if reports:
             self._reporting.add(proxy.guid)
-        self.update()
 
     def leave(self, proxy: ReaderProxy) -> None:
         """A reliable reader is not matched any more."""

@@ -66,6 +66,15 @@ class SendWindow:
         if self.size is not None and after >= self.size:
             self._fill()
 
+    def settle(self, last_sn: int) -> None:
+        """An exception has stopped what changed it: what lies beyond ``last_sn`` has got no number; count anew."""
+        while self._changes and self._changes[-1][0] > last_sn:
+            self._changes.pop()
+        self.samples = sum(count for _, count, _, _ in self._changes)
+        self.nbytes = sum(nbytes for _, _, nbytes, _ in self._changes)
+        self.counters.unacknowledged_samples = self.samples
+        self._is_full = False
+
     def acknowledge(self, acked: int) -> None:
         """Nothing up to ``acked`` is waited for any more."""
         changes = self._changes

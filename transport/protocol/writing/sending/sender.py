@@ -65,30 +65,45 @@ class Sender:
         ``hand_over`` is called when there is much to send while more is to be framed.
         """
         state = self._state
-        state.counters.written_samples += count
-        last_sn = state.last_sn + count
-        if self._readers or self._active or self._history.is_for_late_joiners or self._unsent.spies:
-            framed = 0
-            for change in changes:
-                self._unsent.publish(change)
-                self.published(change)
-                framed += change.nbytes
-                if framed >= HAND_OVER_BYTES and hand_over is not None and change.last_sn < last_sn:
-                    framed = 0
-                    self.transmit(now)
-                    state.touch()
-                    hand_over()
-        state.last_sn = last_sn
+        before, last_sn = state.last_sn, state.last_sn + count
+        try:
+            if self._readers or self._active or self._history.is_for_late_joiners or self._unsent.spies:
+                framed = 0
+                for change in changes:
+                    self._unsent.publish(change)
+                    self.published(change)
+                    framed += change.nbytes
+                    if framed >= HAND_OVER_BYTES and hand_over is not None and change.last_sn < last_sn:
+                        framed = 0
+                        self.transmit(now)
+                        state.touch()
+                        hand_over()
+            state.last_sn = last_sn
+        except BaseException:
+            self.complete()
+            raise
+        finally:
+            state.counters.written_samples += state.last_sn - before
         self.transmit(now)
 
     def published(self, change: Change) -> None:
-        """The change is to be sent."""
-        if self._active or self._history.is_for_late_joiners:
-            self._history.append(change)
+        """The change is to be sent, and has its number from now on."""
+        state = self._state
         if self._active:
             self._window.add(change)
-        self._state.last_sn = change.last_sn
-        self._state.counters.written_bytes += change.nbytes
+        state.last_batch_sn = change.batch_sn
+        if self._active or self._history.is_for_late_joiners:
+            self._history.append(change)
+        state.last_sn = change.last_sn
+        state.counters.written_bytes += change.nbytes
+
+    def complete(self) -> None:
+        """An exception has stopped a write: what readers may have, or will, is published, and nothing else has a
+        number."""
+        change = self._unsent.complete()
+        self._acks.settle()
+        if change is not None:
+            self.published(change)
 
     def transmit(self, now: int) -> None:
         """Send what is published, as far as it may go."""
