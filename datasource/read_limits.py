@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from ..options import Settings
+from ..transport.errors import UsageError
 from .range_calculator import Limits
+
+#: No limit, said so that it is told from the ReadAllAvailable of Trigger.Once, which asks for no default.
+UNLIMITED: Final = ReadMaxBytes((1 << 63) - 1)
 
 
 def default_read_limit(settings: Settings) -> ReadLimit:
@@ -17,8 +23,19 @@ def default_read_limit(settings: Settings) -> ReadLimit:
     return ReadAllAvailable()
 
 
+def refuse_once(limit: ReadLimit) -> None:
+    """Raise UsageError for Trigger.Once, where :data:`UNLIMITED` is the default: its one micro-batch would be empty."""
+    if isinstance(limit, ReadAllAvailable):
+        raise UsageError(
+            "Trigger.Once takes one micro-batch, which ends before a receiver has received anything: use "
+            "Trigger.AvailableNow, which listens for read.timeout"
+        )
+
+
 def limits_of(limit: ReadLimit, settings: Settings) -> Limits:
     """What Spark's limit comes to."""
+    if limit == UNLIMITED:
+        return Limits()
     if isinstance(limit, ReadMaxRows):
         return Limits(limit.max_rows, settings.max_bytes_per_trigger)
     if isinstance(limit, ReadMaxBytes):

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.decoding_report import (
@@ -41,7 +41,7 @@ from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
 from .range_calculator import LogPartition, plan_end, plan_partitions
 from .range_serving import RangeServing
-from .read_limits import default_read_limit, limits_of
+from .read_limits import UNLIMITED, default_read_limit, limits_of, refuse_once
 from .receiver_session import START, ReceiverSession, StartReceiver, make_log
 from .task_reader import TaskReader, reduce
 
@@ -103,11 +103,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(self._new_log, START).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return default_read_limit(self._settings)
+        limit = default_read_limit(self._settings)
+        return UNLIMITED if isinstance(limit, ReadAllAvailable) else limit
 
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
         """The end of the next micro-batch: this reads a counter, and walks frame headers if there is a limit."""
+        refuse_once(limit)
         self._order.asked(start)
         try:
             return self._latest(start, limit)

@@ -7,10 +7,10 @@ import json
 import pickle
 from pathlib import Path
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from spark_rtps.datasource.offsets import Offset
+from spark_rtps.datasource.read_limits import UNLIMITED
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
 from spark_rtps.options import AppliesTo, parse_options
@@ -21,7 +21,7 @@ from spark_rtps.transport.receiver.writer_types import WriterTypes
 from tests.support.stream_logs import RECEPTION, WRITER, encoded, points, run_of
 
 COLUMNS = StructType().add("id", "integer").add("x", "double")
-ALL = ReadAllAvailable()
+ALL = UNLIMITED
 
 
 class FakeReceiver:

@@ -7,7 +7,7 @@ import os
 import time
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from spark_rtps.columns.topic_plan import BINARY_SCHEMA
 from spark_rtps.datasource import stream_reader
@@ -15,7 +15,14 @@ from spark_rtps.datasource.batch_reader import RtpsBatchReader
 from spark_rtps.datasource.receiver_session import ReceiverSession
 from spark_rtps.datasource.schema import plan_source, to_spark
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.transport.errors import LogAccessError, LogDamagedError, LogLostError, OptionError, RtpsError
+from spark_rtps.transport.errors import (
+    LogAccessError,
+    LogDamagedError,
+    LogLostError,
+    OptionError,
+    RtpsError,
+    UsageError,
+)
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver
 
@@ -95,6 +102,15 @@ class TestFirstStart:
         assert found == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
         zero = source.reader.initialOffset()
         assert source.ids(zero, source.reader.latestOffset(zero, ALL)) == list(range(10))
+
+    @pytest.mark.parametrize("restarted", [False, True])
+    def test_one_micro_batch_alone_is_refused(self, make, restarted):
+        """Trigger.Once, which asks for no default limit: the batch would end before anything is received."""
+        source = make()
+        zero = source.begin() if restarted else source.reader.initialOffset()
+        assert source.reader.latestOffset(zero, source.reader.getDefaultReadLimit()) == zero
+        with pytest.raises(UsageError, match=r"use Trigger\.AvailableNow"):
+            source.reader.latestOffset(zero, ReadAllAvailable())
 
     def test_bytes_per_trigger(self, make):
         assert make(maxBytesPerTrigger=100).reader.getDefaultReadLimit() == ReadMaxBytes(100)

@@ -202,6 +202,14 @@ class TestFaults:
         with running(df, tmp_path / "c") as query, pytest.raises(StreamingQueryException, match="nosuch0"):
             query.awaitTermination(AT_MOST)
 
+    def test_one_micro_batch_alone_is_refused(self, spark, topic, log_dir, tmp_path):
+        df = source(spark, topic, log_dir)
+        with (
+            running(df, tmp_path / "c", once=True) as query,
+            pytest.raises(StreamingQueryException, match=r"use Trigger\.AvailableNow"),
+        ):
+            query.awaitTermination(AT_MOST)
+
     def test_receiver_killed(self, spark, publisher, topic, log_dir, tmp_path):
         with running(source(spark, topic, log_dir), tmp_path / "c") as query:
             publisher.write(points(0, 100))
