@@ -82,13 +82,38 @@ def test_metadata_is_amended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with StreamLog.open(tmp_path / "log") as log:
         assert (log.metadata, log.position) == ({"topic": "T", "type": "X"}, end)
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **_named: object) -> None:
             raise OSError(errno.ENOSPC, "no room")
 
         monkeypatch.setattr("spark_rtps.transport.log.segment.replace_text", refuse)
         with pytest.raises(LogFullError, match="write the metadata of the stream log"):
             log.amend(type="Y")
         assert log.metadata["type"] == "X"
+
+
+def test_metadata_that_replaces_those_of_samples_outlive_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a file has its name, and not yet its content, nothing of the log could be read any more."""
+    directory, calls = tmp_path / "log", list[str]()
+    fsync, replace = os.fsync, os.replace
+
+    def synced(fd: int) -> None:
+        calls.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        fsync(fd)
+
+    def replaced(before: Path, after: Path) -> None:
+        calls.append(after.name)
+        replace(before, after)
+
+    with StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        assert log.append(single(guid(1), 1, 100), reception=0)
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(os, "replace", replaced)
+        log.amend(type="T")
+    with StreamLog.open(directory, max_bytes=32 * PAGE):
+        pass
+    assert calls == ["metadata.json.new", "metadata.json", "log"] * 2
 
 
 def test_segments_are_named_by_base_and_end_in_a_pad(log: StreamLog) -> None:

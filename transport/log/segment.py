@@ -164,7 +164,8 @@ class StreamLogMetadata:
     given: dict[str, JSON]
 
 
-def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
+def write_metadata(directory: Path, metadata: StreamLogMetadata, *, durable: bool = False) -> None:
+    """``durable``: a power failure leaves the file before or this one, in whole, which samples on the disk need."""
     content: dict[str, JSON] = {
         "format": _FORMAT,
         "version": VERSION,
@@ -174,7 +175,7 @@ def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
         "metadata": metadata.given,
     }
     content["checksum"] = _metadata_checksum(content)
-    replace_text(directory / METADATA, json.dumps(content, indent=1))
+    replace_text(directory / METADATA, json.dumps(content, indent=1), durable=durable)
 
 
 def read_metadata(directory: Path) -> StreamLogMetadata:

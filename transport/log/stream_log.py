@@ -16,8 +16,8 @@ Invariants
 - Where a recovery found that samples are gone, segments may be missing, or hold a HOLE instead of frames. No position
   is ever given to other samples than before.
 
-Nothing is synced: the log is made to outlive a killed process, and the page cache does that. What a power loss leaves
-torn is found by the checksums.
+Nothing is synced but metadata that is replaced: the log is made to outlive a killed process, and the page cache does
+that. What a power loss leaves torn is found by the checksums.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class StreamLog:
                 read_metadata(directory)  # which is gone if the log was removed meanwhile
                 if settings.max_bytes != told.max_bytes:  # readers plan by it
                     with contextlib.suppress(OSError):  # a full disk: a later start writes it
-                        write_metadata(directory, replace(told, max_bytes=settings.max_bytes))
+                        write_metadata(directory, replace(told, max_bytes=settings.max_bytes), durable=True)
                 checkpoint = read_checkpoint(directory, settings.seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
                 log._recover(checkpoint, align(reached))
@@ -254,7 +254,7 @@ class StreamLog:
         amended = {**self.metadata, **given}
         try:
             settings = StreamLogMetadata(self.max_bytes, self.segment_bytes, self._seed, amended)
-            write_metadata(self.directory, settings)
+            write_metadata(self.directory, settings, durable=self._rows > 0)
         except OSError as error:
             what = f"write the metadata of the stream log in {self.directory}"
             raise refusal(error, what, path=self.directory) from error
