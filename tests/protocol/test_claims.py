@@ -47,6 +47,15 @@ def test_a_claimed_sample_is_sent_when_it_is_committed() -> None:
     assert (data.sn, bytes(data.payload or b"")) == (1, b"\7" * 16)
 
 
+def test_no_claim_has_a_timestamp_that_rtps_cannot_carry() -> None:
+    s = script()
+    for _ in range(2):  # also if it is tried again
+        with pytest.raises(UsageError, match="1970 to 2106"):
+            s.writer.claims.make(16, timestamp=-1, now=s.now)
+    assert s.writer.claims.commit(claim(s), now=s.now)
+    assert sns(s.said()) == [1]
+
+
 def test_what_is_written_behind_a_claim_waits_for_it() -> None:
     s = script()
     first, second = claim(s, fill=1), claim(s, fill=2)

@@ -104,6 +104,19 @@ def test_small_writes_share_a_datagram_with_their_own_timestamps() -> None:
     assert sns(submessages(second)) == [7]
 
 
+@pytest.mark.parametrize("stamp", [-1, (1 << 32) * 1_000_000_000])
+def test_a_timestamp_that_rtps_cannot_carry_is_refused_before_anything_is_taken(stamp: int) -> None:
+    """It would be found only when messages are made, of which none could then be sent."""
+    s = Script()
+    for count in (1, 500):
+        samples = Samples.uniform(np.zeros(16 * count, np.uint8), count, 16)
+        with pytest.raises(UsageError, match="1970 to 2106"):
+            s.writer.write(samples, timestamp=stamp, now=s.now)
+        assert (s.writer.last_sn, s.writer.outgoing()) == (0, [])
+    s.write(1)
+    assert sns(s.said()) == [1]
+
+
 def test_the_send_window_closes_and_opens() -> None:
     s = Script(policy=WriterPolicy(send_window_bytes=4_000), message_size=480)
     taken = s.write(1000)  # 40 bytes each on the wire, ten in a datagram

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ..errors import UsageError
 from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN, Guid
+from .ntp import to_ntp
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -33,6 +34,12 @@ SAMPLE_INDEX: Final = np.dtype(
     ]
 )
 NO_TIMESTAMP: Final = -(1 << 63)
+
+
+def check_timestamp(timestamp: int) -> None:
+    """Raises UsageError for a source timestamp that RTPS cannot carry."""
+    if timestamp != NO_TIMESTAMP:
+        to_ntp(timestamp)
 
 
 def source_timestamps(seconds: npt.NDArray[Any], fractions: npt.NDArray[Any]) -> I64:

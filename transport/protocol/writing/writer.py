@@ -30,7 +30,7 @@ from ...errors import UsageError
 from ...limits import MESSAGE_SIZE_MAX
 from ...qos import Qos
 from ...structure import Guid
-from ...wire.samples import U8, Samples
+from ...wire.samples import U8, Samples, check_timestamp
 from ..endpoint_info import ReaderInfo
 from ..outgoing import Outgoing
 from ..policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, FlowControlPolicy, WriterPolicy
@@ -225,7 +225,8 @@ class StatefulWriter:
         ``key_hashes`` (n, 16) their instances; ``wall_clock`` is the time of day at ``now``, which LIFESPAN compares
         source timestamps with, and by default the timestamp. Fewer than all: back-pressure, the rest is to be offered
         again after acknowledgements. With batching, what is taken may wait in the batch in progress. Raises UsageError
-        for a payload whose length is not a multiple of 4, and for a coherent set that is too large.
+        for a payload whose length is not a multiple of 4, for a timestamp that RTPS cannot carry, and for a coherent
+        set that is too large.
         """
         count, batches = self.queue(
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, wall_clock=wall_clock
@@ -269,6 +270,7 @@ class StatefulWriter:
         self.state.touch()
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
+        check_timestamp(timestamp)
         self.state.written_stamp, self.state.written_at = timestamp, now
         self.history.note_time(timestamp if wall_clock is None else wall_clock, now)
         self.feedback.expire(now)  # it may make room

@@ -16,7 +16,7 @@ import numpy as np
 from ....errors import UsageError
 from ....structure import is_keyed
 from ....wire.framing import KEY_HASH_SIZE, frame, framed_key_hash
-from ....wire.samples import U8, Samples
+from ....wire.samples import U8, Samples, check_timestamp
 from ..changes import Change, overhead
 from ..publication import Claim, UnsentChanges, WriterHistory
 from ..readers import Acknowledgments, MatchedReaders
@@ -95,9 +95,11 @@ class SampleClaims:
         """Room for one sample of ``size`` bytes, padded to a multiple of 4, in the publication log; None: not now.
 
         The claim is to be handed to :meth:`commit` or :meth:`abort`; until then what is written behind it waits.
-        ``wall_clock``: see `StatefulWriter.write`.
+        ``wall_clock``: see `StatefulWriter.write`. Raises UsageError for a timestamp that RTPS cannot carry, and for a
+        sample that cannot be claimed.
         """
         state = self._state
+        check_timestamp(timestamp)
         state.touch()
         self._flush(now)
         self._history.note_time(timestamp if wall_clock is None else wall_clock, now)
