@@ -35,6 +35,7 @@ from ..transport.errors import (
 from ..transport.protocol.loss_causes import LossCause
 from ..transport.receiver.remedies import (
     DISK_FULL,
+    DOUBTED,
     EXPIRED,
     FAR_AHEAD,
     LOG_DROPPED,
@@ -117,6 +118,10 @@ RECEIVER_REMEDIES: Final = {
     ),
     SUPPRESSED_HEARTBEATS: (
         "lower reliable_reader.heartbeat_suppression_duration, or raise the writer's reliable_writer.heartbeat_period"
+    ),
+    DOUBTED: (
+        "set reliability=reliable, whose readers hear where the writer is, or start the query again; "
+        "reader.doubted_samples counts all"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
     LOG_FILLS: (

@@ -317,6 +317,65 @@ def test_a_writer_that_was_seen_where_it_was_has_not_begun_anew(reliable: bool) 
     assert s.taken() == [1_002]
 
 
+def test_what_a_gap_passes_that_begins_below_what_is_expected_is_not_lost() -> None:
+    s = Script(Qos(), reliable=False)
+    s.data(1, 5).gap(3, 8).data(8)
+    assert s.taken() == [1, 2, 3, 4, 5, 8]
+    assert (s.reader.counters.lost_samples, s.reader.counters.irrelevant_samples) == (0, 2)
+
+
+@pytest.mark.parametrize("how", ["data", "batch", "fragments"])
+def test_a_best_effort_writer_that_began_anew_before_it_was_missed_is_read(how: str) -> None:
+    """Nobody noticed the restart: its lease had not ended."""
+    s = Script(Qos(), reliable=False)
+    s.data(1, 100)
+    assert s.taken() == list(range(1, 101))
+    for i in range(1, 41):
+        s.now += 50 * MS
+        if how == "batch":
+            s.batch(i, i, i)
+        elif how == "fragments":
+            s.frag(i, 1, total=200).frag(i, 2, total=200)
+        else:
+            s.data(i)
+    assert s.taken() == list(range(21, 41))
+    assert (s.reader.counters.lost_samples, s.reader.counters.doubted_samples) == (20, 0)
+    s.data(41, 200)
+    assert s.taken() == list(range(41, 201))
+    assert s.reader.counters.lost_samples == 20
+
+
+def test_a_reliable_writer_that_may_have_begun_anew_is_counted_by_a_best_effort_reader() -> None:
+    s = Script(Qos())
+    s.data(1, 100)
+    assert s.taken() == list(range(1, 101))
+    for i in range(1, 41):
+        s.now += 50 * MS
+        s.data(i)
+    assert s.taken() == []
+    assert s.reader.counters.doubted_samples == s.reader.counters.duplicate_samples == 40
+    s.data(101).data(41, 60)
+    assert s.taken() == [101], "it repeated them for others"
+    assert s.reader.counters.doubted_samples == 40
+
+
+def test_what_the_network_delivers_late_or_twice_is_in_no_doubt() -> None:
+    s = Script(Qos(), reliable=False)
+    s.data(1, 100)
+    for i in range(40):  # two ways lead here, and it writes little
+        s.now += ANEW_NS
+        s.data(101 + i).data(100 + i).data(101 + i)
+    for _ in range(10):
+        s.now += ANEW_NS
+        s.data(139)
+    for i in range(139, 100, -1):
+        s.now += ANEW_NS
+        s.data(i)
+    assert s.taken() == list(range(1, 141))
+    counters = s.reader.counters
+    assert (counters.lost_samples, counters.doubted_samples) == (0, 0)
+
+
 def test_repairs_of_a_reliable_writer_for_others_are_no_new_life_to_a_best_effort_reader() -> None:
     s = Script(Qos(), resume={IT: 1_000})
     for i in range(100):

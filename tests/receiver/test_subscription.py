@@ -17,7 +17,7 @@ from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.receiving_node import NamedType
 from spark_rtps.transport.net.spy_node import SpyNode
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
-from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
+from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderCounters, ReaderPolicy
 from spark_rtps.transport.protocol.slices import Slice
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver import identity as identity_module
@@ -67,7 +67,7 @@ class Recorder:
 
     def create_reader(self, spec: ReaderSpec, recipient: Any) -> Any:
         self.spec, self.recipient = spec, recipient
-        return SimpleNamespace(put_together_at=self.put_together_at)
+        return SimpleNamespace(put_together_at=self.put_together_at, counters=ReaderCounters())
 
     def put_together_at(self, place: Any) -> None:
         self.place = place

@@ -17,6 +17,8 @@ FAR_AHEAD: Final = "FAR_AHEAD"
 EXPIRED: Final = "EXPIRED"
 #: A writer repeats its HEARTBEATs sooner than the reader answers one after another.
 SUPPRESSED_HEARTBEATS: Final = "SUPPRESSED_HEARTBEATS"
+#: A reliable writer may have been restarted under the same GUID; a best-effort reader cannot tell.
+DOUBTED: Final = "DOUBTED"
 #: A spy finds no publication log of its topic.
 NO_PUBLICATION_LOG: Final = "NO_PUBLICATION_LOG"
 #: The log can never take what was received; the sentence may use ``{needed}``.

@@ -22,6 +22,7 @@ from .addresses import Addresses
 from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
+from .doubt_warnings import DoubtWarnings
 from .filling import Filling, OnLogFull
 from .heartbeat_warnings import HeartbeatWarnings
 from .instance_keys import InstanceKeys
@@ -82,6 +83,7 @@ class Subscription:
         self._shown = shown
         self._clocks = ClockWarnings(config)
         self._heartbeats = HeartbeatWarnings(config)
+        self._doubts = DoubtWarnings(config)
         report = None if shared is None else shared.losses
         self._losses = Losses(directory, config.topic, config.remedies, addresses, report)
         moved_from: Mapping[Guid, int] = {} if addresses is None else addresses.moved_from
@@ -161,6 +163,7 @@ class Subscription:
             self._shown.add_dropped(sum(dropped.values()))
             self._losses.report_dropped(dropped, self._log)
         self._clocks.look(self._cache.counters)
+        self._doubts.look(self.reader)
 
     def writer_matched(self, writer: Guid) -> None:
         """A writer was matched."""

@@ -13,7 +13,9 @@ Invariants:
   that run fits, and a closed writer is asked for nothing;
 * what was delivered or passed is never delivered again, whatever a HEARTBEAT or a GAP says later. A writer that, for
   ``ANEW_NS`` since it was matched again, is only seen below where the earlier match with it ended is in another life:
-  its participant was restarted under the same GUID, and the reader begins anew with it;
+  its participant was restarted under the same GUID, and the reader begins anew with it; so is a best-effort writer of
+  which for as long only lower numbers come that rise. Of a reliable writer a best-effort reader cannot tell these from
+  repairs for others: they are counted in ``doubted_samples``;
 * a sample larger than ``sample_size_max`` is passed over as if it were irrelevant;
 * a batch is handed out whole, or cut where a part of it arrived earlier as DATA;
 * with coherent access, a coherent set is handed out whole or not at all (:mod:`.ordering.coherent_access`).
@@ -296,7 +298,7 @@ class StatefulReader:
         if self._arrivals.take_next(proxy, (run,), now):
             return
         delivery, nbytes = self._delivery, run.data.nbytes
-        if proxy.resumed:
+        if proxy.resumed or run.last_sn < proxy.expected:
             proxy = self._now(proxy, run.first_sn, run.last_sn, now)
         if proxy.resting:
             delivery.pass_by(proxy, run.last_sn)
@@ -323,7 +325,7 @@ class StatefulReader:
             self.counters.unknown_writer += sum(run.count for run in runs)
             return
         self.counters.received_batches += 1
-        if proxy.resumed:
+        if proxy.resumed or batch.last_sn < proxy.expected:
             proxy = self._now(proxy, batch.first_sn, batch.last_sn, now)
         if proxy.resting:
             self._delivery.pass_by(proxy, batch.last_sn)
@@ -368,7 +370,7 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += 1
             return
-        if proxy.resumed:
+        if proxy.resumed or frag.sn < proxy.expected:
             proxy = self._now(proxy, frag.sn, frag.sn, now)
         self._fragments.accept(proxy, frag, timestamp, now)
 
@@ -384,7 +386,7 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += stretch.submessages
             return
-        if proxy.resumed:
+        if proxy.resumed or stretch.last_sn < proxy.expected:
             proxy = self._now(proxy, stretch.first_sn, stretch.last_sn, now)
         self._fragments.accept_stretch(proxy, stretch, now)
 
@@ -425,17 +427,26 @@ class StatefulReader:
         return proxy if proxy.reliable else None
 
     def _now(self, proxy: WriterProxy, first_sn: int, last_sn: int, now: int) -> WriterProxy:
-        """What is known of a writer that sent first_sn..last_sn, and that was matched before.
+        """What is known of a writer that sent first_sn..last_sn, and that was matched before or was further already.
 
         A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life. A reliable
-        one may repeat something for other readers; its HEARTBEATs show where it is.
+        one may repeat something for other readers: its HEARTBEATs show where it is, and where none reaches this reader
+        what it sends there is counted as doubted.
         """
-        if proxy.reliable or not proxy.is_below_resumed(last_sn):
+        if proxy.reliable or proxy.resting:
             return proxy
-        proxy.seen_below = proxy.seen_below or first_sn
-        if proxy.info.reliable or not proxy.has_begun_anew(now):
-            return proxy
-        return self._begin_anew(proxy, now)
+        has_gone_back = last_sn < proxy.expected and proxy.has_gone_back(first_sn, last_sn, now)
+        if proxy.is_below_resumed(last_sn):
+            proxy.seen_below = proxy.seen_below or first_sn
+            is_anew = proxy.has_begun_anew(now)
+        else:
+            proxy.seen_below, is_anew = proxy.back_first, has_gone_back
+        if is_anew and not proxy.info.reliable:
+            return self._begin_anew(proxy, now)
+        if has_gone_back:
+            self.counters.doubted_samples += proxy.back_count
+            proxy.back_count = 0
+        return proxy
 
     def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:
         """Forget what a writer sent in another life.

@@ -42,6 +42,11 @@ class WriterProxy:
     __slots__ = (
         "away",
         "away_until",
+        "back_at",
+        "back_count",
+        "back_first",
+        "back_last",
+        "back_since",
         "batches",
         "counts_losses",
         "expected",
@@ -86,6 +91,11 @@ class WriterProxy:
         self.resumed_since = -1
         #: The first number below that which arrived from a writer whose samples are not sent again; 0: none did.
         self.seen_below = 0
+        #: What came last below ``expected`` of a writer whose samples are not sent again, rising from ``back_first``
+        #: to ``back_last`` since ``back_since``; ``back_count`` of these numbers are not counted as doubted yet.
+        self.back_first = self.back_last = self.back_since = self.back_count = 0
+        #: The highest number known of the writer at that time.
+        self.back_at = 0
         #: What the writer no longer has is lost only once the reader had something to lose.
         self.counts_losses = expected is not None and expected > 1
         #: Why what is lost up to ``away_until`` is lost: the writer had used these numbers before it was matched again.
@@ -159,6 +169,17 @@ class WriterProxy:
         if self.resumed_since < 0:
             self.resumed_since = now
         return now - self.resumed_since >= ANEW_NS
+
+    def has_gone_back(self, first_sn: int, last_sn: int, now: int) -> bool:
+        """first_sn..last_sn, which lie below ``expected``, arrived: whether for so long nothing else came but numbers
+        that rise there. What the network delivers late or twice neither goes on for so long nor rises."""
+        highest = self.announced
+        if self.back_at != highest or first_sn < self.back_last:
+            self.back_at, self.back_since, self.back_count = highest, now, 0
+            self.back_first, self.back_last = first_sn, first_sn - 1
+        self.back_count += max(last_sn - max(self.back_last, first_sn - 1), 0)
+        self.back_last = max(self.back_last, last_sn)
+        return now - self.back_since >= ANEW_NS and self.back_last > self.back_first
 
     def count_batches(self) -> BatchNumbers:
         """The numbers of the writer's batches, from now on at least."""
