@@ -51,9 +51,13 @@ class StandingServer:
         self._server.run()
 
     def hear(self, lines: Iterable[str]) -> None:
-        """Take the supervisor's lines until it says stop, or they end."""
+        """Take the supervisor's lines until it says stop, or they end: one that is killed may leave half of one."""
         for line in lines:
-            match json.loads(line):
+            try:
+                told = json.loads(line)
+            except ValueError:
+                return
+            match told:
                 case {"op": "state", "subscriptions": list(subscriptions)}:
                     self.answers.tell(subscriptions)
                 case {"op": "answer", "id": int(number), **answer}:

@@ -199,3 +199,15 @@ def test_nothing_is_left_of_it(server: Server) -> None:
     assert all(0 <= group["position"] <= server.end for group in groups.values())
     assert not [path.name for path in server.directory.iterdir() if path.name.endswith((".new", ".damaged"))]
     assert {path.name for path in server.directory.parent.iterdir()} == {LOG}
+
+
+def test_half_a_line_of_a_supervisor_that_is_killed_is_the_last(tmp_path: Path) -> None:
+    config = RangeServerConfig(
+        tmp_path, "127.0.0.1", 0, "", standing=True, tokens={"read": "r" * 20}, node=None
+    )
+    server = StandingServer(config, lambda _: None)
+    try:
+        server.hear(['{"op": "state", "subscriptions": []}\n', '{"op": "state", "subscri'])
+        assert server.answers.answer("GET", "/v1/subscriptions", b"").status == 200
+    finally:
+        server.close()
