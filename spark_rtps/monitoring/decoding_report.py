@@ -31,6 +31,7 @@ from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
 from ..transport.slotted import frozen, slotted
 from ..transport.wire.samples import I64
+from .told import NUMBER_MAX
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -101,7 +102,8 @@ class DecodingReport:
     @property
     def lost_samples(self) -> int:
         """Samples that the log lost, at least: one for each part of which the number is not known."""
-        return self.lost_overflow + sum(1 if p.samples is None else p.samples for p in self.lost.values())
+        known = sum(1 if p.samples is None else p.samples for p in self.lost.values())
+        return min(self.lost_overflow + known, NUMBER_MAX)
 
     def lose(self, part: LostPart) -> None:
         """Something of the log is lost; what was found before counts once, as it was when most of it was lost."""

@@ -29,6 +29,7 @@ from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_dec
 from .processes import goes_on, process_start
 from .query_names import NO_QUERY, QueryName, read_query
 from .stream_counters import listed
+from .told import NUMBER_MAX
 
 FOLDER: Final = "errors"
 _NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)
@@ -182,8 +183,9 @@ def _lost_by_log(report: DecodingReport, topic: str) -> list[Loss]:
             _guid(writer),
             topic,
             len(parts),
-            sum(part.samples or 0 for part in parts),
-            sum(part.nbytes for part in parts),
+            # what clients report may be anything; more could not be told to others
+            min(sum(part.samples or 0 for part in parts), NUMBER_MAX),
+            min(sum(part.nbytes for part in parts), NUMBER_MAX),
             min(part.at_ns for part in parts),
             max(part.at_ns for part in parts),
             cause,

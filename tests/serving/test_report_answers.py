@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import spark_rtps as rtps
+from spark_rtps.monitoring.decoding_report import LOST, LostPart, update_decoding_report
+from spark_rtps.monitoring.range_tally import RangeTally
 from spark_rtps.monitoring.report_json import told_errors, told_losses, told_streams
 from spark_rtps.monitoring.reports import read_error_reports, read_losses
 from spark_rtps.monitoring.seen_topics import SeenTopics
@@ -53,6 +55,20 @@ def test_errors_and_losses(directory: Path) -> None:
     assert errors and losses
     assert told_errors(report_answers.errors(directory)) == errors
     assert told_losses(report_answers.losses(directory)) == losses
+
+
+def test_what_a_client_reports_leaves_what_can_be_told(directory: Path) -> None:
+    (log,) = (each.path for each in read_streams([directory], now=0) if each.topic == "Square")
+    most = 1 << 62
+    parts = tuple(LostPart("gone", position, 1, most, most) for position in (8, 16, 24))
+    report = RangeTally.from_json(RangeTally(lost=parts).to_json())
+    update_decoding_report(log, report.add_to)
+    assert (1 << 63) - 1 in {
+        each.counters.get(LOST) for each in told_streams(report_answers.streams(directory))
+    }
+    lost = [loss for each in told_losses(report_answers.losses(directory)) for loss in each.losses]
+    assert ((1 << 63) - 1, (1 << 63) - 1) in {(loss.samples, loss.nbytes) for loss in lost}
+    assert report_answers.metrics(directory)
 
 
 def test_metrics(directory: Path) -> None:
