@@ -12,6 +12,7 @@ from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.explanations import explained
 from ..transport.errors import UsageError
+from ..transport.log.frame import Cursor
 from .log_reading import read_log
 from .offset_checks import told
 from .range_calculator import LogPartition
@@ -49,6 +50,8 @@ class StandingBatchReader(DataSourceReader):
                 log = logs[name].log
                 tail = receiver.await_log(log)
                 begin, end = receiver.begin(log, tail, default="earliest"), receiver.end(log, tail)
+                if settings.starting_time is not None:  # looked for in what may have been received since
+                    begin = min(begin, Cursor(tail.position))
                 if begin > end:
                     raise UsageError(
                         f"receiver {receiver.name}: the batch would begin at {told(begin)} and end before, at "

@@ -473,3 +473,20 @@ def test_a_batch_waits_for_a_receiver_that_starts(standing, monkeypatch):
     settings = settings_of()
     reader = StandingBatchReader(settings, plan_source(settings, COLUMNS), make=standing.connect)
     assert ids(reader, reader.partitions()) == [0, 1]
+
+
+@pytest.mark.parametrize("ending", [{}, {"endingTimestamp": "2200-01-01T00:00:00Z"}])
+def test_a_batch_from_a_time_after_all_that_is_there_is_empty_while_samples_arrive(standing, ending):
+    """The log grows between the question where it ends and the one what was received since then."""
+    standing.a.receive(0, 5)
+    at = standing.a.at
+
+    def late(log: str, time_ns: int) -> Cursor:
+        standing.a.receive(5 + len(standing.a.committed), 1)
+        standing.a.commit(log, "g", Cursor(0))
+        return at(log, time_ns)
+
+    standing.a.at = late
+    settings = settings_of(startingTimestamp="2100-01-01T00:00:00Z", **ending)
+    reader = StandingBatchReader(settings, plan_source(settings, COLUMNS), make=standing.connect)
+    assert reader.partitions() == []
