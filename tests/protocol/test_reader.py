@@ -33,6 +33,16 @@ def test_what_is_held_owns_its_memory() -> None:
     assert late.data[31] == 3, "not 0xEE: it was copied"
 
 
+@pytest.mark.parametrize("of", [0, 3])
+def test_what_was_held_is_no_duplicate_when_its_turn_comes(of: int) -> None:
+    s = Script(replace(RELIABLE, coherent_access=True))
+    s.heartbeat(1, 0).data(1).data(3, 5, of=of).data(6, 7, of=of).data(2).data(8)
+    assert s.taken() == list(range(1, 9))
+    assert s.reader.counters.duplicate_samples == 0
+    assert s.reader.counters.held_samples >= 5
+    assert s.reader.counters.heartbeats == 1
+
+
 def test_out_of_order_duplicates_and_overlaps() -> None:
     s = started()
     s.data(4, 6).data(9).data(5, 8)

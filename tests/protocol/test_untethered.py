@@ -228,6 +228,16 @@ def test_where_the_log_is_read_the_writer_may_say_when(waited: int) -> None:
     assert not each.proxy.resting and each.reader.counters.unavailable == 1
 
 
+def test_what_rests_already_goes_on_when_the_log_says_so() -> None:
+    each = full()
+    held(each, 2 * LIMIT + 4 * STEP)
+    assert each.proxy.resting
+    each.reader.untethered.rest(IT)
+    assert each.sleep(10 * REST).proxy.resting, "the log has let it go meanwhile"
+    each.reader.untethered.rejoin(IT)
+    assert not each.proxy.resting and each.reader.counters.unavailable == 1
+
+
 def test_one_that_does_not_know_where_it_starts() -> None:
     each = Script(policy=UNTETHERED, status_messages=True)
     each.reader.untethered.rest(IT)
