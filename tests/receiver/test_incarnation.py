@@ -26,6 +26,20 @@ def test_what_is_no_number_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureF
     assert next_incarnation(tmp_path) == 1
 
 
+def test_a_power_failure_brings_no_earlier_number_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = list[str](), os.fsync
+
+    def note(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    next_incarnation(tmp_path)
+    assert synced == [str(tmp_path / "incarnation.new"), str(tmp_path)]
+
+
 def test_a_disk_that_takes_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert next_incarnation(tmp_path / "missing") == 0

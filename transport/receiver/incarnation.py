@@ -45,7 +45,7 @@ def next_incarnation(directory: Path) -> int:
 def _write(path: Path, text: str) -> None:
     """Replace the file, or where the disk has no room for another one, its text."""
     try:
-        replace_text(path, text)
+        replace_text(path, text, durable=True)  # a power failure must not bring an earlier number back
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
