@@ -17,19 +17,17 @@ from typing import Final, NamedTuple
 
 from ..transport.errors import RangeServerError, RtpsError
 from ..transport.log.buffers import buffer
-from ..transport.log.frame import ALIGNMENT, HEADER_BYTES, align
-from ..transport.log.frame_walk import Header, SegmentFrames
+from ..transport.log.frame import ALIGNMENT, align
+from ..transport.log.frame_walk import Header
+from ..transport.log.partial_frames import PartialFrames
 from ..transport.log.segment import SegmentFile
 from ..transport.protocol.intervals import IntervalSet
-from ..transport.wire.samples import Run
 from .client import Cancelled, RangeClient
 from .connections import CONNECT_SECONDS
 from .sound_frames import is_indexed, is_possible, lies_within
 
 #: What is fetched because it is looked at comes in such parts, so that walking along headers asks seldom.
 _DEMANDED_BYTES: Final = 64 << 10
-#: Searched at once for a header.
-_SEARCHED_BYTES: Final = 256 << 10
 #: A part that is no longer is not worth a thread.
 _AT_ONCE_BYTES: Final = 128 << 10
 _JOIN_SECONDS: Final = 2 * CONNECT_SECONDS
@@ -171,49 +169,25 @@ def _unnoticed(_count: int) -> None:
     """Whoever asks waits for all."""
 
 
-class FetchedFrames(SegmentFrames):
+class FetchedFrames(PartialFrames):
     """The frames of a segment, as far as they have arrived."""
 
     __slots__ = ("_arriving",)
+
+    searched_bytes = 256 << 10
 
     def __init__(self, base: int, arriving: Arriving, seed: int) -> None:
         super().__init__(base, arriving.data, seed)
         self._arriving = arriving
 
     def header(self, position: int) -> Header | None:
-        at = position - self.base
-        self._arriving.need(at, at + HEADER_BYTES)
         header = super().header(position)
-        return header if header is not None and is_possible(self._bytes, at) else None
-
-    def next_header(self, position: int, stop: int) -> Header | None:
-        stop = min(stop, self.end)
-        while position < stop:
-            high = min(stop, align(position - self.base + _SEARCHED_BYTES) + self.base)
-            self._arriving.need(max(0, position - self.base), high - self.base)
-            found = super().next_header(position, high)
-            if found is not None:
-                return found
-            position = high
-        return None
-
-    def is_committed(self, position: int) -> bool:
-        if self.base <= position < self.end:
-            self._arriving.need(position - self.base, position - self.base + ALIGNMENT)
-        return super().is_committed(position)
+        return header if header is not None and is_possible(self._bytes, position - self.base) else None
 
     def is_whole(self, header: Header) -> bool:
-        self._need_all(header)
         if not super().is_whole(header):
             return False
-        return not is_indexed(self._bytes, header.position - self.base) or lies_within(
-            super().read(header)[1]
-        )
+        return not is_indexed(self._bytes, header.position - self.base) or lies_within(self.read(header)[1])
 
-    def read(self, header: Header) -> tuple[int, Run]:
-        self._need_all(header)
-        return super().read(header)
-
-    def _need_all(self, header: Header) -> None:
-        at = header.position - self.base
-        self._arriving.need(at, at + header.length)
+    def _bring(self, start: int, stop: int) -> None:
+        self._arriving.need(start, stop)

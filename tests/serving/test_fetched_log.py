@@ -81,7 +81,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small parts are fetched as large ones are."""
     monkeypatch.setattr(arriving, "_DEMANDED_BYTES", 64)
-    monkeypatch.setattr(arriving, "_SEARCHED_BYTES", 96)
+    monkeypatch.setattr(arriving.FetchedFrames, "searched_bytes", 96)
     if request.param == "by a thread":
         monkeypatch.setattr(arriving, "_AT_ONCE_BYTES", 0)
 

@@ -12,22 +12,24 @@ from pathlib import Path
 from typing import Final, Self
 
 from ..protocol.intervals import IntervalSet
-from ..wire.samples import U8, Run
+from ..wire.samples import U8
 from .buffers import buffer
 from .checkpoint import read_tail
-from .frame import ALIGNMENT, HEADER_BYTES, align
-from .frame_walk import Header, SegmentFrames, mapped
+from .frame import ALIGNMENT, align
+from .frame_walk import mapped
+from .partial_frames import PartialFrames
 from .segment import SegmentFile
 
 #: Copied at once: what the second-level cache holds, so that the checksum finds it there.
 _COPIED_BYTES: Final = 512 << 10
 
 
-class CopiedFrames(SegmentFrames):
-    """The buffer is as long as the segment, so that frames lie where they do in its file; no byte is copied twice, as
-    views of it may have been handed out."""
+class CopiedFrames(PartialFrames):
+    """No byte is copied twice."""
 
     __slots__ = ("_copied", "_directory", "_last", "_source")
+
+    searched_bytes = _COPIED_BYTES
 
     def __init__(self, directory: Path, base: int, source: U8, seed: int) -> None:
         super().__init__(base, buffer(source.size), seed)
@@ -41,41 +43,7 @@ class CopiedFrames(SegmentFrames):
     def map(cls, directory: Path, file: SegmentFile, seed: int) -> Self:
         return cls(directory, file.base, mapped(directory, file), seed)
 
-    def header(self, position: int) -> Header | None:
-        at = position - self.base
-        self._need(at, min(at + HEADER_BYTES, self.data.size))
-        return super().header(position)
-
-    def next_header(self, position: int, stop: int) -> Header | None:
-        stop = min(stop, self.end)
-        while position < stop:
-            high = min(stop, self.base + align(position - self.base + _COPIED_BYTES))
-            self._need(max(0, position - self.base), min(align(high - self.base), self.data.size))
-            found = super().next_header(position, high)
-            if found is not None:
-                return found
-            position = high
-        return None
-
-    def is_committed(self, position: int) -> bool:
-        if self.base <= position < self.end:
-            at = position - self.base
-            self._need(at, min(at + ALIGNMENT, self.data.size))
-        return super().is_committed(position)
-
-    def is_whole(self, header: Header) -> bool:
-        self._need_all(header)
-        return super().is_whole(header)
-
-    def read(self, header: Header) -> tuple[int, Run]:
-        self._need_all(header)
-        return super().read(header)
-
-    def _need_all(self, header: Header) -> None:
-        at = header.position - self.base
-        self._need(at, at + header.length)
-
-    def _need(self, start: int, stop: int) -> None:
+    def _bring(self, start: int, stop: int) -> None:
         """Have the bytes [start, stop) copied; those that are not appended yet are zeros for now."""
         low, high = self._last
         if low <= start and stop <= high:

@@ -1,0 +1,59 @@
+"""The frames of a segment of which only parts are there: what is looked at is brought here first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from ..wire.samples import Run
+from .frame import ALIGNMENT, HEADER_BYTES, align
+from .frame_walk import Header, SegmentFrames
+
+
+class PartialFrames(SegmentFrames, ABC):
+    """``data`` is as long as the segment, so that frames lie where they do in its file; :meth:`_bring` fills it."""
+
+    __slots__ = ()
+
+    #: Bytes that are brought and searched for a header at once.
+    searched_bytes: ClassVar[int]
+
+    @abstractmethod
+    def _bring(self, start: int, stop: int) -> None:
+        """Have ``data[start:stop]`` there. No byte changes that was there before: views of it may be handed out."""
+
+    def header(self, position: int) -> Header | None:
+        at = position - self.base
+        self._need(at, at + HEADER_BYTES)
+        return super().header(position)
+
+    def next_header(self, position: int, stop: int) -> Header | None:
+        stop = min(stop, self.end)
+        while position < stop:
+            high = min(stop, self.base + align(position - self.base + self.searched_bytes))
+            self._need(position - self.base, align(high - self.base))
+            found = super().next_header(position, high)
+            if found is not None:
+                return found
+            position = high
+        return None
+
+    def is_committed(self, position: int) -> bool:
+        if self.base <= position < self.end:
+            self._need(position - self.base, position - self.base + ALIGNMENT)
+        return super().is_committed(position)
+
+    def is_whole(self, header: Header) -> bool:
+        self._need_all(header)
+        return super().is_whole(header)
+
+    def read(self, header: Header) -> tuple[int, Run]:
+        self._need_all(header)
+        return super().read(header)
+
+    def _need_all(self, header: Header) -> None:
+        at = header.position - self.base
+        self._need(at, at + header.length)
+
+    def _need(self, start: int, stop: int) -> None:
+        self._bring(max(0, start), min(stop, self.data.size))
