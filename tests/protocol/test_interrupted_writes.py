@@ -19,7 +19,7 @@ from spark_rtps.transport.log.image import CopyBuffer, Image
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.protocol.outgoing import Outgoing
-from spark_rtps.transport.protocol.policies import FlowControlPolicy
+from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, FlowControlPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
@@ -251,3 +251,42 @@ def test_a_strategy_that_raises_once_when_a_reader_is_matched_makes_no_differenc
     assert sns(script.said()) == [1, 2, 3]
     script.acknack(1, 2)
     assert sns(script.said()) == [2], "what it lacks is repaired"
+
+
+@pytest.mark.parametrize("wire", [BatchWire.DATA, BatchWire.AUTO])
+def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: BatchWire) -> None:
+    """Its samples are of writes that have returned."""
+    for line in range(1, 1 << 20, 3):
+        batch = BatchPolicy(enable=True, max_samples=1_000, max_flush_delay=10 * MS, wire=wire)
+        script = Script(batch=batch, readers=0).match(1, batches=True)
+        script.acknack(1)
+        for number in range(1, 5):
+            data = samples_of([payload(0, number, 40)])
+            assert script.writer.write(data, timestamp=number, now=script.now) == 1
+        left, begun = line, False
+
+        def trace(frame: FrameType, event: str, _argument: object) -> object:
+            nonlocal left, begun
+            if "/transport/protocol/writing/" not in frame.f_code.co_filename:
+                return None
+            begun |= frame.f_code.co_qualname == "Framer.together"
+            if begun and event == "line":
+                left -= 1
+                if not left:
+                    raise Interrupted
+            return trace
+
+        sys.settrace(trace)  # type: ignore[arg-type]
+        try:
+            script.writer.flush(now=script.now)
+        except Interrupted:
+            pass
+        finally:
+            sys.settrace(None)
+        if left > 0:
+            assert line > 30, "it went through"
+            return
+        script.sleep(10 * MS)
+        script.writer.flush(now=script.now)
+        assert script.writer.last_sn == script.writer.history.samples == 4, line
+        assert script.writer.state.last_batch_sn == script.writer.history.batches == (wire is BatchWire.AUTO)

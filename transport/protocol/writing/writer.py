@@ -23,6 +23,7 @@ used before.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -283,13 +284,18 @@ class StatefulWriter:
     ) -> None:
         """Send what :meth:`queue` returned; ``hand_over`` may be called when :meth:`outgoing` has much."""
         self.state.touch()
-        if self.history.is_mortal:
-            self.feedback.expire(now)
-        wrote = False
-        for pending in batches:
-            for each in self._framer.together(pending):
-                self._send_pending(each, now, hand_over)
-            wrote = True
+        left, before, wrote = deque(batches), self.state.last_sn, False
+        try:
+            if self.history.is_mortal:
+                self.feedback.expire(now)
+            while left:
+                for each in self._framer.together(left[0]):
+                    self._send_pending(each, now, hand_over)
+                before, wrote = before + left.popleft().count, True
+        except BaseException:
+            # Samples of writes that have returned are among them.
+            self.intake.put_back(left, self.state.last_sn - before)
+            raise
         self.admission.conclude(now, wrote=wrote)
 
     def resume(self, *, now: int) -> None:

@@ -93,6 +93,28 @@ class PendingBatch:
             for i in range(0, self.count, per)
         ]
 
+    def behind(self, count: int) -> list[PendingBatch]:
+        """The samples behind the first ``count``, with memory of their own."""
+        per, found = self.per_batch, []
+        stops = (min(count + -count % per, self.count), self.count) if per else (self.count,)
+        for stop in stops:  # what is left of a batch by itself, those behind it together
+            if count < stop:
+                part = replace(
+                    self,
+                    samples=self.samples.take(count, stop),
+                    flags=self.flags
+                    if isinstance(self.flags, int)
+                    else _common_flags(self.flags[count:stop]),
+                    key_hashes=None if self.key_hashes is None else self.key_hashes[count:stop],
+                    per_batch=per if per and (stop - count) % per == 0 else 0,
+                )
+                if self.timestamps is not None:
+                    part.timestamp = int(self.timestamps[count])
+                    part.timestamps = _own_timestamps(self.timestamps[count:stop])
+                found.append(part.copy())
+            count = stop
+        return found
+
     @property
     def nbytes(self) -> int:
         """Serialized bytes."""
@@ -198,11 +220,11 @@ class Queue:
         self.count = self.nbytes = self.wire_bytes = 0
         self.encapsulation: int | None = None
         self.last_timestamp = 0
+        self._keyed = False
         self._lengths = array("q")
         self._timestamps = array("q")
         self._flags = array("I")
         self._key_hashes = bytearray()
-        self._keyed = False
 
     def takes(self, encapsulation: int | None, keyed: bool) -> bool:
         """Whether samples of that kind may join what is queued."""
@@ -214,6 +236,12 @@ class Queue:
 
     def append(self, write: Write, i: int, j: int, timestamp: int) -> None:
         """Add samples [i, j) of a write."""
+        # What an exception has stopped in the middle, here or in `_clear`, is no part of what is queued.
+        known = self.count
+        if len(self._key_hashes) > 16 * known or max(map(len, self._columns)) > known:
+            for column in self._columns:
+                del column[known:]
+            del self._key_hashes[16 * known :]
         count, nbytes = j - i, write.nbytes(i, j)
         end = self.nbytes + nbytes
         if end > self._buffer.nbytes:
@@ -233,28 +261,35 @@ class Queue:
         if write.encapsulation is not None:
             self.encapsulation = write.encapsulation
         self.last_timestamp = timestamp
-        self.count += count
-        self.nbytes = end
-        self.wire_bytes += nbytes + count * write.overhead
+        wire_bytes = self.wire_bytes + nbytes + count * write.overhead
+        self.count, self.nbytes, self.wire_bytes = known + count, end, wire_bytes
+
+    @property
+    def _columns(self) -> tuple[array[int], array[int], array[int]]:
+        return self._lengths, self._timestamps, self._flags
 
     def pop(self, reason: FlushReason) -> PendingBatch:
         """Take everything out as a batch."""
-        data = self._buffer[: self.nbytes]
+        count, data, buffer = self.count, self._buffer[: self.nbytes], self._buffer
         if 2 * self.nbytes <= self._buffer.nbytes:
             data = data.copy()
         else:
-            self._buffer = np.empty(self._buffer.nbytes, np.uint8)
-        timestamps = np.frombuffer(self._timestamps, np.int64)
+            buffer = np.empty(self._buffer.nbytes, np.uint8)
+        # Of copies: the queue cannot grow while there are views of it, which a traceback may keep.
+        timestamps = np.frombuffer(self._timestamps[:count], np.int64)
+        hashes = np.frombuffer(self._key_hashes[: 16 * count], np.uint8)
         batch = PendingBatch(
-            _one_by_one(data, np.frombuffer(self._lengths, np.int64)),
+            _one_by_one(data, np.frombuffer(self._lengths[:count], np.int64)),
             int(timestamps[0]),
             _own_timestamps(timestamps),
-            _common_flags(np.frombuffer(self._flags, np.uint32)),
-            np.frombuffer(self._key_hashes, np.uint8).reshape(-1, 16) if self._keyed else None,
+            _common_flags(np.frombuffer(self._flags[:count], np.uint32)),
+            hashes.reshape(-1, 16) if self._keyed else None,
             False,
             reason,
         )
+        # No sooner: what an exception stops before this is still queued.
         self._clear()
+        self._buffer = buffer
         return batch
 
 

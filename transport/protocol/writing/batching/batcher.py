@@ -313,6 +313,10 @@ class Batcher:
         self._flush(reason)
         return self._fetch()
 
+    def put_back(self, batches: list[PendingBatch]) -> None:
+        """These were fetched and not sent: an exception has stopped that."""
+        self._ready[:0] = batches
+
     def discard(self) -> None:
         """Forget what waits."""
         if self._gate is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from ....wire.parameters import COHERENT_SET_SIZE, SENTINEL_SIZE
@@ -98,6 +99,15 @@ class Intake:
         """End the batch in progress, which is to be sent."""
         self._fit()
         return [] if self._batcher is None else self._batcher.flush(reason)
+
+    def put_back(self, batches: Iterable[PendingBatch], sent: int) -> None:
+        """These were to be sent, and an exception has stopped that: but for the first ``sent`` samples they go with
+        what is sent next.
+
+        Samples that are not gathered into batches are those of the call which raises it."""
+        if self._batcher is not None:
+            parts = [each.behind(0 if i else sent) for i, each in enumerate(batches)]
+            self._batcher.put_back([part for each in parts for part in each])
 
     def discard(self) -> None:
         """Forget the batch in progress."""
