@@ -19,6 +19,7 @@ import pytest
 from spark_rtps.transport.log.last_use import IN_USE_NS
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
+from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
@@ -59,6 +60,7 @@ def addresses(*ports: int, index: int = 0) -> Addresses:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     written = addresses(7410, 7411, index=3)
     written.moved_from[WRITER] = 17
+    written.guid_prefix = b"p" * 12
     write_addresses(tmp_path, written)
     assert read_addresses(tmp_path) == written
     assert written.locators == {"10.0.0.1:7410", "10.0.0.1:7411"}
@@ -255,6 +257,27 @@ def test_missed_samples_are_counted_once(receiver: Moving, writer: BlockingWrite
     assert receiver.missed() == [(LossCause.MOVED, 15)]
     write(writer, 1)
     receiver.wait_for("log.rows", 21)
+
+
+def test_killed_while_it_moves_and_back_again_it_counts_what_it_missed(
+    receiver: Moving, writer: BlockingWriter
+) -> None:
+    """The log had its new GUID already, and the addresses were not written down yet."""
+    receiver.start(HERE)
+    matched(receiver, writer, 1)
+    first, between = receiver.prefix, "ab" * 12
+    write(writer, 10)
+    receiver.wait_for("log.rows", 10)
+    receiver.kill()
+    write(writer, 5)
+    with StreamLog.open(receiver.directory) as log:
+        log.amend(guid_prefix=between)
+    receiver.start(HERE)
+    wait_until(lambda: receiver.reached == {writer.guid: 15}, "what was missed")
+    assert receiver.prefix not in (first, between)
+    assert receiver.missed() == [(LossCause.MOVED, 5)]
+    write(writer, 1)
+    receiver.wait_for("log.rows", 11)
 
 
 def test_it_asks_for_its_ports_again(receiver: Moving, writer: BlockingWriter) -> None:

@@ -58,11 +58,19 @@ class Addresses:
     moved_from: dict[Guid, int] = field(default_factory=dict)
     #: How long peers wait for a receiver that is down, in ns; 0: they do not, since it has taken its leave.
     lease_duration: int = 0
+    #: Under which all that was announced; empty: nobody has written that down.
+    guid_prefix: bytes = b""
 
     @classmethod
-    def of(cls, participant_index: int, locators: Iterable[Locator], lease_duration: int = 0) -> Addresses:
+    def of(
+        cls,
+        participant_index: int,
+        locators: Iterable[Locator],
+        lease_duration: int = 0,
+        guid_prefix: bytes = b"",
+    ) -> Addresses:
         named = frozenset(f"{each.address}:{each.port}" for each in locators)
-        return cls(participant_index, named, lease_duration=lease_duration)
+        return cls(participant_index, named, lease_duration=lease_duration, guid_prefix=guid_prefix)
 
     @property
     def ports(self) -> set[int]:
@@ -130,6 +138,7 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
         "locators": sorted(addresses.locators),
         "moved_from": {guid.to_bytes().hex(): sn for guid, sn in addresses.moved_from.items()},
         "lease_duration": addresses.lease_duration,
+        "guid_prefix": addresses.guid_prefix.hex(),
     }
     path = directory / _FILE
     try:
@@ -151,7 +160,8 @@ def _addresses(told: dict[str, Any]) -> Addresses:
     if not all(0 <= sn < INFINITE for sn in moved_from.values()):
         raise ValueError("it has numbers that no sample has")
     locators, lease_duration = frozenset(map(str, told["locators"])), int(told.get("lease_duration", 0))
-    return Addresses(int(told["participant_index"]), locators, moved_from, lease_duration)
+    prefix = bytes.fromhex(told.get("guid_prefix", ""))
+    return Addresses(int(told["participant_index"]), locators, moved_from, lease_duration, prefix)
 
 
 def _guid(raw: str) -> Guid:

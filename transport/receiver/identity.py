@@ -37,7 +37,9 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
         here = _addresses(node)
         if earlier is not None:
             gone = earlier.locators - here.locators
-            if gone:
+            # killed with a new GUID in the log and none of its addresses here: writers never heard of it, or elsewhere
+            is_moved = bool(gone) or earlier.guid_prefix not in (b"", given.guid_prefix)
+            if is_moved:
                 node.abandon()
                 prefix = new_guid_prefix()
                 log.amend(guid_prefix=prefix.hex())
@@ -45,8 +47,8 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
                     replace(given, guid_prefix=prefix, participant_index=here.participant_index), directory
                 )
                 here = _addresses(node)
-                _say(config.topic, gone, here)
-            here.follow(earlier, log.writers, moved=bool(gone))
+                _say(config.topic, gone or earlier.locators, here)
+            here.follow(earlier, log.writers, moved=is_moved)
     except BaseException:
         node.abandon()
         raise
@@ -61,7 +63,8 @@ def _open(given: NodeConfig, directory: Path) -> Node:
 def _addresses(node: Node) -> Addresses:
     sockets = node.sockets
     locators = (*sockets.metatraffic_unicast, *sockets.default_unicast)
-    return Addresses.of(sockets.participant_index, locators, node.config.lease_duration)
+    config = node.config
+    return Addresses.of(sockets.participant_index, locators, config.lease_duration, config.guid_prefix or b"")
 
 
 def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:
