@@ -3,15 +3,18 @@
 It has, and tells the source so, by ``commit()``, between the end of the next micro-batch and its partitions: a source
 that is asked for an end can therefore let go everything before. With ``asyncProgressTrackingEnabled`` Spark writes both
 down later, and tells it later still, once more micro-batches come. What was let go would be missing if the driver died
-meanwhile; and where it is kept, a log that is full of what was read has no room for what Spark would commit it with.
+meanwhile. Where it is kept, a log that is full of what was read has no room for what Spark would commit it with, which
+is warned of. It is no error: Spark's thread of such a query does not outlive one that a Python source raises, and the
+query would neither go on nor end.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ..transport.errors import UsageError
+_log = logging.getLogger("spark_rtps.datasource")
 
 _Offset: TypeAlias = Mapping[str, object]
 
@@ -40,15 +43,15 @@ class CommitOrder:
         is_first = self._planned is None and start == self._initial
         self._planned = end
         # not: an empty one, one as it should be, or one that an earlier run has planned
-        if start not in (end, self._committed) and start == self._asked and not is_first:
-            self.is_late = True
+        if start in (end, self._committed) or start != self._asked or is_first or self.is_late:
+            return
+        self.is_late = True
+        _log.warning(
+            "Spark plans micro-batches before it has written down that those before are processed, as it does with "
+            "asyncProgressTrackingEnabled: samples stay in the stream log until it has, and a log that is full by then "
+            "stays full; remove that option of the sink, or raise log.max_bytes"
+        )
 
     def commits(self, end: _Offset) -> None:
-        """Spark calls ``commit()``. Raises UsageError if more was planned since, and before this was written down."""
+        """Spark calls ``commit()``."""
         self._committed = end
-        if self.is_late and end not in (self._asked, self._planned):
-            raise UsageError(
-                "Spark plans micro-batches before it has written down that those before are processed, as it does with "
-                "asyncProgressTrackingEnabled: a full stream log would stay full, and samples could be lost; remove "
-                "that option of the sink"
-            )
