@@ -371,6 +371,9 @@ def test_what_the_network_delivers_late_or_twice_is_in_no_doubt() -> None:
     for i in range(139, 100, -1):
         s.now += ANEW_NS
         s.data(i)
+    for i in (101, 102, 120):  # very late, but few
+        s.now += ANEW_NS
+        s.data(i)
     assert s.taken() == list(range(1, 141))
     counters = s.reader.counters
     assert (counters.lost_samples, counters.doubted_samples) == (0, 0)

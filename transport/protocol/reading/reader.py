@@ -444,8 +444,8 @@ class StatefulReader:
         if is_anew and not proxy.info.reliable:
             return self._begin_anew(proxy, now)
         if has_gone_back:
-            self.counters.doubted_samples += proxy.back_count
-            proxy.back_count = 0
+            self.counters.doubted_samples += proxy.back_count - proxy.back_told
+            proxy.back_told = proxy.back_count
         return proxy
 
     def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:

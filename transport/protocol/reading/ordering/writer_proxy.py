@@ -31,6 +31,8 @@ from .reorder_buffer import ReorderBudget, ReorderBuffer
 
 #: For so long a writer has to be below where an earlier match with it ended, and nowhere else: it began anew.
 ANEW_NS: Final = 1_000_000_000
+#: And so many numbers have to rise there where it was not matched again: one or two may be that late.
+BACK_MIN: Final = 4
 
 
 class WriterProxy:
@@ -47,6 +49,7 @@ class WriterProxy:
         "back_first",
         "back_last",
         "back_since",
+        "back_told",
         "batches",
         "counts_losses",
         "expected",
@@ -92,8 +95,8 @@ class WriterProxy:
         #: The first number below that which arrived from a writer whose samples are not sent again; 0: none did.
         self.seen_below = 0
         #: What came last below ``expected`` of a writer whose samples are not sent again, rising from ``back_first``
-        #: to ``back_last`` since ``back_since``; ``back_count`` of these numbers are not counted as doubted yet.
-        self.back_first = self.back_last = self.back_since = self.back_count = 0
+        #: to ``back_last`` since ``back_since``: ``back_count`` numbers, of which ``back_told`` count as doubted.
+        self.back_first = self.back_last = self.back_since = self.back_count = self.back_told = 0
         #: The highest number known of the writer at that time.
         self.back_at = 0
         #: What the writer no longer has is lost only once the reader had something to lose.
@@ -175,11 +178,11 @@ class WriterProxy:
         that rise there. What the network delivers late or twice neither goes on for so long nor rises."""
         highest = self.announced
         if self.back_at != highest or first_sn < self.back_last:
-            self.back_at, self.back_since, self.back_count = highest, now, 0
+            self.back_at, self.back_since, self.back_count, self.back_told = highest, now, 0, 0
             self.back_first, self.back_last = first_sn, first_sn - 1
         self.back_count += max(last_sn - max(self.back_last, first_sn - 1), 0)
         self.back_last = max(self.back_last, last_sn)
-        return now - self.back_since >= ANEW_NS and self.back_last > self.back_first
+        return now - self.back_since >= ANEW_NS and self.back_count >= BACK_MIN
 
     def count_batches(self) -> BatchNumbers:
         """The numbers of the writer's batches, from now on at least."""
