@@ -290,3 +290,17 @@ def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: Batc
         script.writer.flush(now=script.now)
         assert script.writer.last_sn == script.writer.history.samples == 4, line
         assert script.writer.state.last_batch_sn == script.writer.history.batches == (wire is BatchWire.AUTO)
+
+
+def test_a_set_whose_beginning_was_stopped_can_be_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(logged=False)
+    sets, state, now = scene.writer.coherent_sets, scene.writer.state, scene.script.now
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "sets", None)  # what is done next to it raises
+        with pytest.raises(AttributeError):
+            sets.begin(now=now)
+    assert state.set_begun == 1 and not state.sets
+    sets.abort(now=now)
+    scene.write()
+    scene.exchange()
+    assert state.set_begun == 0 and scene.writer.positions.snd_pos == scene.writer.positions.pub_pos > 0

@@ -58,8 +58,7 @@ class CoherentSets:
         state.touch()
         self._check_open(is_open=True)
         self._flush(now)
-        begun, state.set_begun = state.set_begun, 0
-        state.sets.pop()
+        begun = self._close()
         if state.last_sn >= begun:
             self._write_marker(begun, now)
         self._history.end_set()
@@ -73,8 +72,7 @@ class CoherentSets:
         state.touch()
         self._check_open(is_open=True)
         self._intake.discard()
-        begun, state.set_begun = state.set_begun, 0
-        state.sets.pop()
+        begun = self._close()
         self._window.end_set()
         if state.last_sn < begun:
             self._history.end_set()
@@ -84,6 +82,14 @@ class CoherentSets:
         self._acks.given_up(begun, now)
         self._acks.written(now)
         self._sender.request_acknowledgment(now)
+
+    def _close(self) -> int:
+        """No set is open from now on; returns where it began. An exception may have stopped what noted it."""
+        state = self._state
+        if state.sets and state.sets[-1][1] == INFINITE:
+            state.sets.pop()
+        begun, state.set_begun = state.set_begun, 0
+        return begun
 
     def _write_marker(self, begun: int, now: int) -> None:
         """Write the last change of the set, which holds no sample of the user's."""
