@@ -210,6 +210,19 @@ class TestFaults:
         ):
             query.awaitTermination(AT_MOST)
 
+    def test_asynchronous_progress(self, spark, publisher, topic, log_dir, tmp_path):
+        """Spark commits late then, of which the source warns; that is no error."""
+        writer = source(spark, topic, log_dir).writeStream.format("memory").queryName("asynchronous")
+        options = {"asyncProgressTrackingEnabled": True, "checkpointLocation": str(tmp_path / "c")}
+        query = writer.options(**options).start()
+        try:
+            for number in range(5):
+                publisher.write(points(number, 1))
+                wait_for_rows(spark, query, number + 1)
+        finally:
+            query.stop()
+        assert_df_equality(rows(spark, query), expected(spark, 5), ignore_row_order=True)
+
     def test_receiver_killed(self, spark, publisher, topic, log_dir, tmp_path):
         with running(source(spark, topic, log_dir), tmp_path / "c") as query:
             publisher.write(points(0, 100))
