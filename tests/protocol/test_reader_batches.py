@@ -220,3 +220,13 @@ def test_impossible_numbers_are_answered_with_possible_ones() -> None:
     s.said()
     s.reader.on_run(Run(IT, most, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
     s.heartbeat(most, most).sleep(100 * MS).said()
+
+
+def test_nothing_is_kept_of_batches_that_were_held() -> None:
+    s = started()
+    for i in range(1, 50):
+        s.batch(2 * i + 1, 20 * i + 1, 20 * i + 10).batch(2 * i, 20 * i - 9, 20 * i)
+    s.data(1, 10)
+    assert s.taken() == list(range(1, 991))
+    held = s.proxy.held
+    assert (len(held), held.units, held.nbytes, len(held._batches)) == (0, 0, 0, 0)

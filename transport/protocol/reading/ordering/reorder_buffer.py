@@ -227,13 +227,6 @@ class ReorderBuffer:
             self._covered.remove(0, sn - 1)
         return thrown
 
-    def discard_above(self, sn: int) -> None:
-        """Forget everything above ``sn``, and the run that ends there if it begins below."""
-        while self._runs and self._runs[-1].last_sn > sn:
-            self._remove(self._runs[-1])
-        if self._covered and self._covered.highest > sn:
-            self._covered.remove(sn + 1, self._covered.highest)
-
     def clear(self) -> None:
         """Forget everything."""
         self.pop(len(self._runs))
