@@ -174,9 +174,24 @@ CLAIMS: list[Step] = [
 ]
 
 
+def abort_a_set(scene: Scene) -> None:
+    sets, now = scene.writer.coherent_sets, scene.script.now
+    sets.begin(now=now)
+    try:
+        scene.write(2)
+        del scene.returned[-2:]
+    finally:
+        sets.abort(now=now)
+
+
+SETS: list[Step] = [Scene.write, Scene.exchange, abort_a_set, Scene.write, Scene.exchange]
+
+
 @pytest.mark.parametrize("start", range(4))
 @pytest.mark.parametrize(
-    ("steps", "logged"), [(WRITES, False), (WRITES, True), (CLAIMS, True)], ids=["memory", "log", "claims"]
+    ("steps", "logged"),
+    [(WRITES, False), (WRITES, True), (CLAIMS, True), (SETS, False)],
+    ids=["memory", "log", "claims", "sets"],
 )
 def test_an_exception_between_any_two_lines(steps: list[Step], logged: bool, start: int) -> None:
     """Of the lines every eighth, so that it takes seconds; the steps are alike enough that no line is left out."""

@@ -77,9 +77,13 @@ class CoherentSets:
         if state.last_sn < begun:
             self._history.end_set()
             return
-        self._sender.gap(begun, self._history.abort_set(begun))
-        self._unsent.give_up(begun)
-        self._acks.given_up(begun, now)
+        try:
+            self._sender.gap(begun, self._history.abort_set(begun))
+            self._unsent.give_up(begun)
+            self._acks.given_up(begun, now)
+        except BaseException:
+            self._acks.settle()
+            raise
         self._acks.written(now)
         self._sender.request_acknowledgment(now)
 

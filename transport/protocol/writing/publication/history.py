@@ -103,6 +103,7 @@ class WriterHistory:
         last_sn = self.state.last_sn
         while self._changes and self._changes[-1].last_sn > last_sn:
             self._changes.pop()
+        self._aborted.remove(last_sn + 1, INFINITE)
         self._skipped.remove(last_sn + 1, INFINITE)
         if self.keep_last is not None:
             self.keep_last.settle()
@@ -196,11 +197,12 @@ class WriterHistory:
         the set; returns that number."""
         while self._changes and self._changes[-1].first_sn >= begun:
             self._account(self._changes.pop(), -1)
-        self.state.last_sn += 1
-        self._aborted.add(begun, self.state.last_sn)
+        last_sn = self.state.last_sn + 1
+        self._aborted.add(begun, last_sn)
         if len(self._aborted) > REORDER_RUNS_MAX:
             self._aborted.remove(*self._aborted.lowest)
-        self.note_skipped(begun, self.state.last_sn)
+        self.note_skipped(begun, last_sn)
+        self.state.last_sn = last_sn
         if self.keep_last is not None:
             self.keep_last.abort_set()
         return self.state.last_sn
