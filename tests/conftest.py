@@ -10,6 +10,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.lanes import lane_of, scope_of
+from tests.support.own_network import OwnNetwork
 
 # Timings decide no test: a loaded machine is slow.
 settings.register_profile("no deadline", deadline=None)
@@ -19,6 +20,23 @@ settings.load_profile("no deadline")
 # The Javas of the tests live for seconds: code that is compiled well, and a collector with many threads, cost more than
 # they bring.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+NETWORK = pytest.StashKey[OwnNetwork]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # a worker is where the run is that started it
+        config.stash[NETWORK] = OwnNetwork()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"network: {config.stash[NETWORK].description}"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if NETWORK in config.stash:
+        config.stash[NETWORK].close()
 
 
 class Lanes(LoadScopeScheduling):

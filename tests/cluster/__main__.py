@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
                 return made.run(
                     sys.executable,
                     *("-m", "pytest", "-p", "no:xdist", f"--basetemp={folder / 'tests'}", *tests),
+                    SPARK_RTPS_TEST_NETWORK="host",  # of the cluster
                     SPARK_RTPS_TEST_INTERFACE=INTERFACE,
                     SPARK_RTPS_TEST_MASTER=made.master,
                     SPARK_RTPS_TEST_ADDRESS=DRIVER_ADDRESS,
