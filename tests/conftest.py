@@ -9,6 +9,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.campaigns import COMMIT, LONG
 from tests.support.lanes import lane_of, scope_of
 from tests.support.own_network import OwnNetwork
 
@@ -27,11 +28,15 @@ NETWORK = pytest.StashKey[OwnNetwork]()
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # a worker is where the run is that started it
+        os.environ["SPARK_RTPS_TEST_COMMIT"] = COMMIT  # whatever is committed meanwhile
         config.stash[NETWORK] = OwnNetwork()
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"network: {config.stash[NETWORK].description}"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [
+        f"network: {config.stash[NETWORK].description}",
+        f"campaigns: {'whole' if LONG else 'a quarter'}, fresh seeds of commit {COMMIT} (SPARK_RTPS_TEST_COMMIT)",
+    ]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -22,6 +22,7 @@ from spark_rtps.transport.types.arrow import arrow_schema, projected
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Enum, Member, Primitive, PrimitiveKind, Sequence, String, Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Run, Samples
+from tests.support.campaigns import seeds
 from tests.support.stream_logs import OTHER, POINT, SOURCE, WRITER, encoded, points, run_of, write_log
 
 RTPS = pa.field("_rtps", pa.struct(list(METADATA_SCHEMA)))
@@ -167,7 +168,7 @@ class TestProjection:
 class TestEverySampleInItsPlace:
     """Random runs of good, malformed and filtered samples and ends of instances, against one sample after the other."""
 
-    @pytest.mark.parametrize("seed", range(40))
+    @pytest.mark.parametrize("seed", seeds(40))
     def test_against_a_reference(self, tmp_path, seed):
         chance = random.Random(seed)
         mode = chance.choice([Mode.DROPMALFORMED, Mode.PERMISSIVE])

@@ -15,6 +15,7 @@ from spark_rtps.columns.ros_arrays import image_array, pointcloud_points
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.ros import ros_type
+from tests.support.campaigns import seeds
 
 IMAGE = arrow_schema(ros_type("sensor_msgs/msg/Image"))
 CLOUD = arrow_schema(ros_type("sensor_msgs/msg/PointCloud2"))
@@ -147,7 +148,7 @@ def plain_values(message: dict[str, Any], field: dict[str, Any]) -> list[Any]:
     return found if message["height"] > 1 else found[0]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("height", [1, 3])
 @pytest.mark.parametrize("big", [False, True])
 def test_points(seed, height, big):

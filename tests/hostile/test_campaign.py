@@ -1,13 +1,17 @@
-"""Some 10^5 attack messages in stories that Hypothesis draws; ``python -m tests.hostile.nightly`` plays 10^7."""
+"""Some 10^5 attack messages, a quarter of them on a push; ``python -m tests.hostile.nightly`` plays 10^7.
+
+Hypothesis draws the stories that they are told in.
+"""
 
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
 from tests.hostile.campaign import Campaign, Story, Tally, resident_bytes, stories
+from tests.support.campaigns import share
 
-MESSAGES = 100_000
-STORIES = 90
+MESSAGES = share(100_000)
+STORIES = share(90)
 
 
 def test_every_honest_row_arrives_once_while_others_attack() -> None:
@@ -29,5 +33,5 @@ def test_every_honest_row_arrives_once_while_others_attack() -> None:
 
     play()
     assert tally.messages >= MESSAGES
-    assert tally.rows > 10_000
+    assert tally.rows > share(10_000)
     assert resident_bytes() < before[0] + (256 << 20)

@@ -42,6 +42,7 @@ from tests.log.publishing_scene import (
     samples_of,
 )
 from tests.protocol.writer_script import RELIABLE, Script
+from tests.support.campaigns import seeds
 from tests.support.child_environment import child_environment
 from tests.support.publication_frames import DATA, HEADER_BYTES, PAD, FrameAt, data_frames, frame_at, walk
 from tests.support.waiting import PATIENCE, wait_until
@@ -126,7 +127,7 @@ class Spy:
         return len(self.seen)
 
 
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", seeds(KILLS))
 def test_killed_at_random_instants(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     command = [sys.executable, __file__, str(tmp_path)]

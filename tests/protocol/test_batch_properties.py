@@ -33,6 +33,7 @@ from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, Reliabili
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, REMOVED, UNREGISTERED, Run, Samples
+from tests.support.campaigns import seeds
 from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
@@ -489,6 +490,6 @@ def quiet(participant: Participant) -> None:
     participant._sedp.announce = without  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_all_readers_get_all_once_in_order_and_then_it_is_silent(seed: int) -> None:
     Story(seed).play()

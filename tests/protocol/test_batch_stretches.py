@@ -20,6 +20,7 @@ from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.samples import DISPOSED, Samples
 from spark_rtps.transport.wire.submessages import Heartbeat, HeartbeatBatch
 from tests.protocol.drain_scene import ENTITY, LASTING, SECOND, WRITERS, End
+from tests.support.campaigns import seeds
 
 ALL = replace(LASTING, history=HistoryKind.KEEP_ALL)
 
@@ -102,7 +103,7 @@ def arriving(seed: int, size: int) -> list[tuple[bytes, str]]:
 
 @pytest.mark.parametrize("history", [ALL, replace(ALL, max_samples=5), LASTING], ids=["all", "some", "last"])
 @pytest.mark.parametrize("size", [24, 4_004])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_as_if_each_had_come_alone(seed: int, size: int, history: object) -> None:
     datagrams, chance = arriving(seed, size), random.Random(seed)
     together, alone = (End(qos=history) for _ in range(2))  # type: ignore[arg-type]

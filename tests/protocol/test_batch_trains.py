@@ -24,6 +24,7 @@ from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import AckNackBatch
 from tests.protocol.batch_scene import BATCH, DATA, DATA_BATCH, GAP, Scene, numbers, samples
 from tests.protocol.writer_script import LASTING, ME, MS, RELIABLE, Script, reader_guid, where
+from tests.support.campaigns import seeds
 from tests.support.virtual_network import MILLISECOND
 
 INFO_TS, HEARTBEATS = 0x09, (0x07, 0x19)
@@ -169,7 +170,7 @@ def answers(it: Batching, random: Random) -> list[object]:
 
 
 @pytest.mark.parametrize("with_log", [False, True])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_nobody_can_tell_a_train_from_batches_by_themselves(seed: int, with_log: bool) -> None:
     random = Random(seed)
     pair = twins(random, with_log)

@@ -11,6 +11,7 @@ import pytest
 
 from spark_rtps.transport.qos import Qos
 from tests.protocol.reader_script import RELIABLE, Script, started
+from tests.support.campaigns import seeds
 
 SIZE = 32
 
@@ -67,7 +68,7 @@ def narrow(s: Script, r: random.Random) -> None:
         s.reader.sample_size_max = SIZE * r.randint(2, 6)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_each_sample_of_a_best_effort_writer(seed: int) -> None:
     """Sets that are too large for the buffer, with holes, in batches, repeated, taken back, without a window."""
     r = random.Random(seed)

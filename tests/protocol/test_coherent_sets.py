@@ -33,6 +33,7 @@ from tests.protocol.reader_script import (
     samples,
     started,
 )
+from tests.support.campaigns import seeds
 
 COHERENT = replace(RELIABLE, coherent_access=True)
 BEST_EFFORT = Qos(coherent_access=True)
@@ -418,7 +419,7 @@ def test_forged_sets_cost_little() -> None:
     assert len(s.proxy.sets._lost) <= 4096  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_whatever_the_order_sets_are_whole_and_in_order(seed: int) -> None:
     """Runs and GAPs of random sets in random order, repeated and cut: all arrives, set by set."""
     r = random.Random(seed)

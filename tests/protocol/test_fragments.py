@@ -29,6 +29,7 @@ from spark_rtps.transport.wire.parameters import (
 )
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, Run
 from spark_rtps.transport.wire.submessages import DataFrag
+from tests.support.campaigns import seeds
 
 WRITER = Guid(b"w" * 12, b"\0\0\1\3")
 ANY = bytes(4)
@@ -55,7 +56,7 @@ def begin(budget: FragmentBudget, first: DataFrag, now: int = 0) -> FragmentedSa
     return sample
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(50))
 def test_any_order_and_packing(seed: int) -> None:
     rng = random.Random(seed)
     payload = rng.randbytes(rng.randrange(4, 400))
@@ -270,7 +271,7 @@ def test_scattered_one_byte_fragments_are_bounded() -> None:
     assert missing.num_bits <= 256
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_interval_set_against_a_set(seed: int) -> None:
     rng = random.Random(seed)
     intervals, model = IntervalSet(), set()

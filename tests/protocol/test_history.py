@@ -18,6 +18,7 @@ from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import UNREGISTERED, Samples
+from tests.support.campaigns import seeds
 
 VOLATILE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 LASTING = replace(VOLATILE, durability=DurabilityKind.TRANSIENT_LOCAL)
@@ -93,7 +94,7 @@ def test_what_a_reader_lacks_is_kept_although_replaced() -> None:
     assert held(history) == [50]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_keep_last_by_instance_against_a_model(seed: int) -> None:
     rng = random.Random(seed)
     depth = rng.choice((1, 2, 5))

@@ -24,6 +24,7 @@ from tests.protocol.large_streams import (
     train,
     trains_arriving,
 )
+from tests.support.campaigns import seeds
 
 
 def check(
@@ -45,12 +46,12 @@ def check(
     return together
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_as_if_each_had_come_alone(seed: int) -> None:
     check(seed, arriving(seed))
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_messages_full_of_small_samples_among_them(seed: int) -> None:
     check(seed, arriving(seed, MIXED))
 
@@ -72,7 +73,7 @@ def test_where_there_is_little_room_for_fragments(
 
 
 @pytest.mark.parametrize("lossy", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_ends_of_samples_that_share_a_datagram(seed: int, lossy: bool) -> None:
     # what comes twice may count as a sample or as its fragments, as they are taken in another order
     together = check(seed, trains_arriving(seed, lossy=lossy), counts=not lossy)

@@ -23,6 +23,7 @@ from spark_rtps.transport.wire.parameters import (
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Samples
 from spark_rtps.transport.wire.submessages import DataFrag, InfoTimestamp
 from tests.protocol.writer_script import LASTING, ME, MS, Script
+from tests.support.campaigns import seeds
 
 READER = b"\0\0\2\4"
 
@@ -49,7 +50,7 @@ def plain(large: LargeSample, sn: int, number: int, reader_id: bytes) -> bytes:
     ).encode()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_fragments_are_those_encoded_one_at_a_time(seed: int) -> None:
     r = Random(seed)
     data = np.frombuffer(r.randbytes(4 * r.randint(1, 3_000)), np.uint8)

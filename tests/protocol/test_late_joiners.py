@@ -17,6 +17,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import DISPOSED, U8, UNREGISTERED
 from tests.protocol.lossy_link import MS, SECOND, LossyLink
 from tests.protocol.test_reliability import numbered
+from tests.support.campaigns import seeds
 
 WALL = 1_700_000_000 * SECOND
 KEEP_LAST = Qos(
@@ -148,7 +149,7 @@ def test_a_claim_committed_in_a_coherent_set_that_is_aborted_is_replaced_as_othe
     assert topic.late() == [topic.writer.last_sn]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_any_order_of_writes_claims_and_sets_leaves_the_newest_of_each_instance(seed: int) -> None:
     rng = random.Random(seed)
     depth, keyed, instances = rng.choice((1, 1, 2, 3)), rng.random() < 0.7, rng.choice((2, 5, 60))

@@ -20,6 +20,7 @@ from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import AckNack, HeartbeatFrag
 from tests.protocol.reader_script import ANY, IT, LASTING, MS, WHERE, Script, started
+from tests.support.campaigns import seeds
 from tests.support.virtual_network import SECOND, VirtualNetwork
 
 FAR = 10**12
@@ -63,7 +64,7 @@ def test_what_a_writer_no_longer_has_is_lost_once_though_an_older_heartbeat_foll
     assert s.reader.take_losses() == {(IT, LossCause.HISTORY): 9}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_whatever_comes_in_whatever_order_each_sample_is_delivered_once_and_in_order(seed: int) -> None:
     d = Random(seed)
     qos = LASTING if d.random() < 0.3 else None

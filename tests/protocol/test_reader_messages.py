@@ -32,6 +32,7 @@ from spark_rtps.transport.wire.submessages import (
     InfoSource,
     InfoTimestamp,
 )
+from tests.support.campaigns import seeds
 from tests.support.virtual_network import SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
@@ -244,7 +245,7 @@ def test_compressed_of_big_endian_senders() -> None:
     assert len(s.taken()) == 500
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_whatever_becomes_of_batches_nothing_is_raised(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     s = Scene(replace(RELIABLE, coherent_access=seed % 2 == 0))
     r = random.Random(seed)

@@ -27,13 +27,14 @@ from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS, Guid
 from tests.receiver.kill_scene import BATCHES, RELIABLE, Load, LogReader, checksummed, config, load, shapes
 from tests.support import domains
+from tests.support.campaigns import COMMIT, share
 from tests.support.child_environment import child_environment
 from tests.support.publication_frames import PAD, walk
 from tests.support.waiting import PATIENCE, wait_until
 
 DOMAIN = domains.RECEIVER_KILL
-KILLS = 12  # of each receiver, and
-LIVES = 24  # so many publishers
+KILLS = share(12)  # of each receiver, and
+LIVES = share(24)  # so many publishers
 TERM = 1 << 20
 #: Of a publisher: long enough for it to be kept while it lives, and to be over before the test is.
 LEASE = 6 * NANOSECONDS
@@ -44,7 +45,7 @@ LEASE = 6 * NANOSECONDS
 
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
 def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -> None:
-    rng = random.Random(consumption)
+    rng = random.Random(f"{consumption} {COMMIT}")
     node = Node.open(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=60 * NANOSECONDS)).start()
     plain = node.create_writer(WriterSpec("t", "T", RELIABLE))
     batching = node.create_writer(WriterSpec("t", "T", RELIABLE, policy=PublicationPolicy(batch=BATCHES)))

@@ -24,6 +24,7 @@ from spark_rtps.transport.wire.submessages import Data, DataFrag
 from tests.log.make_runs import guid, read, samples, single, uniform
 from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
 from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, message, payload, train
+from tests.support.campaigns import seeds
 
 SEGMENT = 1 << 18
 Samples = dict[Guid, list[tuple[int, int, bytes]]]
@@ -97,7 +98,7 @@ def take_in(ends: list[End], datagrams: list[tuple[bytes, str]], chance: random.
         at, now = at + count, now + 1_000_000
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_the_log_holds_the_same(seed: int, tmp_path: Path) -> None:
     placed = Receiving(tmp_path / "placed", in_places=True)
     plain = Receiving(tmp_path / "plain", in_places=False)
@@ -119,7 +120,7 @@ def test_two_readers_put_samples_together_in_one_log(tmp_path: Path) -> None:
     assert both > 20, "both have delivered"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_the_log_holds_the_same_where_room_is_scarce(seed: int, tmp_path: Path) -> None:
     placed = Receiving(tmp_path / "placed", in_places=True, segments=4)
     stream, sent = Stream(WRITERS[0], random.Random(seed)), []

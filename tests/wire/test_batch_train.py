@@ -9,6 +9,7 @@ from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.wire.batch import frame_batch
 from spark_rtps.transport.wire.batch_train import BatchTrain, batch_train_framer
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
+from tests.support.campaigns import seeds
 
 WRITER = b"\x00\x00\x01\x02"
 HEADERS = bytes(range(32))
@@ -49,7 +50,7 @@ def messages(train: BatchTrain) -> list[bytes]:
     return [data[at : at + train.segment] for at in range(0, len(data), train.segment)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_the_bytes_are_those_of_batches_framed_one_at_a_time(seed: int) -> None:
     random = np.random.default_rng(seed)
     per, batches = int(random.integers(1, 40)), int(random.integers(1, 12))
