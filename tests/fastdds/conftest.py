@@ -29,7 +29,9 @@ def program() -> Path:
     """The peer, out of a cache of the machine's where it is there already."""
     sources = [HERE / "dynamic.hpp", HERE / "peer.cpp"]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    made = Path(tempfile.gettempdir()) / f"spark-rtps-fastdds-{os.getuid()}" / digest
+    # not in this run's own folder for temporary files: the next run takes it from there
+    machine = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir())
+    made = machine / f"spark-rtps-fastdds-{os.getuid()}" / digest
     if not made.exists():
         compiler = shutil.which("g++")
         assert compiler is not None, "no C++ compiler: make test-fastdds"
