@@ -2,6 +2,7 @@
 #
 #   make demo    a foreign DDS publisher -> Spark -> a foreign DDS subscriber
 #   make test    all tests            (ARGS="-k idl -x" is handed to pytest)
+#   make test-long     the same with all repetitions, of which make test plays a quarter
 #   make test-cluster  the tests of Spark on a cluster of network namespaces; needs root
 #   make test-fastdds  against a live Fast DDS (Debian's); the tests above need none
 #   make test-pyspark  with PySpark 4.0 and 4.1, which it installs beside the other one (800 MB)
@@ -17,7 +18,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-cluster test-fastdds test-pyspark lint bench cluster simulate plots docs clean test-packages fastdds-packages
+.PHONY: demo test test-long test-cluster test-fastdds test-pyspark lint bench cluster simulate plots docs clean test-packages fastdds-packages
 .DEFAULT_GOAL := test
 
 # One rule builds the environment; it runs again when the dependencies may have changed.
@@ -36,8 +37,14 @@ WITH_SPARK = JAVA_HOME="$$($(BIN)/python -m spark_rtps.java)" && export JAVA_HOM
 demo: $(STAMP)
 	@$(BIN)/spark-rtps demo $(ARGS)
 
+# More than cores: tests wait most of the time.
+WORKERS ?= 4
+
 test: $(STAMP) test-packages
-	@$(WITH_SPARK) $(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(WITH_SPARK) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-long: export SPARK_RTPS_TEST_LONG := 1
+test-long: test
 
 test-cluster: $(STAMP) test-packages
 	@$(BIN)/python -m tests.cluster $(ARGS)
@@ -91,12 +98,12 @@ endef
 
 # Wireshark's dissector judges every packet we send; ip, tc and nft make links that are slow or lose datagrams; openssl
 # makes certificates; systemd-analyze judges the service unit, and kubectl renders conf/kubernetes.
-test-packages:
+test-packages: $(STAMP)
 	$(call debian,command -v tshark && command -v ip && command -v tc && command -v nft && command -v openssl,tshark iproute2 nftables openssl)
 	$(call debian,command -v systemd-analyze && command -v kubectl,systemd kubernetes-client)
 
 # A compiler and the library of the peer in tests/fastdds.
-fastdds-packages:
+fastdds-packages: $(STAMP)
 	$(call debian,test -e /usr/include/fastrtps/types/DynamicData.h && command -v g++,g++ libfastrtps-dev libfastcdr-dev)
 
 clean:

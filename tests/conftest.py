@@ -1,4 +1,4 @@
-"""Tests run in two processes. Those of one lane stay in one process."""
+"""Tests run in several processes. Those of one lane stay in one process."""
 
 from __future__ import annotations
 
