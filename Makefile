@@ -21,6 +21,9 @@ STAMP  := $(VENV)/.installed
 .PHONY: demo test test-long test-cluster test-fastdds test-pyspark lint bench cluster simulate plots docs clean test-packages fastdds-packages
 .DEFAULT_GOAL := test
 
+# Tests start a thousand processes: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One rule builds the environment; it runs again when the dependencies may have changed.
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, none was found" >&2; exit 1; }
