@@ -28,7 +28,7 @@ from tests.support.stream_logs import POINT, encoded
 from tests.support.surroundings import INTERFACE
 from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = domains.SPARK
+DOMAIN = domains.of_this_process(domains.SPARK)
 POINT_DDL = "id INT, x DOUBLE"
 
 

@@ -11,9 +11,16 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.transport.qos import ReliabilityKind
-from tests.spark.spark_streams import Publisher, Subscriber, running, sink_options, source, wait_for_rows
+from tests.spark.spark_streams import (
+    DOMAIN,
+    Publisher,
+    Subscriber,
+    running,
+    sink_options,
+    source,
+    wait_for_rows,
+)
 from tests.spark.spark_views import source_counter
-from tests.support import domains
 from tests.support.stream_logs import POINT, points
 from tests.support.waiting import wait_until
 
@@ -84,6 +91,6 @@ def test_a_sink_has_counters(spark, topic, tmp_path: Path):
         (stream,) = [s for s in stat() if s["topic"] == topic]
     finally:
         subscriber.stop()
-    assert (stream["kind"], stream["state"], stream["domain"]) == ("sink", "alive", domains.SPARK)
+    assert (stream["kind"], stream["state"], stream["domain"]) == ("sink", "alive", DOMAIN)
     assert (stream["samples"], stream["behind_samples"], stream["peers"]) == (20_000, 0, 1)
     assert [(r["acked_sn"], r["active"]) for r in stream["readers"]] == [(20_000, True)]

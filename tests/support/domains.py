@@ -7,11 +7,13 @@ Domain 0 is DDS's default, and stays with whatever else runs on the machine.
 
 from __future__ import annotations
 
+import os
+
 #: The first domain with ports in Linux's ephemeral range.
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 33)
+INTEROP = range(1, 29)
 #: Settings that no socket is opened for.
 SETTINGS = 33
 #: The same for a receiver, whose log has one of two domains.
@@ -26,8 +28,8 @@ MONITORING = 43
 #: The topics that a server of standing receivers sees.
 SERVING_TOPICS = 38
 
-#: One for all of ``tests/spark``, whose tests keep apart by topics.
-SPARK = 44
+#: One for each process that runs tests of ``tests/spark``, which keep apart by topics.
+SPARK = range(29, 33)
 
 COMMANDS = 45
 #: Nobody is there.
@@ -84,3 +86,9 @@ HOSTILE = 40
 
 #: In a network of its own.
 CLUSTER = 39
+
+
+def of_this_process(some: range) -> int:
+    """One of these domains: each worker of pytest, with the processes that it starts, has another one."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    return some[int(worker.removeprefix("gw")) % len(some)]
