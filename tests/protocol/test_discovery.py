@@ -44,6 +44,7 @@ from spark_rtps.transport.qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
+    incompatibilities,
 )
 from spark_rtps.transport.structure import (
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
@@ -156,6 +157,25 @@ def test_absent_policies_have_the_defaults_of_dds() -> None:
     for guid, default in ((WRITER, RELIABLE), (READER, Qos())):
         payload = p.encode_parameter_payload([(p.PID_ENDPOINT_GUID, guid.to_bytes()), *names])
         assert decode_endpoint(payload, writer=guid is WRITER).qos == default
+
+
+def test_a_reader_may_request_whatever_scope_is_offered() -> None:
+    """RTI Connext's HIGHEST_OFFERED (3): its readers match writers of every scope, and no writer offers it."""
+    for guid in (READER, WRITER):
+        full = p.decode_parameter_payload(memoryview(encode_endpoint(EndpointData(guid, "t", "T", RELIABLE))))
+        scope = p.encode_u32(3) + b"\0\1\0\0"
+        payload = p.encode_parameter_payload(
+            [(pid, scope if pid == p.PID_PRESENTATION else value) for pid, value in full]
+        )
+        if guid is WRITER:
+            with pytest.raises(DecodeError):
+                decode_endpoint(payload, writer=True)
+            continue
+        requested = decode_endpoint(payload, writer=False).qos
+        assert requested == replace(RELIABLE, ordered_access=True)
+        for offered in PresentationScope:
+            offer = replace(RELIABLE, presentation_scope=offered, ordered_access=True)
+            assert not incompatibilities(offer, requested)
 
 
 def test_big_endian_announcements() -> None:

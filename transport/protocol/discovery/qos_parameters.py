@@ -25,6 +25,8 @@ from ...wire import parameters as p
 
 #: No bound, as DDS has it on the wire.
 _LENGTH_UNLIMITED: Final = -1
+#: RTI Connext's access scope of readers that take whatever scope each writer offers.
+_HIGHEST_OFFERED: Final = 3
 
 
 class _Codec(NamedTuple):
@@ -81,6 +83,11 @@ def _decode_limit(value: bytes, little: bool) -> int:
     return INFINITE if limit == _LENGTH_UNLIMITED else limit
 
 
+def _decode_scope(value: bytes, little: bool) -> int:
+    number = p.decode_u32(value, little)
+    return number if number == _HIGHEST_OFFERED else _kind(PresentationScope).decode(value, little)
+
+
 _BOOLEAN: Final = _Codec(lambda flag: bytes((flag,)), lambda value, little: p.decode_bool(value), 1)
 _LONG: Final = _Codec(p.encode_i32, p.decode_i32, 4)
 _LIMIT: Final = _Codec(_encode_limit, _decode_limit, 4)
@@ -108,7 +115,7 @@ _OF_BOTH: Final = (
     _Policy(
         p.PID_PRESENTATION,
         (
-            ("presentation_scope", _kind(PresentationScope)),
+            ("presentation_scope", _Codec(p.encode_u32, _decode_scope, 4)),
             ("coherent_access", _BOOLEAN),
             ("ordered_access", _BOOLEAN),
         ),
@@ -150,5 +157,9 @@ def decode_qos(parameters: p.ParameterList, *, writer: bool) -> Qos:
             for name, codec in fields:
                 said[name] = codec.decode(value, parameters.little_endian)
                 value = value[codec.size :]
+    if said.get("presentation_scope") == _HIGHEST_OFFERED:
+        if writer:
+            raise DecodeError(DropReason.BAD_PARAMETER, f"PresentationScope {_HIGHEST_OFFERED} of a writer")
+        said["presentation_scope"] = PresentationScope.INSTANCE  # which every offer satisfies
     default = Qos(reliability=ReliabilityKind.RELIABLE if writer else ReliabilityKind.BEST_EFFORT)
     return replace(default, **said)
