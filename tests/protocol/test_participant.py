@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,11 +15,12 @@ from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol import participant as participant_module
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.policies import PUBLICATION_POLICY, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.sending import broadcast as broadcast_module
 from spark_rtps.transport.protocol.writing.sending import sender as sender_module
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
-from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind, LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import (
     KIND_READER_NO_KEY,
     KIND_READER_WITH_KEY,
@@ -30,6 +32,7 @@ from spark_rtps.transport.structure import (
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, InfoTimestamp
+from tests.protocol import type_scene
 from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 E = TypeVar("E")
@@ -350,6 +353,47 @@ def test_entity_keys_of_deleted_endpoints_are_used_again_when_all_others_were(
     one.create_reader(spec, now=0)
     with pytest.raises(UsageError):
         one.create_reader(spec, now=0)
+
+
+_UNTOLD = replace(RELIABLE, liveliness=LivelinessKind.MANUAL_BY_TOPIC, liveliness_lease_duration=SECOND)
+
+
+@pytest.mark.parametrize(
+    ("qos", "policy"),
+    [
+        (replace(_UNTOLD, user_data=bytes(65_532)), PUBLICATION_POLICY),
+        (replace(_UNTOLD, partition=("p" * 4_000,) * 17), PUBLICATION_POLICY),
+        (replace(_UNTOLD, deadline=-1), PUBLICATION_POLICY),
+        (_UNTOLD, replace(PUBLICATION_POLICY, readers_allowed=("10.1.2.3/16",))),
+    ],
+    ids=["user data", "partitions", "duration", "networks"],
+)
+def test_nothing_is_left_of_an_endpoint_that_cannot_be_announced(qos: Qos, policy: PublicationPolicy) -> None:
+    """Its timers would run, its type would be offered, and nobody could delete it."""
+    network = VirtualNetwork(seed=0)
+    one, two = network.add(), network.add()
+    kept = type_scene.struct("Rich")
+    before = len(one.readers)
+    makers: list[Callable[[], object]] = [
+        lambda: one.create_writer(WriterSpec(*TOPIC, qos, policy=policy, type=kept), now=network.now)
+    ]
+    if policy is PUBLICATION_POLICY:
+        makers.append(lambda: one.create_reader(ReaderSpec(*TOPIC, qos, type=kept), now=network.now))
+    changes = one.changes
+    for make in makers:
+        with pytest.raises(UsageError):
+            make()
+    assert one.changes == changes
+    assert len(one.readers) == before
+    assert not one.own_endpoints_on(TOPIC[0])
+    network.run(5 * SECOND)
+    assert not told(network, one, events.LivelinessLost)
+    assert len(one._library) == 0
+    assert not two.remote_endpoints
+    w = one.create_writer(WriterSpec(*TOPIC, RELIABLE, type=kept), now=network.now)
+    assert network.run(5 * SECOND, until=lambda: bool(two.remote_endpoints))
+    one.delete_endpoint(w.guid, network.now)
+    assert len(one._library) == 0
 
 
 def test_a_wrong_configuration_is_refused() -> None:

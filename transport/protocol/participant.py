@@ -123,7 +123,6 @@ class Participant:
         """A reader of a topic; ``congestion_control`` by default as the policy names it. Raises UsageError."""
         qos = requested_by_reader(spec.qos)
         guid = self._new_guid(KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY, spec.entity_key)
-        information = None if spec.type is None else self._library.offer(spec.type)
         reader = StatefulReader(
             guid,
             qos,
@@ -136,7 +135,6 @@ class Participant:
             reader.congestion_control = congestion_control
         reader.consumption_held = spec.consumption_held
         reader.sample_size_max = spec.sample_size_max
-        self._agenda.add(reader)
         abilities = Abilities(
             batches=True,
             codecs=CODECS,
@@ -153,9 +151,10 @@ class Participant:
             self.config.default_unicast if spec.multicast else (),
             spec.multicast,
             abilities=abilities,
-            type_information=information,
             content_filter=spec.content_filter,
         )
+        data = self._announce(data, spec.type, now)
+        self._agenda.add(reader)
         self._introduce(data, reader, now, type=spec.type, awaits_types=spec.awaits_types, part=spec.slice)
         return reader
 
@@ -176,7 +175,7 @@ class Participant:
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key)
-        information = None if spec.type is None else self._library.offer(spec.type)
+        allowed = Networks(policy.readers_allowed) if policy.readers_allowed else None
         strategy_of_groups: FlowControl | None = None
         if multicast_flow_control is not None:
             strategy_of_groups = multicast_flow_control(guid)
@@ -194,11 +193,6 @@ class Participant:
             multicast_flow_control=strategy_of_groups,
             log=log,
         )
-        self._writers[guid.entity] = writer
-        self._agenda.add(writer)
-        self._own_writers_made += 1
-        if policy.flow_controller is not None:
-            self._flow.add(writer, policy.flow_controller, policy.transport_priority)
         abilities = Abilities(
             batches=True,
             no_positive_acks=policy.writer.disable_positive_acks,
@@ -208,15 +202,31 @@ class Participant:
             publication_log="" if log is None or log.path is None else log.path.name,
             publication_token=0 if log is None or log.path is None else log.token,
         )
-        data = EndpointData(
-            guid, spec.topic, spec.type_name, qos, abilities=abilities, type_information=information
-        )
+        data = EndpointData(guid, spec.topic, spec.type_name, qos, abilities=abilities)
+        data = self._announce(data, spec.type, now)
+        self._writers[guid.entity] = writer
+        self._agenda.add(writer)
+        self._own_writers_made += 1
+        if policy.flow_controller is not None:
+            self._flow.add(writer, policy.flow_controller, policy.transport_priority)
         self._liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
-        allowed = Networks(policy.readers_allowed) if policy.readers_allowed else None
         self._introduce(data, writer, now, type=spec.type, allowed=allowed, multicast=policy.multicast)
         return writer
+
+    def _announce(self, data: EndpointData, type: Struct | None, now: int) -> EndpointData:
+        """Announce an endpoint of ours with its type. What cannot be encoded raises before anything keeps it."""
+        information = None if type is None else self._library.offer(type)
+        try:
+            data = replace(data, type_information=information)
+            self._discovery.announce(data, now=now)
+        except BaseException:
+            if information is not None:
+                self._library.withdraw(information)
+            raise
+        self._keys.add(_key_of(data.guid))
+        return data
 
     def _introduce(
         self,
@@ -230,9 +240,7 @@ class Participant:
         part: Slice | None = None,
         multicast: bool = True,
     ) -> None:
-        """Announce an endpoint of ours, and match it."""
-        self._keys.add(_key_of(data.guid))
-        self._discovery.announce(data, now=now)
+        """Match an endpoint of ours that was announced."""
         others = self._sedp.remote.on_topic(data.topic)
         self._endpoints.add(
             data,
