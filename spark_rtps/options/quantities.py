@@ -10,6 +10,8 @@ from typing import Final
 from ..transport.structure import INFINITE, NANOSECONDS
 
 _FOREVER_SECONDS: Final = 1e9
+#: Duration_t carries no longer one, but infinite (RTPS 2.5 §9.3.2.3).
+_DURATION_MAX: Final = 0x7FFF_FFFF * NANOSECONDS
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]*)", re.IGNORECASE)
 _INFINITE_WORDS: Final = frozenset({"infinite", "infinity", "inf", "duration_infinite", "duration_infinity"})
 _UNITS_NS: Final = {
@@ -36,8 +38,14 @@ _UNITS_BYTES: Final = {
 
 def duration(text: str, *, unit: str = "") -> int:
     """Nanoseconds: ``200ms``, ``3s``, ``5min``, ``infinite``; ``unit`` is that of a number without one. Raises
-    ValueError."""
-    return INFINITE if text.lower() in _INFINITE_WORDS else _quantity(text, _UNITS_NS, unit)
+    ValueError.
+
+    From 68 years on a duration is infinite here, too: peers compare what they were told.
+    """
+    if text.lower() in _INFINITE_WORDS:
+        return INFINITE
+    value = _quantity(text, _UNITS_NS, unit)
+    return value if value < _DURATION_MAX else INFINITE
 
 
 def size(text: str) -> int:

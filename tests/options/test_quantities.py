@@ -20,6 +20,10 @@ DURATIONS = [
     ("5MIN", 300 * NANOSECONDS),
     ("1h", 3_600 * NANOSECONDS),
     ("1d", 86_400 * NANOSECONDS),
+    ("2147483646s", 2_147_483_646 * NANOSECONDS),
+    # Peers are told that these are infinite, and compare that (RTPS 2.5 §9.3.2.3).
+    ("2147483647s", INFINITE),
+    ("36500d", INFINITE),
     ("infinite", INFINITE),
     ("DURATION_INFINITE", INFINITE),
     ("9" * 30 + "d", INFINITE),
