@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.log import segment
+from spark_rtps.serving.placing import misfit
+from spark_rtps.transport.errors import LogError
+from spark_rtps.transport.log import checkpoint, host_clocks, segment
 from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import Cursor, align, frame_length
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.log.verification import verify
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run
 from tests.log.make_runs import Sample, all_samples, guid, indexed, samples, single, uniform
@@ -31,10 +35,17 @@ WHOLE = (segment.METADATA, "lock")
 class Disk:
     """A folder, and what its files held after each step: their names, and the content of each inode."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, before: dict[str, bytes] | None = None) -> None:
+        """``before``: what the files held before the log was opened, which synced the page of the tail."""
         self._folder = folder
         self._steps: list[tuple[dict[str, int], dict[int, bytes]]] = []
         self.note()
+        names, contents = self._steps[0]
+        if before is not None:
+            older = {inode: before.get(name, b"") for name, inode in names.items()}
+            writers = names[checkpoint.WRITERS]
+            older[writers] = older[writers][: checkpoint._TAIL_AT] + contents[writers][checkpoint._TAIL_AT :]
+            self._steps.insert(0, (names, older))
 
     def note(self, *, synced: bool = False) -> None:
         names, contents = dict[str, int](), dict[int, bytes]()
@@ -64,13 +75,21 @@ class Disk:
 
 
 class Story:
-    """A log in its life, and the frame in which each of its samples lies."""
+    """A log in its life, and the frame in which each of its samples lies; ``log``: it has lived before."""
 
-    def __init__(self, chance: random.Random, folder: Path) -> None:
+    def __init__(
+        self,
+        chance: random.Random,
+        folder: Path,
+        log: StreamLog | None = None,
+        before: dict[str, bytes] | None = None,
+    ) -> None:
         self._chance = chance
         pages = chance.choice([1, 2, 3])
-        self.log = StreamLog.create(folder, max_bytes=24 * PAGE, segment_bytes=pages * PAGE, metadata={})
-        self.disk = Disk(folder)
+        self.log = log or StreamLog.create(
+            folder, max_bytes=24 * PAGE, segment_bytes=pages * PAGE, metadata={}
+        )
+        self.disk = Disk(folder, before)
         self.frames: dict[int, list[Sample]] = {}
         #: How far a consumer group has come, which is on the disk.
         self.reached = 0
@@ -141,3 +160,134 @@ def test_what_a_power_failure_leaves_is_gone_on_with(seed: int, tmp_path: Path) 
         end = log.position, log.rows, log.writers
     with StreamLog.open(tmp_path / "left") as again:
         assert (again.position, again.rows, again.writers) == end
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_position_is_used_again_however_often_the_power_fails(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has read a log may have planned to read it up to its end, and nobody else knows of that."""
+    chance = random.Random(seed)
+    frames: dict[int, list[Sample]] = {}
+    monkeypatch.setattr(host_clocks, "boot_id", lambda: "the first")
+    story = Story(chance, tmp_path / "0")
+    reached = 0
+    for life in range(1, 5):
+        story.tell()
+        if chance.random() < 0.3:
+            story.disk.note()  # as it was closed
+        assert not story.frames.keys() & frames.keys()
+        frames |= story.frames
+        reached = max(reached, story.reached)
+        ends = [position + 1 for position in story.frames]
+        folder = tmp_path / str(life)
+        story.disk.fail(chance, folder)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        monkeypatch.setattr(host_clocks, "boot_id", lambda life=life: f"one more, {life}")
+        log = StreamLog.open(folder, reached=chance.choice([0, reached]))
+        assert log.position >= max(ends, default=0), "the next frame lies behind all that can be planned"
+        view, damage = LogView(folder), list[Damage]()
+        for frame in view.frames(Cursor(log.base), Cursor(log.position), damage.append):
+            assert all_samples([frame]) == frames[frame.position]
+        if ends:  # a micro-batch of the life before
+            start, stop = sorted(chance.choices([*story.frames], k=2))
+            try:
+                planned = list(view.frames(Cursor(start), Cursor(stop), damage.append))
+            except LogError:
+                planned = []
+            for frame in planned:
+                assert all_samples([frame]) == frames[frame.position]
+        story = Story(chance, folder, log, before)
+    story.log.close()
+
+
+def failed(log: StreamLog, folder: Path) -> Path:
+    """The log as it is now, on a host that was started anew since."""
+    shutil.copytree(log.directory, folder)
+    return folder
+
+
+def test_a_log_that_went_on_behind_its_end_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything was on the disk: nobody is told of a loss, wherever they stand."""
+    monkeypatch.setattr(host_clocks, "boot_id", lambda: "before")
+    with StreamLog.create(tmp_path / "log", max_bytes=16 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        for sn in range(1, 61):
+            assert log.append(single(guid(1), sn, 300), reception=0)
+        end, segments = log.position, log._held // PAGE
+        left = failed(log, tmp_path / "left")
+    monkeypatch.setattr(host_clocks, "boot_id", lambda: "after")
+    for again in range(3):
+        with StreamLog.open(left) as log:
+            if again == 0:
+                first = log.position
+                assert first > end + log.max_bytes
+                assert log._held == segments * PAGE
+            else:
+                assert log.position < first + PAGE, "once"
+            assert log.damage == []
+            assert log.append(single(guid(1), 61 + again, 300), reception=0)
+            view = LogView(left)
+            assert verify(view).is_sound
+            tail = Cursor(log.position)
+            for start in (0, end):
+                assert misfit(view, Cursor(start), base=view.base, tail=tail) is None
+                found = all_samples(view.frames(Cursor(start), tail))
+                assert [sample.sn for sample in found] == [*range(61 if start else 1, 62 + again)]
+            for planned in (Cursor(end + 32), Cursor(end + 2 * PAGE)):
+                assert misfit(view, planned, base=view.base, tail=tail) is not None
+                with pytest.raises(LogError):
+                    list(view.frames(Cursor(end), planned))
+                with pytest.raises(LogError):
+                    list(view.frames(planned, tail))
+            assert view.advance(Cursor(end), max_rows=1, tail=tail.position) > Cursor(first)
+            pieces = view.split(Cursor(0), tail, 4)
+            assert [s.sn for a, b in pieces for s in all_samples(view.frames(a, b))] == [
+                *range(1, 62 + again)
+            ]
+    with StreamLog.open(left) as log:
+        log.trim(first)
+        assert log.base == end, "who has read all before misses nothing"
+        view, tail = LogView(left), Cursor(log.position)
+        assert misfit(view, Cursor(end), base=view.base, tail=tail) is None
+        assert [s.sn for s in all_samples(view.frames(Cursor(end), tail))] == [61, 62, 63]
+    with StreamLog.open(left) as log:
+        assert (log.damage, log.base) == ([], end)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_an_empty_log_goes_on_behind_its_end(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_clocks, "boot_id", lambda: "before")
+    with StreamLog.create(tmp_path / "log", max_bytes=16 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        for sn in range(1, rows + 1):
+            assert log.append(single(guid(1), sn, 300), reception=0)
+        log.trim_all()
+        end = log.position
+        left = failed(log, tmp_path / "left")
+    monkeypatch.setattr(host_clocks, "boot_id", lambda: "after")
+    for _ in range(2):
+        with StreamLog.open(left) as log:
+            assert (log.damage, log.base) == ([], end)
+            assert log.append(single(guid(1), log.rows + 1), reception=0)
+            view = LogView(left)
+            assert verify(view).is_sound
+            assert misfit(view, Cursor(end), base=view.base, tail=Cursor(log.position)) is None
+            got = all_samples(view.frames(Cursor(end), Cursor(log.position)))
+            assert [sample.sn for sample in got] == [*range(rows + 1, log.rows + 1)]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_only_what_was_not_closed_goes_on_behind_its_end(
+    is_closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what was killed, as long as the host goes on."""
+    with StreamLog.create(tmp_path / "log", max_bytes=16 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        assert log.append(single(guid(1), 1), reception=0)
+        end = log.position
+        left = tmp_path / "left" if is_closed else failed(log, tmp_path / "left")
+    if is_closed:
+        failed(log, left)
+        monkeypatch.setattr(host_clocks, "boot_id", lambda: "after")
+    with StreamLog.open(left) as log:
+        assert (log.position, log.damage) == (end, [])

@@ -4,7 +4,8 @@
 
     2 slots     checkpoints, written in turn: a full disk cannot keep us from trimming, and a slot cut by ``kill -9``
                 fails its checksum, which leaves the one before
-    1 page      Tail: position, rows, and both again with all bits inverted; i64, native
+    1 page      Tail: position, rows, and both again with all bits inverted; i64, native. At 512, in a sector
+                of its own, Life: in which start of the host's kernel the log was opened, and where it was closed
 
 The slots' and the page's bytes are allocated. The page is mapped and stored to after each append. Frames are counted
 from what they hold, but they cannot tell that later ones are gone: this page can. Where a number and its inverse
@@ -27,6 +28,7 @@ from ..limits import WRITERS_MAX
 from ..slotted import frozen
 from ..structure import Guid
 from .frame import ALIGNMENT
+from .host_clocks import Clocks
 from .permissions import create_file
 from .segment import PAGE, allocate, lost, page_ceil, refusal
 
@@ -65,6 +67,11 @@ _FIRST_BYTES: Final = 1024
 _TAIL_AT: Final = 2 * _SLOT_BYTES
 _TAIL: Final = struct.Struct("=qqqq")
 _FILE_BYTES: Final = _TAIL_AT + PAGE
+#: Magic, checksum of all that follows, boot id, position.
+_LIFE: Final = struct.Struct("<4sI40sq")
+_LIFE_AT: Final = 512
+_LIFE_MAGIC: Final = b"wLF1"
+_NOT_CLOSED: Final = -1
 
 
 def create_checkpoint_file(directory: Path) -> None:
@@ -218,13 +225,22 @@ def read_tail(directory: Path) -> Tail | None:
     return None if least < 0 or rows < 0 or least % ALIGNMENT else Tail(least, rows, most)
 
 
-class TailStore:
-    """Stores the tail."""
+class Life(NamedTuple):
+    """The time from when a log was opened, in the host's start ``boot``, to when it was ``closed`` at that position;
+    None: it was not, as far as is known."""
 
-    __slots__ = ("_words",)
+    boot: str
+    closed: int | None
+
+
+class TailStore:
+    """Stores the tail, and which life of the log it is."""
+
+    __slots__ = ("_page", "_words")
 
     def __init__(self, page: mmap.mmap) -> None:
         """Use :meth:`open`."""
+        self._page = page
         self._words = np.frombuffer(page, np.int64)
 
     @classmethod
@@ -243,3 +259,25 @@ class TailStore:
         words[1] = rows
         words[2] = ~position
         words[3] = ~rows
+
+    def life(self) -> Life | None:
+        """The newest life; None: it is not written down, as in logs of earlier versions, or damaged."""
+        magic, checksum, boot, closed = _LIFE.unpack_from(self._page, _LIFE_AT)
+        body = self._page[_LIFE_AT + _CHECKED : _LIFE_AT + _LIFE.size]
+        if magic != _LIFE_MAGIC or zlib.crc32(body) != checksum:
+            return None
+        return Life(boot.rstrip(b"\0").decode("ascii", "replace"), None if closed == _NOT_CLOSED else closed)
+
+    def begin_life(self) -> None:
+        """Before anything is appended: the disk has this and the tail when it returns. Raises OSError."""
+        self._write_life(Clocks.read().boot, _NOT_CLOSED)
+        self._page.flush()
+
+    def end_life(self, position: int) -> None:
+        """Nothing is appended any more. Should the disk not get to have this, the log counts as one not closed."""
+        self._write_life(Clocks.read().boot, position)
+
+    def _write_life(self, boot: str, closed: int) -> None:
+        unsigned = _LIFE.pack(_LIFE_MAGIC, 0, boot.encode(), closed)
+        checksum = zlib.crc32(unsigned[_CHECKED:])
+        _LIFE.pack_into(self._page, _LIFE_AT, _LIFE_MAGIC, checksum, boot.encode(), closed)

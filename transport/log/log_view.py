@@ -99,7 +99,9 @@ class LogView:
             return True
         segment = self._segments.map(position)
         if segment is None:
-            return self._segments.start_behind(position) is not None
+            return (
+                self._segments.start_behind(position) is not None or self._before(position).header is not None
+            )
         if position == segment.base or segment.header(position) is not None:
             return True
         start = self._marked(segment.base, position, lambda mark: mark.position > position)
@@ -326,8 +328,8 @@ class LogView:
             self._segments.check_trimmed(header.position)
             raise
 
-    def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage:
-        """What can be told of a gap from the frames before and behind it."""
+    def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage | Pad:
+        """What can be told of a gap from the frames before and behind it; a Pad: the log went on behind it."""
         if before.header is None:
             before = self._before(gap.position)
         rows_before = before.rows if gap.position else 0
@@ -337,6 +339,8 @@ class LogView:
         rows = max(0, after.rows - rows_before - read)
         if gap.is_hole and not rows:  # the recovery could not tell either
             return Damage(self.directory, gap.position, gap.stop)
+        if not (rows or read or gap.is_hole) and holder(self._segments.list_now(), gap.position) is None:
+            return Pad(gap.position, gap.stop, rows_before)
         left, right = before.run, after.run
         if left is not None and right is not None and left.writer == right.writer:
             # One writer's numbers on both sides, with as many between them as there are samples: they are its.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .frame import Cursor, Pad
 from .frame_walk import SegmentFrames
+from .log_view import LogView
 from .segment import SCARCE, SegmentFile, refusal, segment_path
 
 
@@ -24,6 +26,14 @@ class Pads:
     def forget(self, segment: SegmentFile) -> None:
         """It is trimmed."""
         self._starts.pop(segment.base, None)
+
+    def is_leap(self, start: int, stop: int) -> bool:
+        """Whether no sample ever lay from ``start`` to ``stop``, where there is no segment. Raises LogError."""
+        try:
+            items = LogView(self._directory).items(Cursor(start), Cursor(stop))
+            return all(isinstance(item, Pad) for item in items)
+        except OSError as error:
+            raise refusal(error, f"look into {self._directory}", path=self._directory) from error
 
     def end_of_samples(self, segment: SegmentFile) -> int:
         """Where the last sample of a segment ends: where its PAD begins, or the segment's own end.

@@ -339,6 +339,10 @@ class Segment:
         finally:
             os.close(fd)
 
+    def sync(self) -> None:
+        """Let the disk have what was appended. Raises OSError."""
+        self._mmap.flush()
+
     def populate(self, stop: int) -> None:
         """Fault in what comes up to ``stop``, and some more."""
         start = self._populated

@@ -14,7 +14,8 @@ Invariants
 - The checkpoint in the file ``writers`` is written before segments are trimmed and whenever one is begun; the tail
   beside it after each append. What recovery makes of them is in recovery.py.
 - Where a recovery found that samples are gone, segments may be missing, or hold a HOLE instead of frames. No position
-  is ever given to other samples than before.
+  is ever given to other samples than before: after a power failure, of which nobody knows what it cost, the log goes on
+  in a new segment far behind its last frame.
 
 Nothing is synced but metadata that is replaced: the log is made to outlive a killed process, and the page cache does
 that. What a power loss leaves torn is found by the checksums.
@@ -43,6 +44,7 @@ from .checkpoint import (
 )
 from .damage import Damage
 from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
+from .host_clocks import Clocks
 from .log_view import LogView
 from .pads import Pads
 from .permissions import PRIVATE, make_folder, protect
@@ -68,6 +70,8 @@ from .spare_segments import SpareSegments
 
 SEGMENT_BYTES: Final = 64 << 20
 _SHARED_BYTES: Final = 256 << 10
+#: A power failure has never cost as much: what a fast disk is behind in a minute, and more than most memories hold.
+_LEAP_BYTES: Final = 64 << 30
 #: free_bytes counts on frames no longer than this part of a segment.
 _FRAME_PART: Final = 8
 
@@ -144,6 +148,7 @@ class StreamLog:
                 write_checkpoint(directory, checkpoint, seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
                 log._stored.store(0, 0)
+                log._stored.begin_life()
                 write_metadata(directory, settings)
             except BaseException:
                 os.close(locked)
@@ -184,6 +189,7 @@ class StreamLog:
                 checkpoint = read_checkpoint(directory, settings.seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
                 log._recover(checkpoint, align(reached))
+                log._stored.begin_life()
             except BaseException:
                 os.close(locked)
                 raise
@@ -196,6 +202,7 @@ class StreamLog:
         if self._lock is None:
             return
         try:
+            self._stored.end_life(self._position)
             self._checkpoint(base=self._base)
             self._spares.shrink(0)
         finally:
@@ -354,8 +361,13 @@ class StreamLog:
         """Give up the segments before ``kept``, or all; those that are left start at ``start``."""
         at = len(self._segments) if kept is None else self._segments.index(kept)
         gone = self._segments[at - 1] if at else None
+        behind = self._position if kept is None else kept.base
+        if gone is not None and gone.end < behind and self._pads.is_leap(gone.end, behind):
+            start = behind
+        elif gone is not None and gone.end != start:
+            gone = None  # what lay there is lost
         # Where the last sample before it ended: those who have read it stand there, and miss nothing.
-        end = start if gone is None or gone.end != start else self._pads.end_of_samples(gone)
+        end = start if gone is None else self._pads.end_of_samples(gone)
         base = Base(end, start)
         self._checkpoint(base=base)
         self._base = base
@@ -449,6 +461,9 @@ class StreamLog:
     def _recover(self, checkpoint: Checkpoint, reached: int) -> None:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
         self._segments = left_segments(self.directory, checkpoint, self.segment_bytes)
+        life = self._stored.life()
+        if life is not None and life.closed is not None:
+            reached = max(reached, life.closed)
         found = recover(
             self.directory, self._segments, checkpoint, self._writers, self._seed, reached=reached
         )
@@ -456,6 +471,8 @@ class StreamLog:
         for number, file in enumerate(self._segments):
             if file.end > found.tail and not self._resume(number, found):
                 break
+        if life is not None and life.closed is None and life.boot != Clocks.read().boot:
+            self._leap()
         self._held = sum(file.size for file in self._segments)
         self._stored.store(self._position, self._rows)
         self._checkpoint(base=self._base)
@@ -463,6 +480,19 @@ class StreamLog:
         for start, stop in found.damaged:
             for _ in view.frames(Cursor(start), Cursor(stop), self.damage.append):
                 pass
+
+    def _leap(self) -> None:
+        """The power failed, and positions behind the last frame may have been read and planned: use none of them."""
+        tail = self._tail
+        if tail is not None and self._position > tail.base:
+            self._seal(tail)
+            tail.sync()
+        elif tail is not None:
+            self._drop_from(len(self._segments) - 1)
+            self._tail = None
+        before, self._position = self._position, self._position + _LEAP_BYTES
+        if not self._segments and self._base.start == before:
+            self._base = Base(self._base.position, self._position)
 
     def _resume(self, number: int, found: Recovered) -> bool:
         """Mark in a segment what is lost; False: the log goes on here, and nothing lies behind."""
