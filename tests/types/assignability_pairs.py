@@ -157,8 +157,21 @@ FLAGLESS = {
     "why": "it takes the flags of enums, which XTypes 1.3 leaves unused, as they are",
 }
 BY_ID = {"cyclone": True, "why": "it compares the names of equal ids only; its successors do both"}
-COUNTS = {"cyclone": True, "why": "it counts the keys, and compares the names of those of equal ids"}
+COUNTS = {
+    "cyclone": True,
+    "why": "it looks whether all keys are there, not whether they are keys at both sides",
+}
 NOT_LAST = {"cyclone": True, "why": "it overlooks literals beyond the reader's last"}
+#: Types that differ in what their keys are, and how a member may hold one.
+KEYED, KEYLESS = (appendable(m("x"), m("y", key=keyed), name="Inner") for keyed in (True, False))
+KEY_LACKING = appendable(m("x"), name="Inner")
+INSIDE = {
+    "alone": lambda t: t,
+    "in a sequence": Sequence,
+    "in an array": lambda t: Array(t, (2,)),
+    "in a struct": lambda t: appendable(m("inner", t), name="Between"),
+    "in a union": lambda t: Union("Choice", INT32, (c("inner", t, 1, 0),), APPENDABLE),
+}
 
 PAIRS = [
     # primitives: the same, and no other
@@ -285,6 +298,13 @@ PAIRS = [
     pair("nested keys of a member that is none",
          mutable(m("p", appendable(key("x"), m("y"), name="P"))),
          mutable(m("p", appendable(m("x"), key("y"), name="P"))), True),
+    pair("a member more is a key", appendable(key("x"), m("y")), appendable(key("x"), key("y")), False, **COUNTS),
+    *(pair(f"nested keys of a member that is none, {place} in @{outer.value}, {side}",
+           struct(outer, key("k"), m("p", inside(types[0]))), struct(outer, key("k"), m("p", inside(types[1]))), True)
+      for place, inside in INSIDE.items()
+      for outer in Extensibility
+      for side, types in (("of the writer", (KEYED, KEYLESS)), ("of the reader", (KEYLESS, KEYED)))),
+    pair("nested keys that only the writer has", appendable(m("p", KEYED)), appendable(m("p", KEY_LACKING)), False),
     # prevent_type_widening
     pair("narrow, the same", POINT_A, POINT_A, True, **NARROW),
     pair("narrow, wider writer", POINT_A3, POINT_A, False, **NARROW),

@@ -45,7 +45,7 @@ def incompatibilities_of_types(
     if consistency.kind is TypeConsistencyKind.DISALLOW_TYPE_COERCION:
         comparison.equal("", writer, reader)
     else:
-        comparison.assignable("", writer, reader)
+        comparison.assignable("", writer, reader, _Keys.MARKED)
     return tuple(comparison.reasons)
 
 
@@ -53,6 +53,7 @@ class _Keys(enum.Enum):
     """Which members of a type count as keys (XTypes 1.3 §7.2.4.4.7 KeyErased, KeyHolder)."""
 
     MARKED = "as marked"
+    INSIDE = "as marked, inside a member that is no key: they tell no instances apart"
     ERASED = "none"
     HOLDER = "only these members count; all of them, where none is marked"
 
@@ -85,7 +86,7 @@ class _Comparison:
             where, text = self.types.difference(path, writer, reader)
             self.say(where, f"{text}, and {_innermost(writer)} is @final: both must be the same")
 
-    def assignable(self, path: str, writer: Type, reader: Type, keys: _Keys = _Keys.MARKED) -> None:
+    def assignable(self, path: str, writer: Type, reader: Type, keys: _Keys = _Keys.INSIDE) -> None:
         writer, reader = resolve(writer), resolve(reader)
         pair = (id(writer), id(reader), keys)
         if pair in self.seen or self.types.same(writer, reader):
@@ -186,8 +187,8 @@ class _Comparison:
             if member.id not in w_by_id:
                 self._lacking(path, member, reader, "reader", member.id in r_keys)
         # Two types with the same members but other keys have other instances. §7.2.4 only requires the members to
-        # be there; Cyclone also counts the keys.
-        for id_ in sorted(w_keys ^ r_keys):
+        # be there, as Cyclone does.
+        for id_ in sorted(w_keys ^ r_keys) if keys is not _Keys.INSIDE else ():
             if id_ in w_by_id and id_ in r_by_id:
                 side = "writer" if id_ in w_keys else "reader"
                 self.say(join(path, w_by_id[id_].name), f"it is a key of the {side} only")
