@@ -31,7 +31,7 @@ from ..wire.compressed import CODECS
 from ..wire.samples import U8
 from . import events
 from .agenda import Agenda
-from .discovery.endpoint_data import EndpointData
+from .discovery.endpoint_data import EndpointData, announceable
 from .discovery.participant_data import ParticipantData
 from .discovery.remote_participant import Announcement
 from .discovery.type_library import KnownType
@@ -151,7 +151,7 @@ class Participant:
             self.config.default_unicast if spec.multicast else (),
             spec.multicast,
             abilities=abilities,
-            content_filter=spec.content_filter,
+            content_filter=announceable(spec.content_filter),
         )
         data = self._announce(data, spec.type, now)
         self._agenda.add(reader)

@@ -89,6 +89,9 @@ PID_MUST_UNDERSTAND: Final = 0x4000
 PL_CDR_BE: Final = b"\x00\x02"
 PL_CDR_LE: Final = b"\x00\x03"
 
+#: Bytes of the longest value: lengths are multiples of 4.
+VALUE_MAX: Final = 0xFFFC
+
 #: Of whole parameters of inline QoS: a key hash, a status info, a coherent set; and of the sentinel behind them.
 KEY_HASH_SIZE: Final = 4 + 16
 STATUS_INFO_SIZE: Final = 4 + 4
@@ -200,8 +203,8 @@ def encode_parameters(parameters: Iterable[tuple[int, bytes]], little_endian: bo
     parts: list[bytes] = []
     for pid, value in parameters:
         padding = -len(value) & 3
-        if len(value) + padding > 0xFFFF:
-            raise UsageError(f"parameter {pid:#06x} has {len(value)} bytes; at most 65532 fit")
+        if len(value) > VALUE_MAX:
+            raise UsageError(f"parameter {pid:#06x} has {len(value)} bytes; at most {VALUE_MAX} fit")
         parts += (header.pack(pid, len(value) + padding), value, bytes(padding))
     parts.append(header.pack(PID_SENTINEL, 0))
     return b"".join(parts)

@@ -124,8 +124,7 @@ def encode_endpoint(data: EndpointData) -> bytes:
         *encode_qos(data.qos, writer=data.is_writer),
     ]
     if not data.is_writer and (given := data.content_filter) is not None:
-        texts = (given.name, given.related_topic, given.filter_class, given.expression)
-        parameters.append((p.PID_CONTENT_FILTER_PROPERTY, p.encode_content_filter(texts, given.parameters)))
+        parameters.append((p.PID_CONTENT_FILTER_PROPERTY, _encode_content_filter(given)))
     if data.type_information is not None:
         parameters.append((p.PID_TYPE_INFORMATION, _encode_type_information(data.type_information)))
     if data.abilities != NO_ABILITIES:
@@ -210,6 +209,16 @@ def _decode_term_window(value: bytes, little: bool) -> int:
 
 
 # --- types and filters ----------------------------------------------------------------------------
+
+
+def announceable(given: ContentFilterProperty | None) -> ContentFilterProperty | None:
+    """A filter, if a parameter can carry it; None: its reader alone filters."""
+    return None if given is None or len(_encode_content_filter(given)) > p.VALUE_MAX else given
+
+
+def _encode_content_filter(given: ContentFilterProperty) -> bytes:
+    texts = (given.name, given.related_topic, given.filter_class, given.expression)
+    return p.encode_content_filter(texts, given.parameters)
 
 
 def _encode_type_information(information: TypeInformation) -> bytes:
