@@ -33,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
+    if NETWORK not in config.stash:
+        return []  # a worker's, which nobody sees
     return [
         f"network: {config.stash[NETWORK].description}",
         f"campaigns: {'whole' if LONG else 'a quarter'}, fresh seeds of commit {COMMIT} (SPARK_RTPS_TEST_COMMIT)",
