@@ -26,6 +26,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import Run
 from tests.log.make_runs import guid, indexed, read, samples, uniform
+from tests.support.refusals import OPENING, Refusal
 from tests.wire.plain_data import data
 
 PREFIX = b"\1" * 12
@@ -124,6 +125,53 @@ def test_what_found_no_room_comes_when_there_is(tmp_path: Path) -> None:
         while log.rows < 1_000:
             appender.commit(reader, log.position)
         assert log.writers == {guid(1): 1_000}
+
+
+@pytest.mark.parametrize("on_full", [OnLogFull.HOLD, OnLogFull.DROP, OnLogFull.FAIL])
+def test_what_a_system_without_descriptors_refuses_is_tried_again(
+    on_full: OnLogFull, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At each place where it may: nothing ends, and nothing is lost or comes twice."""
+    number, came = 0, True
+    while came:
+        number += 1
+        refusal = Refusal(OPENING, number, errno.EMFILE)
+        with StreamLog.create(
+            tmp_path / str(number), max_bytes=4 << 14, segment_bytes=1 << 14, metadata={}
+        ) as log:
+            everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
+            appender = LogAppender(
+                log,
+                cast(Any, everything),
+                cast(Any, SimpleNamespace(show_log=lambda log: None)),
+                Consumption(),
+                None,
+                remedies={},
+                on_full=on_full,
+            )
+            reader = cast(Any, SimpleNamespace(hold_acknowledgments=False, consumed=lambda *_: None))
+            found: list[int] = []
+            for i in range(60):
+                with refusal.armed():
+                    appender.deliver(reader, [uniform(guid(1), 1 + 10 * i, 10, size=96)])
+                if refusal.came and reader.hold_acknowledgments:
+                    appender.commit(reader, log.base)
+                assert not reader.hold_acknowledgments
+                if i % 6 == 5:
+                    found += read_numbers(log, found)
+                    with refusal.armed():
+                        appender.commit(reader, log.position)
+            came = refusal.came
+            assert found == [*range(1, 601)] and not appender.take_dropped()
+    assert number > 5 and "it is tried again" in caplog.text
+
+
+def read_numbers(log: StreamLog, found: list[int]) -> list[int]:
+    """Those in the log that were not found yet."""
+    frames = LogView(log.directory).frames(Cursor(log.base), Cursor(log.position))
+    numbers = [int(sn) for frame in frames for sn in frame.run.sequence_numbers().tolist()]
+    assert len(set(numbers)) == len(numbers)
+    return [sn for sn in numbers if not found or sn > found[-1]]
 
 
 # --- writers that have no line -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from spark_rtps.transport.receiver.log_appender import LogAppender
 from spark_rtps.transport.receiver.retention import Retention
 from spark_rtps.transport.receiver.shown_counters import ShownCounters
 from tests.log.make_runs import all_samples, guid, single, uniform
+from tests.support.refusals import REFUSALS, Refusal
 
 PAGE = segment.PAGE
 W1 = guid(1)
@@ -221,3 +223,25 @@ def test_a_configuration_travels_with_its_retention() -> None:
     config = ReceiverConfig("/log", "numbers", None, None, retention="time", retention_ns=5)
     assert ReceiverConfig.from_json(config.to_json()) == config
     assert replace(config, retention="bytes").retention == "bytes"
+
+
+@pytest.mark.parametrize(("functions", "code"), REFUSALS)
+def test_what_is_too_old_goes_later_where_the_system_refuses_it(
+    functions: Any, code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    number, came = 0, True
+    while came:
+        number += 1
+        scene, refusal = Scene(tmp_path / str(number), "time", 60 * SECOND), Refusal(functions, number, code)
+        assert scene.retention is not None
+        scene.deliver(100)
+        now = time.time_ns()
+        with refusal.armed():
+            scene.retention.expire(at(0, wall=now))
+            scene.retention.expire(at(61 * SECOND, wall=now + 61 * SECOND))
+            scene.retention.expire(at(62 * SECOND, wall=now + 62 * SECOND))
+        came = refusal.came
+        assert len(LogView(scene.log.directory).segments) == 1
+        assert scene.held()[-1] == 100 and scene.trimmed() == scene.log.base
+        scene.log.close()
+    assert number > 2 and "it is tried again" in caplog.text

@@ -131,6 +131,11 @@ def refusal(error: OSError, what: str, *, path: Path) -> LogError:
     return kind(f"cannot {what}: {reason(error)}", path=path)
 
 
+def is_scarce(error: LogError) -> bool:
+    """Whether the system refused what it may have again a moment later."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in SCARCE
+
+
 def lost(what: str, *, path: Path) -> LogLostError:
     """The error to raise when the log at ``path`` cannot be resumed."""
     return LogLostError(f"{what}: the log cannot be resumed", path=path)

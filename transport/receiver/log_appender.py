@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..errors import LogFullError
+from ..errors import LogError, LogFullError
 from ..limits import TYPED_WRITERS_MAX
 from ..log.frame import goes_on
+from ..log.segment import is_scarce
 from ..log.stream_log import StreamLog
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
@@ -72,7 +73,7 @@ class LogAppender:
         self._dropped: dict[Guid, int] = {}
         #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
-        self._reported_disk_full = self._reported_many_writers = False
+        self._reported_disk_full = self._reported_many_writers = self._reported_refusal = False
 
     @property
     def is_full(self) -> bool:
@@ -141,7 +142,10 @@ class LogAppender:
     def commit(self, reader: StatefulReader, position: int) -> None:
         """Everything before ``position`` is consumed for good: there is room for what waits."""
         if position > self._log.base:
-            self._log.trim(min(position, self._log.position))
+            try:
+                self._log.trim(min(position, self._log.position))
+            except LogError as error:
+                self._put_off(error)
         if self._consumption is not None:
             for done in self._consumption.on_commit(position):
                 reader.consumed(done.writer, done.last_sn, done.nbytes)
@@ -176,14 +180,26 @@ class LogAppender:
                 _log.error("%s", with_remedies(told, [kind], self._remedies, needed=error.needed))
             self._reported_disk_full = True
             taken = False
+        except LogError as error:
+            if not is_scarce(error):
+                raise
+            self._put_off(error)
+            return False  # whatever is to become of what finds no room: there may be some
         else:
             self._reported_disk_full = self._reported_disk_full and not taken
+            self._reported_refusal = self._reported_refusal and not taken
         if not taken:
             taken = self._drop(group)
         if taken and self._consumption is not None:
             for _, whole in group:
                 self._consumption.on_append(self._log.position, *whole[1:])
         return taken
+
+    def _put_off(self, error: LogError) -> None:
+        """What the system refused is tried again when this appender is next called; say so once, until it appends."""
+        if not self._reported_refusal:
+            _log.error("%s; it is tried again", error)
+        self._reported_refusal = True
 
     def _drop(self, group: list[tuple[Run | None, Consumed]]) -> bool:
         """What becomes of runs without room: True: they are lost; False: they wait. Raises LogFullError."""

@@ -10,6 +10,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from ..errors import LogError
 from ..log.host_clocks import Clocks
 from ..log.log_view import LogView
 from ..log.small_file import replace_text
@@ -41,7 +42,7 @@ class Retention:
         #: What the clocks showed at the last look, or what an earlier receiver of the log has written down of that.
         self._seen: Clocks | None = None
         self._write_at = self._none_until = 0
-        self._is_told = False
+        self._is_told = self._is_refused = False
 
     @classmethod
     def of(cls, config: ReceiverConfig, log: StreamLog, shown: ShownCounters) -> Retention | None:
@@ -64,7 +65,7 @@ class Retention:
         return True
 
     def expire(self, clocks: Clocks) -> None:
-        """Trim segments that are too old. Raises LogError.
+        """Trim segments that are too old. What the system refuses is said once, and tried again at the next look.
 
         Samples are dated by the wall clock. When that is set forward, as on a host without a battery for its clock,
         those before look older than they are: nothing is too old then until the period has passed once.
@@ -82,10 +83,18 @@ class Retention:
             self._write_at = now + _WRITE_NS
             with suppress(OSError):  # a full disk: what was written before counts
                 replace_text(self._path, json.dumps(clocks.parts))
-        base, kept = self._log.base, self._view.at(clocks.wall_ns - self._period).position
-        if kept > base:
-            self._log.trim(min(kept, self._log.position))
-            self._shown.add_trimmed(self._log.base - base)
+        base = self._log.base
+        try:
+            kept = self._view.at(clocks.wall_ns - self._period).position
+            if kept > base:
+                self._log.trim(min(kept, self._log.position))
+            self._is_refused = False
+        except LogError as error:
+            if not self._is_refused:
+                said = "topic %r: samples older than retention.time cannot be given up now: %s; it is tried again"
+                _log.error(said, self._topic, error)
+            self._is_refused = True
+        self._shown.add_trimmed(self._log.base - base)
 
     def _written(self) -> Clocks | None:
         """None: nobody has written that down, or not so."""
