@@ -19,7 +19,7 @@ from ..log.segment import is_scarce
 from ..log.stream_log import StreamLog
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
-from ..structure import Guid
+from ..structure import NANOSECONDS, Guid
 from ..wire.samples import U8, Run
 from .consumption import Consumed, Consumption
 from .filling import OnLogFull
@@ -33,8 +33,29 @@ _log = logging.getLogger("spark_rtps.receiver")
 #: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
 #: that waited for a missing one).
 _RESERVED_PART: Final = 16
+#: For so long the system may refuse the same. A process that has lost its descriptors gets them back by a new start.
+_REFUSED_NS: Final = 5 * NANOSECONDS
 #: Part of a log that can always be had, where the oldest samples make room.
 _ROOM_PART: Final = 4
+
+
+class _Refused:
+    """What the system refuses is tried again, and is an error if it goes on to refuse it."""
+
+    def __init__(self) -> None:
+        self._since_ns: int | None = None
+
+    def refused(self, error: LogError) -> None:
+        """Say so the first time. Raises the error after a while."""
+        now = time.monotonic_ns()
+        if self._since_ns is None:
+            self._since_ns = now
+            _log.error("%s; it is tried again", error)
+        elif now - self._since_ns > _REFUSED_NS:
+            raise error
+
+    def done(self) -> None:
+        self._since_ns = None
 
 
 class LogAppender:
@@ -73,7 +94,8 @@ class LogAppender:
         self._dropped: dict[Guid, int] = {}
         #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
-        self._reported_disk_full = self._reported_many_writers = self._reported_refusal = False
+        self._reported_disk_full = self._reported_many_writers = False
+        self._appends, self._trims = _Refused(), _Refused()
 
     @property
     def is_full(self) -> bool:
@@ -145,7 +167,9 @@ class LogAppender:
             try:
                 self._log.trim(min(position, self._log.position))
             except LogError as error:
-                self._put_off(error)
+                self._trims.refused(error)
+            else:
+                self._trims.done()
         if self._consumption is not None:
             for done in self._consumption.on_commit(position):
                 reader.consumed(done.writer, done.last_sn, done.nbytes)
@@ -183,23 +207,17 @@ class LogAppender:
         except LogError as error:
             if not is_scarce(error):
                 raise
-            self._put_off(error)
+            self._appends.refused(error)
             return False  # whatever is to become of what finds no room: there may be some
         else:
             self._reported_disk_full = self._reported_disk_full and not taken
-            self._reported_refusal = self._reported_refusal and not taken
+            self._appends.done()
         if not taken:
             taken = self._drop(group)
         if taken and self._consumption is not None:
             for _, whole in group:
                 self._consumption.on_append(self._log.position, *whole[1:])
         return taken
-
-    def _put_off(self, error: LogError) -> None:
-        """What the system refused is tried again when this appender is next called; say so once, until it appends."""
-        if not self._reported_refusal:
-            _log.error("%s; it is tried again", error)
-        self._reported_refusal = True
 
     def _drop(self, group: list[tuple[Run | None, Consumed]]) -> bool:
         """What becomes of runs without room: True: they are lost; False: they wait. Raises LogFullError."""
