@@ -191,16 +191,31 @@ def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
         Heartbeat(bytes(4), b"\0\0\2\3", 1, 77, 77),
         Heartbeat(b"\0\0\1\4", b"\0\0\1\3", 1, 77, 77),
         Heartbeat(bytes(4), b"\0\0\1\3", 1, 77, 77, final=True, liveliness=True),
+        Heartbeat(bytes(4), b"\0\0\1\3", 9, 7, 77),
+        Heartbeat(bytes(4), b"\0\0\1\3", 1 << 32, 7, 77),
+        Heartbeat(bytes(4), b"\0\0\1\3", 0, 7, 77),
+        Heartbeat(bytes(4), b"\0\0\1\3", -1 << 63, 7, 77),
     ],
-    ids=["of another writer", "to one reader", "that asserts liveliness"],
+    ids=[
+        "of another writer",
+        "to one reader",
+        "that asserts liveliness",
+        "backwards",
+        "far",
+        "zero",
+        "below",
+    ],
 )
-def test_a_heartbeat_that_another_cannot_stand_for_is_left(other: Heartbeat, little: bool) -> None:
-    own = Heartbeat(bytes(4), b"\0\0\1\3", 1, 9, 9)
-    tails = {3: other.encode(little), 9: own.encode(little)}
+@pytest.mark.parametrize("first", [1, 10, (1 << 32) - 1, 1 << 32, (1 << 63) - 1])
+def test_a_heartbeat_that_another_cannot_stand_for_is_left(
+    other: Heartbeat, first: int, little: bool
+) -> None:
+    own = Heartbeat(bytes(4), b"\0\0\1\3", first, max(first - 1, 9), 9)
+    tails = {9: other.encode(little), 3: own.encode(little)}
     datagrams = [datagram(1, sn, bytes(8), sn, tails.get(sn, b"")) for sn in range(1, 13)]
     data, starts, stops = lay_out(datagrams)
     found, rest = scan_datagrams(data, starts, stops)
-    assert rest == [2]
+    assert rest == [8]
     beats = [data[each.heartbeat_at :][:32].tobytes() for each in found if each.heartbeat_at >= 0]
     assert [Heartbeat.decode(beat[1], memoryview(beat)[4:]) for beat in beats] == [own]
 

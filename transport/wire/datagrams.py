@@ -264,7 +264,7 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
     """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there.
 
     It is one of the same writer to the same readers, which does not assert liveliness: of several, only one counts. One
-    of which the length is wrong is left to the message receiver.
+    of which the length is wrong, or that cannot be, is left to the message receiver.
     """
     data, _, stops, head, data_ends, _, _ = drain
     heartbeat = np.zeros(len(stops), np.bool_)
@@ -275,10 +275,12 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         kinds = data[at]
         beats = (kinds == Heartbeat.KIND) & (left == HEARTBEAT_SIZE)
         if beats.any():
-            words = data[: data.nbytes // 4 * 4].view("<u4")[at[beats, None] // 4 + np.arange(3)]
-            beats[beats] = np.isin(words[:, 0] & ~_HEARTBEAT_F, _HEARTBEATS) & (
-                words[:, 1:] == head[tailed[beats], 10:12]
-            ).all(axis=1)
+            words = data[: data.nbytes // 4 * 4].view("<u4")[at[beats, None] // 4 + np.arange(7)]
+            beats[beats] = (
+                np.isin(words[:, 0] & ~_HEARTBEAT_F, _HEARTBEATS)
+                & (words[:, 1:3] == head[tailed[beats], 10:12]).all(axis=1)
+                & _are_possible(words)
+            )
         heartbeat[tailed] = beats
         vendors = (kinds >= _VENDOR_SPECIFIC) & (left >= SUBMESSAGE_HEADER_SIZE)
         for ours in _OURS:
@@ -291,6 +293,16 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
             vendors[vendors] = (lengths == 0) | (lengths == left[vendors] - SUBMESSAGE_HEADER_SIZE)
         single[tailed] = beats | vendors
     return heartbeat
+
+
+def _are_possible(heartbeats: Words) -> npt.NDArray[np.bool_]:
+    """Which HEARTBEATs, each a row, have a range of numbers as in `Heartbeat.decode`."""
+    halves = heartbeats[:, 3:7]
+    little = heartbeats[:, :1] >> 8 & FLAG_E != 0
+    numbers = np.where(little, halves, halves.byteswap())
+    first, last = (numbers[:, i].astype(np.int32).astype(np.int64) << 32 | numbers[:, i + 1] for i in (0, 2))
+    possible: npt.NDArray[np.bool_] = (first >= 1) & (last >= first - 1)
+    return possible
 
 
 def _groups(keys: Words, taken: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
