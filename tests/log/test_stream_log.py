@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import LogError, LogFullError, LogLostError, UsageError
-from spark_rtps.transport.log import segment
+from spark_rtps.transport.log import segment, stream_log
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align, frame_length
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import read_metadata
@@ -158,6 +158,32 @@ def test_an_append_that_fails_midway_leaves_no_frame(log: StreamLog) -> None:
 
 
 # --- bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_append_that_is_interrupted_once_its_frame_is_there(
+    sealed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frame counts when the log is opened again: its writer is not asked for it once more."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    log = create(tmp_path / "log")
+    log.append(single(W1, 1), reception=0)
+    monkeypatch.setattr(stream_log, "remember", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        log.append(single(W1, 2, 2 * PAGE if sealed else 10), reception=0)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="interrupted"):
+        log.append(single(W1, 3), reception=0)
+    log.close()
+    with StreamLog.open(tmp_path / "log") as again:
+        assert (again.rows, again.writers, again.damage) == (2, {W1: 2}, [])
+        assert read(again.directory, 0, again.position) == [
+            *samples(single(W1, 1)),
+            *samples(single(W1, 2, 2 * PAGE if sealed else 10)),
+        ]
 
 
 def test_max_bytes_bounds_the_disk_and_trimming_makes_room(log: StreamLog) -> None:

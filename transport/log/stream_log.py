@@ -106,6 +106,7 @@ class StreamLog:
         self._gone: dict[Guid, None] = {}
         self._segments: list[SegmentFile] = []
         self._held = 0  # bytes of all segments
+        self._is_torn = False  # an exception came where a frame was stored, and not all of what is told of it
         self._pads = Pads(directory, metadata.seed)
         self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
@@ -202,8 +203,9 @@ class StreamLog:
         if self._lock is None:
             return
         try:
-            self._stored.end_life(self._position)
-            self._checkpoint(base=self._base)
+            if not self._is_torn:  # else the frames say it, as after kill -9
+                self._stored.end_life(self._position)
+                self._checkpoint(base=self._base)
             self._spares.shrink(0)
         finally:
             os.close(self._lock)
@@ -298,6 +300,8 @@ class StreamLog:
         """
         if self._lock is None:
             raise UsageError(f"the stream log in {self.directory} is closed")
+        if self._is_torn:
+            raise UsageError(f"an append to the log in {self.directory} was interrupted: open the log again")
         length = frame_length(run)
         last_sn, count = run.last_sn, run.count
         if more:
@@ -330,9 +334,11 @@ class StreamLog:
             more=more,
             in_place=in_place,
         )
+        self._is_torn = True
         self._position = position + aligned
         self._rows += count
         remember(self._writers, run.writer, last_sn, self._gone)
+        self._is_torn = False
         if tail.size > self.segment_bytes:
             self._seal(tail)
         else:
