@@ -131,8 +131,10 @@ def test_a_spy_that_finds_no_slot_joins_when_there_is_one(
     assert isinstance(log, PublicationLog)
     others = [Guid(bytes([9] * 11 + [number]), bytes((0, 0, 1, 4))) for number in range(SUBSCRIBERS_MAX)]
     slots = [log.subscribe(guid, position=0, now=time.monotonic_ns(), spy=True) for guid in others]
+    spy.node.events()
     for _ in range(3):
         spy.look()
+    assert not spy.node.events(), "it was never matched"
     assert caplog.text.count("as many readers as it takes") == 1
     for slot in slots:
         assert slot is not None

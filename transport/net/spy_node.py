@@ -13,6 +13,7 @@ from typing import Final
 from ..errors import DropReason, LogError, UsageError
 from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
+from ..log.subscriber_slots import SUBSCRIBERS_MAX
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.events import Event
@@ -238,16 +239,24 @@ class SpyNode:
         except LogError as error:
             _log.debug("%s", error)
             return
+        if (
+            len(log.subscribers()) >= SUBSCRIBERS_MAX
+        ):  # looked at first: nobody is told of a match that is none
+            self._tell_full(spy, published, writer)
+            return
         self.participant.join(spy.reader, writer, _qos(published.about), _struct(published.about), now=now)
         if self._logs.join(spy.reader, writer, log, now=now):
             spy.joined[writer] = published.path.name
             return
         self.participant.leave(spy.reader, writer)
+        self._tell_full(spy, published, writer)
+
+    def _tell_full(self, spy: _Spy, published: NamedLog, writer: Guid) -> None:
         if published.path.name not in spy.full:
             spy.full.add(published.path.name)
             _log.warning(
                 "%s has as many readers as it takes: %s is not read until one of them leaves",
-                log.path,
+                published.path,
                 writer,
             )
 
