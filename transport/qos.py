@@ -8,7 +8,6 @@ that ``Qos()`` describes a reader's defaults; a writer's default reliability is 
 from __future__ import annotations
 
 import enum
-import fnmatch
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -276,7 +275,55 @@ def _is_pattern(name: str) -> bool:
 
 
 def _match(x: str, y: str) -> bool:
-    return fnmatch.fnmatchcase(y, x) if _is_pattern(x) else fnmatch.fnmatchcase(x, y)
+    return glob_matches(x, y) if _is_pattern(x) else glob_matches(y, x)
+
+
+def glob_matches(pattern: str, name: str) -> bool:
+    """Whether a name matches a pattern with ``*``, ``?`` and ``[...]``, as `fnmatch.fnmatchcase` has it.
+
+    That makes a regular expression first, which takes seconds for what one announcement of a peer can hold; this looks
+    at no more of a pattern than the name reaches.
+    """
+    p = i = mark = 0
+    star = -1
+    while i < len(name):
+        if p < len(pattern) and pattern[p] == "*":
+            star, mark = p, i
+            p += 1
+        elif p < len(pattern) and (behind := _behind_one(pattern, p, name[i])):
+            p, i = behind, i + 1
+        elif star < 0:
+            return False
+        else:  # the last star takes one more
+            mark += 1
+            p, i = star + 1, mark
+    return not pattern[p:].strip("*")
+
+
+def _behind_one(pattern: str, p: int, character: str) -> int:
+    """Where a pattern goes on that takes a character at ``p``; 0: it does not take it."""
+    if pattern[p] == "[":
+        first = p + 2 if pattern[p + 1 : p + 2] == "!" else p + 1
+        end = pattern.find("]", first + 1)
+        if end >= 0:
+            negated = first == p + 2
+            return end + 1 if _is_among(character, pattern[first:end]) is not negated else 0
+    return p + 1 if pattern[p] in ("?", character) else 0
+
+
+def _is_among(character: str, members: str) -> bool:
+    """Whether a character is one of those between brackets, or in a range of them."""
+    k = 0
+    while k < len(members):
+        if members[k + 1 : k + 2] == "-" and k + 2 < len(members):
+            if members[k] <= character <= members[k + 2]:
+                return True
+            k += 3
+        elif members[k] == character:
+            return True
+        else:
+            k += 1
+    return False
 
 
 def _representations(ids: tuple[int, ...]) -> str:
