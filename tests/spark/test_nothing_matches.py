@@ -54,6 +54,7 @@ def outcomes(spark: SparkSession, node: Node, tmp_path_factory: pytest.TempPathF
         ("prefix", f"domain {DOMAIN}; did you mean 'rt/unmatched_prefix'"),
         ("/prefix", f"domain {DOMAIN}; did you mean 'rt/unmatched_prefix'"),
     ],
+    ids=["qos", "type", "prefix", "slash_prefix"],
 )
 def test_the_reason_is_named(outcomes: Outcomes, name: str, why: str) -> None:
     assert re.search(why, str(outcomes[name])), outcomes[name]
