@@ -70,6 +70,7 @@ class OwnNetwork:
         # what tests are given by tmp_path stays where people look for it
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         self.temporary = Path(tempfile.mkdtemp(prefix="rtps-tests-"))
+        self.temporary.chmod(0o711)  # some tests run processes of other users
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.temporary)
 
     def close(self) -> None:
