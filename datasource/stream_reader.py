@@ -208,13 +208,14 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Leave the domain. Writers wait for the next run of the query only if the driver was killed, or if the user
         wants to start it again soon."""
         session, self._session = self._session, None
-        if (
-            session is not None and os.getpid() == self._process
-        ):  # the receiver of a forked child is its parent's
-            leaves = self._settings.leave_on_stop or session.is_temporary
-            session.stop(goodbye=leaves and not self._is_orphaned())
-        self._serving.stop()
-        self._stopping = True
+        try:
+            # the receiver of a forked child is its parent's
+            if session is not None and os.getpid() == self._process:
+                leaves = self._settings.leave_on_stop or session.is_temporary
+                session.stop(goodbye=leaves and not self._is_orphaned())
+        finally:
+            self._serving.stop()
+            self._stopping = True
 
     # --- inside ------------------------------------------------------------------------------------
 

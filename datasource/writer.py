@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
 
@@ -56,8 +57,9 @@ class TaskWriter:
             for session in sessions:
                 session.end_coherent_set()
         except BaseException:
-            for writing in routes.values():
-                writing.session.abort_coherent_set()
+            with ExitStack() as aborts:  # all of them, also where one raises
+                for writing in routes.values():
+                    aborts.callback(writing.session.abort_coherent_set)
             raise
         for session in sessions:
             session.wait_for_acknowledgments()

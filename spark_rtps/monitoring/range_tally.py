@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import field
+from collections.abc import Iterator
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -74,6 +75,12 @@ class RangeTally:
     def _uncounted(self, report: DecodingReport, numbers: I64) -> int:
         assert self.seen is not None
         return report.uncounted(numbers[(numbers <= self.seen[1]) | (numbers == self.failed)])
+
+    def split(self) -> Iterator[RangeTally]:
+        """The tally in parts of which each is small enough to be taken: :meth:`from_json` bounds what was lost."""
+        yield replace(self, lost=self.lost[:_LOST_MAX])
+        for i in range(_LOST_MAX, len(self.lost), _LOST_MAX):
+            yield RangeTally(lost=self.lost[i : i + _LOST_MAX])
 
     def to_json(self) -> bytes:
         """The tally as JSON, of at most a bit for each sample of the range and reason."""

@@ -141,6 +141,19 @@ class TestRoutes:
         topics, ids = zip(*rows, strict=True)
         return pa.record_batch([pa.array(topics, pa.string()), pa.array(ids, pa.int32())], self.COLUMNS)
 
+    def test_each_topic_gives_its_set_up_also_where_one_fails_at_that(
+        self, sessions: dict[tuple[str, str], Session], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def abort(session: Session) -> None:
+            session.done.append("abort")
+            raise RtpsError("abort fails")
+
+        monkeypatch.setattr(writer_module, "_spark_has_hung_up", lambda: True)
+        monkeypatch.setattr(Session, "abort_coherent_set", abort)
+        with pytest.raises(RtpsError, match="abort fails"):
+            TaskWriter(self.routing(type="Alert")).write(iter([self.rows(("a", 1), ("b", 2), ("c", 3))]))
+        assert [session.done[-1] for session in sessions.values()] == ["abort"] * 3
+
     def test_each_topic_gets_its_rows_in_order(self, sessions: dict[tuple[str, str], Session]) -> None:
         """In a set and with an acknowledgement of its own; the type that columns make is named after the topic."""
         batches = [self.rows(("a", 1), ("rt/b", 2), ("a", 3)), self.rows(("rt/b", 4))]

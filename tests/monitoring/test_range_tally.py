@@ -6,6 +6,7 @@ import base64
 import errno
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,14 @@ def test_what_arrives_counts_as_what_was_sent(malformed, filtered, first, length
     arrived = RangeTally.from_json(sent.to_json())
     assert counts(arrived) == counts(sent)
     assert counts(arrived, sent) == counts(sent), "a repeated task counts once"
+
+
+def test_more_lost_parts_than_one_report_takes_are_sent_in_several() -> None:
+    lost = tuple(LostPart(DAMAGED, 32 * i, 7, 32, None, "ab") for i in range(10_000))
+    whole = replace(tally_of(np.array([3]), np.array([4]), (0, 9), -1), lost=lost)
+    parts = [RangeTally.from_json(part.to_json()) for part in whole.split()]
+    assert [len(part.lost) for part in parts] == [4096, 4096, 1808]
+    assert counts(*parts) == counts(whole) == counts(*parts, *parts)
 
 
 def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(tmp_path, monkeypatch) -> None:

@@ -169,7 +169,7 @@ def test_a_wrong_token_is_an_error_at_once(scene: Scene, server: SceneServer) ->
     assert TOKEN not in repr(server.served)
 
 
-@pytest.mark.parametrize("patience", [60.0, 0.1])
+@pytest.mark.parametrize(("patience", "unknown_seconds"), [(60.0, 0.2), (1.5, 3.0)])
 @pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize(
     ("status", "error"), [(401, LogAccessError), (403, LogAccessError), (404, LogLostError)]
@@ -181,8 +181,9 @@ def test_what_an_address_refuses_is_the_error_although_another_one_is_not_reache
     error: type[Exception],
     is_first: bool,
     patience: float,
+    unknown_seconds: float,
 ) -> None:
-    monkeypatch.setattr(client, "_UNKNOWN_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_UNKNOWN_SECONDS", unknown_seconds)
     server.instead = lambda _: (status, {"error": "no"}, {})
     addresses = (server.address, unused()) if is_first else (unused(), server.address)
     asking = client.RangeClient(Served(addresses, TOKEN), server.directory, patience=patience)

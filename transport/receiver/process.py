@@ -60,7 +60,11 @@ class ReceiverProcess:
             )
             vars(error).update(cast("dict[str, object]", answer.get("facts", {})))
             raise error
-        return cls(child, Path(config.log_directory))
+        try:
+            return cls(child, Path(config.log_directory))
+        except BaseException:
+            discard(child)
+            raise
 
     @property
     def pid(self) -> int:
