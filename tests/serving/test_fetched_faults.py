@@ -60,7 +60,9 @@ def test_every_cut_of_a_body(scene: Scene, server: SceneServer) -> None:
 def test_a_server_that_never_sends_enough(scene: Scene, server: SceneServer, cut: int) -> None:
     server.cut_after = cut
     with pytest.raises(
-        RangeServerError, match=f"not reached .{server.address}: its answer broke off"
+        # the second one where patience ends inside an answer
+        RangeServerError,
+        match=f"not reached .{server.address}: (its answer broke off|too slow)",
     ) as raised:
         scene.fetch(server.served, patience=0.3)
     assert raised.value.addresses == (server.address,)

@@ -87,6 +87,7 @@ def test_nothing_runs_until_somebody_connects(server: OnDemandServer) -> None:
     time.sleep(0.1)
     assert server.pid is None
     assert status_of(server.port) == 200
+    wait_until(lambda: server.pid is not None)  # it may answer before it is known to have started
     pid = server.pid
     assert pid is not None and is_there(pid)
     assert status_of(server.port) == 200 and server.pid == pid

@@ -91,7 +91,7 @@ class Retention:
             self._is_refused = False
         except LogError as error:
             if not self._is_refused:
-                said = "topic %r: samples older than retention.time cannot be given up now: %s; it is tried again"
+                said = "topic %r: samples that are old enough cannot be given up now: %s; it is tried again"
                 _log.error(said, self._topic, error)
             self._is_refused = True
         self._shown.add_trimmed(self._log.base - base)
