@@ -71,6 +71,19 @@ def state_of(pid: int) -> str:
         return ""
 
 
+def pid_of(server: OnDemandServer) -> int:
+    """Of the server that has answered: it may do so before it is known to have started."""
+    pids: list[int] = []
+
+    def is_known() -> bool:
+        pid = server.pid
+        pids.extend([] if pid is None else [pid])
+        return bool(pids)
+
+    wait_until(is_known, "the server to be known")
+    return pids[0]
+
+
 def is_there(pid: int) -> bool:
     return state_of(pid) not in ("", "Z")
 
@@ -87,9 +100,8 @@ def test_nothing_runs_until_somebody_connects(server: OnDemandServer) -> None:
     time.sleep(0.1)
     assert server.pid is None
     assert status_of(server.port) == 200
-    wait_until(lambda: server.pid is not None)  # it may answer before it is known to have started
-    pid = server.pid
-    assert pid is not None and is_there(pid)
+    pid = pid_of(server)
+    assert is_there(pid)
     assert status_of(server.port) == 200 and server.pid == pid
 
 
@@ -126,8 +138,7 @@ def test_one_that_is_killed_is_started_by_the_next_connection_and_knows_all_logs
     assert status_of(server.port) == 200
     server.serve(LOGS[1])
     for _ in range(2):
-        pid = server.pid
-        assert pid is not None
+        pid = pid_of(server)
         with caplog.at_level(logging.WARNING):
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda pid=pid: server.pid != pid, "the end of the server")  # type: ignore[misc]
@@ -139,8 +150,7 @@ def test_one_that_is_killed_is_started_by_the_next_connection_and_knows_all_logs
 
 def test_connections_that_come_while_it_dies_are_served(server: OnDemandServer) -> None:
     assert status_of(server.port) == 200
-    pid = server.pid
-    assert pid is not None
+    pid = pid_of(server)
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: state_of(pid) == "T", "all threads of the server to stop")
     time.sleep(0.1)
@@ -157,24 +167,28 @@ def test_connections_that_come_while_it_dies_are_served(server: OnDemandServer) 
 
 def test_stopping_ends_the_server_and_frees_the_port(server: OnDemandServer) -> None:
     assert status_of(server.port) == 200
-    port, pid = server.port, server.pid
-    assert pid is not None
+    port, pid = server.port, pid_of(server)
     server.stop()
     server.stop()
     assert not is_there(pid) and not is_listening(port)
 
 
 def test_one_that_nobody_with_the_token_uses_ends_and_comes_back(folder: Path) -> None:
-    server = OnDemandServer(config_of(folder, bounds=Bounds(unused_seconds=0.5)))
+    pids: list[int] = []
+
+    def start(config: RangeServerConfig) -> RangeServerProcess:
+        started = RangeServerProcess.start(config)
+        pids.append(started.pid)
+        return started
+
+    server = OnDemandServer(config_of(folder, bounds=Bounds(unused_seconds=0.5)), start=start)
     server.serve(LOGS[0])
     try:
         assert status_of(server.port, token="wrong") == 401
-        pid = server.pid
-        assert pid is not None
-        wait_until(lambda: server.pid is None, "the end of a server that only strangers ask")
-        assert not is_there(pid)
+        wait_until(lambda: bool(pids) and not is_there(pids[0]), "the end of a server that only strangers ask")
+        begun = len(pids)
         assert status_of(server.port) == 200
-        assert server.pid not in (None, pid)
+        wait_until(lambda: len(pids) > begun, "the next server to be known")
     finally:
         server.stop()
 
@@ -260,7 +274,7 @@ def test_a_child_gets_no_descriptor_but_the_socket(server: OnDemandServer, tmp_p
     with (tmp_path / "secret").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         assert status_of(server.port) == 200
-        found = {os.path.realpath(path) for path in Path(f"/proc/{server.pid}/fd").iterdir()}
+        found = {os.path.realpath(path) for path in Path(f"/proc/{pid_of(server)}/fd").iterdir()}
     assert str(tmp_path / "secret") not in found
 
 
