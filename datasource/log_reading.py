@@ -59,7 +59,8 @@ def read_range(
 
     Damage raises LogDamagedError, or is left out, warned of and counted. So is what the log no longer holds, or of
     which its metadata is gone since the range was planned. A query's ``own`` log is trimmed only once it has committed
-    the rows, so that they may view the log; of another log they never do.
+    the rows, so that they may view the log; of another log they never do. Where they are asked for again after that, as
+    by a thread that ``foreachBatch`` has left behind, LogLostError is raised in place of rows that are overwritten.
     """
     view = _view(directory, in_place=own and fail_on_data_loss)
     yield from _rows(view, BesideDirectory(directory), start, end, plan, fail_on_data_loss)
@@ -73,7 +74,10 @@ def _rows(
     view: LogView, beside: Beside, start: Cursor, end: Cursor, plan: TopicPlan, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     if fail_on_data_loss:
-        yield from decode_range(view, start, end, plan, None, beside)
+        for batch in decode_range(view, start, end, plan, None, beside):
+            view.check_held(start)  # the frames may have been overwritten since they were verified
+            yield batch
+        view.check_held(start)  # and so may what the last batch views, while Spark took it
         return
     damage = _LeftOut(view.directory, plan.topic)
     try:

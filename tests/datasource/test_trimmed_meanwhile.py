@@ -174,6 +174,41 @@ def alike(value: int, count: int) -> pa.RecordBatch:
     return pa.record_batch({"id": np.full(count, value, np.int32), "x": np.full(count, float(value))})
 
 
+@pytest.mark.parametrize("frames", [1, 2])
+def test_no_rows_leave_that_are_overwritten_while_a_query_reads_its_own_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: int
+) -> None:
+    """A micro-batch that is evaluated once more, after its commit: with ``limit`` its task ends at the first rows."""
+    with StreamLog.create(tmp_path / "log", max_bytes=16 << 20, segment_bytes=4 << 20, metadata={}) as log:
+        for number in range(frames):
+            assert log.append(run_of(encoded(points(number * FRAME, FRAME)), log.rows + 1), reception=1)
+        end = Cursor(log.position)
+        plan = plan_source(parse_options({"topic": "T"}, AppliesTo.READ), COLUMNS)
+        before_gathering(
+            monkeypatch, lambda: overwritten(log, run_of(encoded(points(PLANNED, FRAME)), log.rows + 1))
+        )
+        batches = read_range(log.directory, Cursor(0), end, plan, fail_on_data_loss=True, own=True)
+        with pytest.raises(LogLostError, match="no longer in the log"):
+            next(batches)
+
+
+def test_what_is_overwritten_while_spark_takes_the_last_rows_of_a_querys_own_log_fails(
+    tmp_path: Path,
+) -> None:
+    """Large payloads are views of the log until they are sent."""
+    with StreamLog.create(tmp_path / "log", max_bytes=16 << 20, segment_bytes=4 << 20, metadata={}) as log:
+        assert log.append(whole(alike(1, 100_000), 1), reception=1)
+        settings = parse_options({"topic": "T", "payload": "binary"}, AppliesTo.READ)
+        plan = plan_source(settings, source_schema(settings, None))
+        batches = read_range(
+            log.directory, Cursor(0), Cursor(log.position), plan, fail_on_data_loss=True, own=True
+        )
+        next(batches)
+        overwritten(log, whole(alike(9, 100_000), 2))
+        with pytest.raises(LogLostError, match="no longer in the log"):
+            next(batches)
+
+
 # --- what is still held ---------------------------------------------------------------------------
 
 

@@ -185,7 +185,9 @@ def test_one_that_nobody_with_the_token_uses_ends_and_comes_back(folder: Path) -
     server.serve(LOGS[0])
     try:
         assert status_of(server.port, token="wrong") == 401
-        wait_until(lambda: bool(pids) and not is_there(pids[0]), "the end of a server that only strangers ask")
+        wait_until(
+            lambda: bool(pids) and not is_there(pids[0]), "the end of a server that only strangers ask"
+        )
         begun = len(pids)
         assert status_of(server.port) == 200
         wait_until(lambda: len(pids) > begun, "the next server to be known")

@@ -170,12 +170,18 @@ class LogView:
         """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log, or a copy.
 
         LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
-        trimmed meanwhile. Where the log is read in place, that is at the end at the latest: until then what a frame
-        holds is not sure. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
+        trimmed meanwhile. Where the log is read in place, what a frame holds is sure only if :meth:`check_held` raises
+        nothing once it is used. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
         all damage is handed over instead, and the frames behind it follow.
         """
         items = self._items(start, end, bodies=True, exact=on_damage is None)
         return self._frames(start, items, on_damage)
+
+    def check_held(self, start: Cursor) -> None:
+        """Raise LogLostError if what was read from ``start`` on may have been overwritten since: it was trimmed, and the
+        log is read in place."""
+        if self._files.in_place:
+            self._segments.check_trimmed(start.position)
 
     def items(self, start: Cursor, end: Cursor, *, bodies: bool = True) -> Iterator[Item]:
         """What lies from ``start`` to ``end``: frames, PADs and damage, in the order of their positions.
@@ -256,9 +262,8 @@ class LogView:
                 elif item.rows != 0:
                     raise item.error()
             is_empty = False
-        # What is trimmed may be overwritten, and what was handed out views it.
-        if not is_empty and self._files.in_place:
-            self._segments.check_trimmed(start.position)
+        if not is_empty:
+            self.check_held(start)
 
     def _items(self, start: Cursor, end: Cursor, *, bodies: bool, exact: bool) -> Iterator[Item]:
         """``exact``: the range has to end where a frame does, or at a row that it has."""
