@@ -171,15 +171,17 @@ class LogView:
 
         LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
         trimmed meanwhile. Where the log is read in place, what a frame holds is sure only if :meth:`check_held` raises
-        nothing once it is used. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
-        all damage is handed over instead, and the frames behind it follow.
+        nothing once it is used. Damage by which samples are lost raises LogDamagedError while iterating. With
+        ``on_damage`` all damage is handed over instead, and the frames behind it follow.
         """
         items = self._items(start, end, bodies=True, exact=on_damage is None)
         return self._frames(start, items, on_damage)
 
     def check_held(self, start: Cursor) -> None:
-        """Raise LogLostError if what was read from ``start`` on may have been overwritten since: it was trimmed, and the
-        log is read in place."""
+        """Raise LogLostError if what was read from ``start`` on may have been overwritten since.
+
+        It may if it was trimmed, and the log is read in place.
+        """
         if self._files.in_place:
             self._segments.check_trimmed(start.position)
 
