@@ -13,6 +13,7 @@ import pytest
 
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import struct_from_arrow
+from spark_rtps.transport.types.cdr import lanes
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.cdr.decoding.arrays import string_array
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -58,15 +59,40 @@ def test_many_empty_elements_take_no_time() -> None:
     assert len(batch["e"][0]) == n and batch["e"][0][n - 1].as_py() == {"s": None, "a": None}
 
 
-@pytest.mark.parametrize("lanes", [1, 100])
-def test_steps_are_limited(lanes: int) -> None:
-    """What goes on stepping is malformed; the samples beside it are not."""
-    n = 3_000_000 // (1 if lanes == 1 else 60)
+def test_steps_are_limited() -> None:
+    """What goes on stepping is malformed; the sample beside it is not."""
+    n = 3_000_000
     long = XCDR1 + u4(n) + u4(0, 7) * n
     short = XCDR1 + u4(2) + u4(0, 7) * 2
     start = perf_counter()
-    assert malformed(codec(STRUCTS), *[long] * lanes, short) == [True] * lanes + [False]
+    assert malformed(codec(STRUCTS), long, short) == [True, False]
     assert perf_counter() - start < 8
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(("elements", "reason"), [(500, ""), (5_000, "too many elements of varying size")])
+def test_steps_of_a_sample_are_its_own(
+    count: int, elements: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many samples of so many elements lie beside it."""
+    monkeypatch.setattr(lanes, "DECODE_STEPS_MAX", 1 << 14)
+    many, few = (XCDR1 + u4(n) + u4(0, 7) * n for n in (elements, 2))
+    parts = list(codec(STRUCTS).parts(samples(*[many] * count, few)))
+    assert [part.reason(i) for part in parts for i in range(part.count)] == [reason] * count + [""]
+    assert sum(part.batch.num_rows for part in parts) == 1 + (0 if reason else count)
+
+
+def test_members_of_many_lists_are_a_samples_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headers of members are stepped over as well."""
+    monkeypatch.setattr(lanes, "DECODE_STEPS_MAX", 1 << 12)
+    members = " ".join(f"@optional octet m{i};" for i in range(8))
+    c = codec(f"@mutable struct E {{ {members} }}; @final struct S {{ E e[3]; long a; }};")
+    element = u4(8 * 8 - 3) + b"".join(u4(i, 1) for i in range(8))
+    payload = PLAIN2 + u4(3 * len(element)) + element * 3 + u4(7)
+    for count in (1, 100):
+        parts = list(c.parts(samples(*[payload] * count)))
+        assert [part.malformed for part in parts] == [None] * len(parts)
+        assert sum(part.batch.num_rows for part in parts) == count
 
 
 @pytest.mark.parametrize(

@@ -160,11 +160,12 @@ class Budget:
     """What one call may cost: the remaining steps, for values that can only be found one after the other, and the
     remaining leaves, both shared by all samples; and the remaining leaves for the lists of each sample."""
 
-    __slots__ = ("_leaves", "_of_samples", "_samples", "_starts", "left")
+    __slots__ = ("_leaves", "_of_samples", "_samples", "_starts", "is_shared", "left")
 
     def __init__(self, samples: Samples) -> None:
         self.left = DECODE_STEPS_MAX
-        self._leaves = DECODE_LEAVES_MAX if samples.count > 1 else SAMPLE_LEAVES_MAX
+        self.is_shared = samples.count > 1
+        self._leaves = DECODE_LEAVES_MAX if self.is_shared else SAMPLE_LEAVES_MAX
         self._samples = samples
         self._starts: I64 | None = None
         self._of_samples: I64 | None = None
@@ -173,7 +174,27 @@ class Budget:
         """Take leaves from the call's budget. Raises TooManySamplesError if it is used up."""
         self._leaves -= leaves
         if self._leaves < 0:
-            raise TooManySamplesError(f"{self._samples.count} samples are too many for one call")
+            raise self._too_many()
+
+    @property
+    def longest(self) -> int:
+        """The steps that one list may take."""
+        return (DECODE_STEPS_MAX if self.is_shared else self.left) // 2
+
+    def walk(self, steps: int, reserve: int = 0) -> bool:
+        """Take steps; False if a single sample leaves less than ``reserve``: it has too many.
+
+        Raises TooManySamplesError if several do: whether one of them is malformed must not depend on the others.
+        """
+        self.left -= steps
+        if self.left >= reserve:
+            return True
+        if self.is_shared:
+            raise self._too_many()
+        return False
+
+    def _too_many(self) -> TooManySamplesError:
+        return TooManySamplesError(f"{self._samples.count} samples are too many for one call")
 
     def take_leaves(self, where: I64, leaves: I64) -> Mask:
         """Take leaves from the samples that hold the bytes ``where``. Returns which samples have used up theirs."""

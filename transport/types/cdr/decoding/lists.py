@@ -204,7 +204,7 @@ class _Walk:
         self.offsets = offsets_of(self.counts)
         self.starts = np.empty(int(self.offsets[-1]) if notes else 0, np.int64)
         self.notes = notes
-        # at most half of the budget, so that one bad sample does not use up what the others need
+        # at most half of the budget, so that one bad list does not use up what the others need
         self.reserve = 0 if lanes.budget is None else lanes.budget.left // 2
 
     def go(self, start: Position) -> Position:
@@ -246,10 +246,7 @@ class _Walk:
 
     def _charge(self) -> bool:
         budget = self.lanes.budget
-        if budget is None:
-            return True
-        budget.left -= LANES_STEP * self.element.width
-        return budget.left >= self.reserve
+        return budget is None or budget.walk(LANES_STEP * self.element.width, self.reserve)
 
     def _go_singly(self, pos: I64, active: I64, k: int) -> None:
         """The rest of a few long lists, element by element; then all elements are checked at once."""
@@ -260,8 +257,8 @@ class _Walk:
         owners: list[int] = []
         # the short ones first: they shall not starve because of a long one
         for lane in active[np.argsort(self.counts[active], kind="stable")].tolist():
-            left = (1 << 62) if budget is None else budget.left // 2
-            stepper = Stepper(view, int(lanes.base[lane]), int(limits[lane]), lanes.order, left)
+            most = (1 << 62) if budget is None else budget.longest
+            stepper = Stepper(view, int(lanes.base[lane]), int(limits[lane]), lanes.order, most)
             at, own, reason = int(pos[lane]), [], None
             for _ in range(k, int(self.counts[lane])):
                 own.append(at)
@@ -270,7 +267,11 @@ class _Walk:
                     reason = TOO_MANY if stepper.left >= 0 else TOO_LONG_TO_WALK
                     break
             if budget is not None:
-                budget.left -= left - stepper.left
+                steps = most - stepper.left
+                if reason is TOO_LONG_TO_WALK:
+                    budget.left -= steps  # by itself, whatever the others are
+                else:
+                    budget.walk(steps, budget.left - budget.left // 2)
             if reason is not None:
                 lanes.fail(_of_owners(np.array([lane]), len(lanes)), reason)
                 continue

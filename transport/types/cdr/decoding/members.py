@@ -136,10 +136,8 @@ class MemberList:
         for _ in range(ids.count + UNKNOWN_MEMBERS_MAX):
             if not len(active):
                 break
-            if lanes.budget is not None:
-                lanes.budget.left -= LANES_STEP
-                if lanes.budget.left < 0:
-                    break
+            if lanes.budget is not None and not lanes.budget.walk(LANES_STEP):
+                break
             child = lanes.pick(active)
             member_id, value, end, must_understand = self._header(child, pos[active])
             index, unknown = find(ids.own, member_id)
