@@ -104,6 +104,8 @@ def _bytes_of(array: pa.Array) -> int:
     t, count = array.type, len(array)
     if not count:
         return 0
+    if isinstance(array, pa.ExtensionArray):
+        return _bytes_of(array.storage)
     if pa.types.is_struct(t):
         return count + sum(_bytes_of(array.field(i)) for i in range(t.num_fields))
     if pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_map(t):
@@ -123,6 +125,8 @@ def _bytes_of(array: pa.Array) -> int:
 def _cast_bytes(array: pa.Array, target: pa.DataType) -> int:
     """Bytes that the array takes at most once it is cast."""
     t = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _cast_bytes(array.storage, target)
     taken = len(array) * _width(target)
     if pa.types.is_dictionary(t):
         return taken + _text_bytes(array.dictionary, array.indices)
@@ -155,6 +159,8 @@ def _width(t: pa.DataType) -> int:
 
 def _text_bytes(values: pa.Array, indices: pa.Array) -> int:
     """Bytes of the values at these indices, where they take more than each number does."""
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
     if values.type in _TEXTS:
         return int(pc.sum(pc.binary_length(values).cast(pa.int64()).take(indices)).as_py() or 0)
     if values.type in _VIEWS or pa.types.is_nested(values.type):

@@ -14,7 +14,9 @@ def check_map_keys(array: pa.Array, target: pa.DataType) -> None:
     for what cannot be cast.
     """
     t = array.type
-    if pa.types.is_map(t):
+    if isinstance(array, pa.ExtensionArray):
+        check_map_keys(array.storage, target)
+    elif pa.types.is_map(t):
         # first what is inside of the keys, for these are cast here
         check_map_keys(array.keys, inner_type(target, 0))
         check_map_keys(array.items, inner_type(target, 1))

@@ -187,6 +187,31 @@ def test_keys_of_maps_that_a_cast_would_make_null_are_refused() -> None:
     assert (why, [batch["x"].to_pylist() for batch in batches]) == ("", [[[("a", 1)]]])
 
 
+def opaque(storage: pa.Array) -> pa.Array:
+    """Values of a type that PyArrow knows as an extension, with any storage that a peer likes."""
+    return pa.ExtensionArray.from_storage(pa.opaque(storage.type, "thing", "peer"), storage)
+
+
+def test_storages_of_extension_types_are_looked_into() -> None:
+    """Arrow casts them as it casts any other values."""
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
+    maps = opaque(pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), keys, pa.array([1, 2])))
+    wanted = pa.map_(pa.string(), pa.int64())
+    refused = ([], "a map has keys that are null")
+    assert read_batches(stream(maps), pa.schema([("x", wanted)])) == refused
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), maps)
+    assert read_batches(stream(lists), pa.schema([("x", pa.list_(wanted))])) == refused
+    indices, text = pa.array(np.zeros(1 << 14, np.int8)), pa.array(["x" * (1 << 16)])
+    for repeated in (
+        opaque(pa.DictionaryArray.from_arrays(indices, text)),
+        pa.DictionaryArray.from_arrays(indices, opaque(text)),
+        opaque(views_of_one_text(1 << 14)),
+    ):
+        assert read_batches(stream(repeated), TEXTS) == ([], TOO_MUCH)
+    ((batch,), why) = read_batches(stream(opaque(pa.array(["a", None]))), TEXTS)
+    assert (why, batch["x"].to_pylist()) == ("", ["a", None])
+
+
 @pytest.mark.parametrize(
     ("kind", "width"),
     [
