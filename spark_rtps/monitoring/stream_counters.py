@@ -326,7 +326,7 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
 def read_source(directory: Path, *, now: int) -> Stream | None:
     """The source whose stream log lies in ``directory``; None: there is no log, or no receiver's counters beside it."""
     try:
-        counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
+        state, counters = read_receiver(directory, now=now)
         counters[DISK] = disk_bytes(directory)
         counters |= read_decoding_report(directory).counters()
         counters |= count_groups(
@@ -337,15 +337,20 @@ def read_source(directory: Path, *, now: int) -> Stream | None:
         type_name = None if metadata["type"] is None else str(metadata["type"])
     except (RtpsError, OSError, ValueError, LookupError, TypeError):
         return None
+    domain, pid = counters.get("receiver.domain"), counters.get("receiver.pid", 0)
+    return Stream(Kind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
+
+
+def read_receiver(directory: Path, *, now: int) -> tuple[State, dict[str, int]]:
+    """The state of a log's receiver and what it counts, without what lies beside the log. Raises LogError, OSError or
+    ValueError."""
+    counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
     pid, heartbeat = counters.get("receiver.pid", 0), counters.get("receiver.heartbeat_ns", 0)
     if not counters.get("receiver.holds_lock"):
-        state = _receiver_state(pid, heartbeat, now)
-    elif is_held(directory / COUNTERS_FILE):  # which its process shows in every PID namespace
-        state = _beating(heartbeat, now)
-    else:
-        state = State.ENDED
-    domain = counters.get("receiver.domain")
-    return Stream(Kind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
+        return _receiver_state(pid, heartbeat, now), counters
+    if is_held(directory / COUNTERS_FILE):  # which its process shows in every PID namespace
+        return _beating(heartbeat, now), counters
+    return State.ENDED, counters
 
 
 def _sink(path: Path) -> Stream | None:

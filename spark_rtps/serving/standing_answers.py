@@ -39,7 +39,7 @@ from . import report_answers
 from .consumer_group_file import ConsumerGroupFile
 from .log_answers import LogAnswers, number_of_seconds
 from .log_place import LogPlace
-from .readiness import readiness
+from .readiness import Readiness
 from .served_logs import Answer, Refusal, ServedLogs, may_pass, refusal_of
 from .server_config import RangeServerConfig
 from .standing import ROLES, is_name
@@ -71,6 +71,7 @@ class StandingAnswers:
         self._ask = ask
         #: Token and logs of this one are not used to admit anybody.
         self._logs = ServedLogs(config.log_dir, "")
+        self._readiness = Readiness(config.log_dir)
         self._watch = TailWatch()
         self._of_log = LogAnswers(self._watch)
         self._listener = (
@@ -236,7 +237,7 @@ class StandingAnswers:
     def _report(self, path: list[str], query: dict[str, str]) -> Answer:
         match path:
             case ["", "readyz"]:
-                is_ready, checks = readiness(self._root, self._subscriptions)
+                is_ready, checks = self._readiness.look(self._subscriptions)
                 return Answer(200 if is_ready else 503, json.dumps(checks).encode())
             case ["", "v1", "topics"]:
                 return self._topics(query)
