@@ -298,6 +298,7 @@ class Keeper:
         else:
             self._heartbeat, self._silent_ns = heartbeat, 0
         if self._silent_ns > _HANGS_NS:
+            self._silent_ns = 0  # one that the kernel does not let go of, such as for a disk, outlives that
             _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
             with suppress(ProcessLookupError):
                 os.kill(receiver.pid, signal.SIGKILL)
