@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_rtps.transport.log.last_use import IN_USE_NS
+from spark_rtps.transport.log.host_clocks import Clocks
+from spark_rtps.transport.log.last_use import IN_USE_NS, note_in_use
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -112,6 +112,7 @@ def test_writers_are_remembered_until_something_of_them_is_in_the_log() -> None:
 
 
 LEASE = 20 * NANOSECONDS
+YEAR = 365 * 86_400 * NANOSECONDS
 
 
 def test_ports_are_reserved_while_peers_wait_for_their_receiver(tmp_path: Path) -> None:
@@ -120,8 +121,20 @@ def test_ports_are_reserved_while_peers_wait_for_their_receiver(tmp_path: Path) 
         (tmp_path / name).mkdir()
         write_addresses(tmp_path / name, written)
     now = (tmp_path / "down" / "addresses.json").stat().st_mtime_ns
-    assert reserved_ports(tmp_path / "own", now=now + LEASE + IN_USE_NS) == (7416, 7417)
-    assert reserved_ports(tmp_path / "own", now=now + LEASE + 2 * IN_USE_NS) == ()
+    assert reserved_ports(tmp_path / "own", now=Clocks(now + LEASE + IN_USE_NS, 0, "")) == (7416, 7417)
+    assert reserved_ports(tmp_path / "own", now=Clocks(now + LEASE + 2 * IN_USE_NS, 0, "")) == ()
+
+
+@pytest.mark.parametrize("step", [50 * YEAR, -50 * YEAR])
+def test_a_clock_that_is_set_says_nothing_of_who_is_down(tmp_path: Path, step: int) -> None:
+    """As on a host without a battery for its clock: files are dated 1970 until the time is known."""
+    (tmp_path / "down").mkdir()
+    write_addresses(tmp_path / "down", Addresses.of(3, [Locator("10.0.0.1", 7416)], LEASE))
+    note_in_use(tmp_path / "down")
+    noted = Clocks.read()
+    for later, ports in ((LEASE, (7416,)), (LEASE + 2 * IN_USE_NS, ())):
+        now = replace(noted, wall_ns=noted.wall_ns + step + later, uptime_ns=noted.uptime_ns + later)
+        assert reserved_ports(tmp_path / "own", now=now) == ports
 
 
 @pytest.mark.parametrize("content", [None, "[]", "{"])
@@ -129,7 +142,7 @@ def test_no_ports_are_reserved_by_files_that_nobody_wrote(tmp_path: Path, conten
     (tmp_path / "other").mkdir()
     if content is not None:
         (tmp_path / "other" / "addresses.json").write_text(content)
-    assert reserved_ports(tmp_path / "own", now=0) == ()
+    assert reserved_ports(tmp_path / "own", now=Clocks(0, 0, "")) == ()
 
 
 def test_other_participants_leave_the_ports_of_receivers_alone_that_are_down(tmp_path: Path) -> None:
@@ -145,7 +158,7 @@ def test_other_participants_leave_the_ports_of_receivers_alone_that_are_down(tmp
 def test_no_ports_are_reserved_for_a_receiver_that_took_its_leave(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     write_addresses(tmp_path / "other", addresses(7410))
-    assert reserved_ports(tmp_path / "own", now=0) == ()
+    assert reserved_ports(tmp_path / "own", now=Clocks(0, 0, "")) == ()
 
 
 # --- processes ---------------------------------------------------------------------------------------------
@@ -305,7 +318,7 @@ def test_another_receiver_leaves_the_ports_of_one_that_is_down_alone(tmp_path: P
         second.kill()
         with closing(Node.open(NodeConfig(domain=DOMAIN, interface=HERE))) as node:
             assert node.sockets.participant_index == 0
-            assert reserved_ports(tmp_path / "third", now=time.time_ns()) == tuple(sorted(ports(second)))
+            assert reserved_ports(tmp_path / "third", now=Clocks.read()) == tuple(sorted(ports(second)))
     finally:
         first.kill()
         second.kill()

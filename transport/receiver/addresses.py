@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import logging
 import stat
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -26,7 +25,8 @@ from typing import Any, Final
 
 from ..errors import reason
 from ..limits import WRITERS_MAX
-from ..log.last_use import IN_USE_NS
+from ..log.host_clocks import Clocks
+from ..log.last_use import IN_USE_NS, age
 from ..log.small_file import replace_text
 from ..net.node_config import NodeConfig
 from ..slotted import slotted
@@ -99,10 +99,10 @@ def read_addresses(directory: Path) -> Addresses | None:
         return None
 
 
-def reserved_ports(directory: Path, *, now: int) -> tuple[int, ...]:
+def reserved_ports(directory: Path, *, now: Clocks) -> tuple[int, ...]:
     """The ports of receivers whose logs lie beside ``directory``, and whose peers may wait for them.
 
-    ``now`` is in ns since 1970. A receiver dates the file while it runs (:func:`~..log.last_use.note_in_use`).
+    A receiver notes while it runs that its log is in use (:func:`~..log.last_use.note_in_use`).
     """
     return _reserved(directory.parent, now, but=directory)
 
@@ -110,10 +110,10 @@ def reserved_ports(directory: Path, *, now: int) -> tuple[int, ...]:
 def with_reserved_ports(config: NodeConfig, root: Path) -> NodeConfig:
     """``config`` for a participant that is no receiver: it leaves the ports of those alone whose logs lie in ``root``,
     as :func:`reserved_ports` has them."""
-    return replace(config, reserved_ports=_reserved(root, time.time_ns()))
+    return replace(config, reserved_ports=_reserved(root, Clocks.read()))
 
 
-def _reserved(root: Path, now: int, *, but: Path | None = None) -> tuple[int, ...]:
+def _reserved(root: Path, now: Clocks, *, but: Path | None = None) -> tuple[int, ...]:
     found: set[int] = set()
     for path in root.glob(f"*/{_FILE}"):
         if path.parent == but:
@@ -124,7 +124,7 @@ def _reserved(root: Path, now: int, *, but: Path | None = None) -> tuple[int, ..
                 continue  # a pipe would be waited for
             addresses = _read(path)
             lease = addresses.lease_duration
-            if lease and now - dated.st_mtime_ns <= lease + IN_USE_NS:
+            if lease and age(path.parent, dated.st_mtime_ns, now) <= lease + IN_USE_NS:
                 found |= addresses.ports
         except _UNREADABLE:
             continue  # its own receiver has a warning for it

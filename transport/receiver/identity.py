@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import replace
 from pathlib import Path
 
+from ..log.host_clocks import Clocks
 from ..log.stream_log import StreamLog
 from ..net.node import Node
 from ..net.node_config import NodeConfig, new_guid_prefix
@@ -30,7 +30,7 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
         guid_prefix=bytes.fromhex(str(log.metadata["guid_prefix"])),
         incarnation=next_incarnation(directory),
         participant_index=None if earlier is None else earlier.participant_index,
-        reserved_ports=reserved_ports(directory, now=time.time_ns()),
+        reserved_ports=reserved_ports(directory, now=Clocks.read()),
     )
     node = _open(given, directory)
     try:
