@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +21,8 @@ from ..recordings.recorded_topic import bytes_of, pieces, planned_type, topic_fi
 from ..recordings.rows import decode_piece
 from .range_calculator import PARTITION_BYTES
 from .workers import settle
+
+_log = logging.getLogger("spark_rtps.datasource")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,11 @@ def read_piece(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a partition. Reading it again gives the same rows."""
     settle()
+    path, is_lenient = partition.piece.path, not settings.fail_on_data_loss
+    if is_lenient and not os.path.exists(path):
+        _log.warning(
+            "%s: it was removed before it was read; going on without it because failOnDataLoss=false", path
+        )
+        return
     with explained():
-        is_lenient = not settings.fail_on_data_loss
         yield from decode_piece(partition.piece, plan, partition.times, is_lenient=is_lenient)

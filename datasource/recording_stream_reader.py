@@ -1,7 +1,7 @@
 """A recording as a stream: files that come into a folder, each read once, by name and position.
 
-An offset has, for each file, how far it is read: bytes of an MCAP file, or rows of a bag. A file is taken when it is
-whole; of a bag, which has no end, what it has by then.
+An offset has, for each file, how far it is read: bytes of an MCAP file or a capture, or rows of a bag. An MCAP file is
+taken when it is whole; of bags and captures, which have no end, what they have by then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from ..columns.decoding import needs_writer_types
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.explanations import explained
+from ..recordings.bag_file import BagFile
 from ..recordings.files import open_recording, recording_files
+from ..recordings.mcap_file import McapFile
 from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
 from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
@@ -35,6 +37,7 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 #: Behind all positions.
 POSITION_MAX: Final = (1 << 63) - 1
+_NAMES: Final = "a file is read once, by its name: give new ones names of their own"
 #: Offsets name all files that were read: more of them make each micro-batch slow.
 _FILES_SAID: Final = 10_000
 
@@ -69,6 +72,18 @@ class _File:
     form: str
     channels: tuple[Channel, ...]
     sections: tuple[Section, ...]
+
+    def has(self, path: str, position: int) -> bool:
+        """Whether a file that was read, or planned, up to there has such a position still: if not, it is another one,
+        or was shortened."""
+        if self.form == BagFile.form:
+            return position <= max((section.stop for section in self.sections), default=0)
+        if self.form == McapFile.form and any(s.start < position < s.stop for s in self.sections):
+            return False
+        try:
+            return position <= os.path.getsize(path)
+        except OSError:  # it was removed meanwhile, which its reader says
+            return True
 
 
 class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -105,6 +120,11 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         taken = 0
         for path, file in self._files():
+            if not file.has(path, at.get(path, 0)):
+                self._say(
+                    f"{path}: it is not the file that was read, or was shortened, and is not read again; {_NAMES}"
+                )
+                continue
             most = POSITION_MAX if self._target is None else self._target.get(path, 0)
             for section in _between(file.sections, at.get(path, 0), most):
                 if left is not None and taken and taken + section.nbytes > left:
@@ -126,7 +146,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if since == until:
                 continue
             file = self._read(path)
-            if file is None:
+            if file is None or self._is_gone(path, file, since, until):
                 continue
             for group in _groups(_between(file.sections, since, until), PARTITION_BYTES):
                 piece = Piece(path, file.form, file.channels, group, self._settings.domain)
@@ -185,6 +205,17 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not channels:
             return None
         return _File(file.form, channels, tuple(file.sections(channels, ALL_TIMES)))
+
+    def _is_gone(self, path: str, file: _File, since: int, until: int) -> bool:
+        """Whether what was planned is not in the file any more. Raises RecordingError then, with failOnDataLoss."""
+        if file.has(path, since) and file.has(path, until):
+            return False
+        what = "it was replaced or shortened before it was read"
+        if self._settings.fail_on_data_loss:
+            fix = f"failOnDataLoss=false goes on without it. {_NAMES.capitalize()}"
+            raise RecordingError(f"{what}; {fix}", path=path)
+        self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
+        return True
 
     def _say(self, sentence: str) -> None:
         if self._said.is_new(sentence):

@@ -8,7 +8,7 @@ samples come once and in order per writer. What the capture itself lacks is coun
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -30,7 +30,7 @@ from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, HistoryKind, Qos
 from ..transport.structure import ENTITYID_UNKNOWN, INFINITE, Guid, is_builtin, is_keyed
 from ..transport.types.model import Struct
-from ..transport.wire.samples import U8
+from ..transport.wire.samples import I64, U8
 from ..transport.wire.submessages import Heartbeat
 from .mcap_file import mapped
 from .packets import Datagram, datagrams
@@ -76,9 +76,23 @@ class CaptureFile:
         return [Section(0, self._data.nbytes, self._data.nbytes)]
 
     def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        """A piece that begins later is of a capture that has grown: what it gave up to there is not given again."""
+        start, stop = piece.sections[0].start, piece.sections[-1].stop
+        given: dict[Guid, list[I64]] = defaultdict(list)
+        for samples in self._samples(piece, start) if start else ():
+            given[samples.channel.writer].append(samples.sequence_numbers)
+        known = {writer: np.concatenate(numbers) for writer, numbers in given.items()}
+        for samples in self._samples(piece, stop):
+            numbers = known.get(samples.channel.writer)
+            if numbers is not None:
+                samples = samples.take(~np.isin(samples.sequence_numbers, numbers))
+            yield samples.within(times)
+
+    def _samples(self, piece: Piece, stop: int) -> Iterator[RecordedSamples]:
+        """The samples of the capture up to byte ``stop``, as if it ended there."""
         topics = frozenset((channel.topic, channel.type_name) for channel in piece.channels)
         listener = _Listener(self.path, self._domain, topics)
-        for chunk in chunks(listener.frames(datagrams(self._data, self.path))):
+        for chunk in chunks(listener.frames(datagrams(self._data[:stop], self.path))):
             of_frames = chunk.frame_index()
             writers = [frame.run.writer for frame in chunk.frames]
             offsets, lengths = chunk.samples.all_offsets(), chunk.samples.all_lengths()
@@ -96,7 +110,7 @@ class CaptureFile:
                     chunk.sequence_numbers()[rows],
                     chunk.flags()[rows],
                     None if hashes is None else hashes[rows],
-                ).within(times)
+                )
 
     @cached_property
     def _writers(self) -> list[tuple[_Told, Struct | None]]:
