@@ -39,13 +39,17 @@ from __future__ import annotations
 
 import enum
 import errno
+import re
 import resource
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .structure import Guid
+
+#: Names of options whose values no message may show; Spark hides them as well.
+_SECRET: Final = re.compile("(?i)secret|password|token$")
 
 
 class RtpsError(Exception):
@@ -64,13 +68,13 @@ class UsageError(RtpsError):
 
 
 class OptionError(UsageError):
-    """An option cannot be used; the message names the option, its value and the fix."""
+    """An option cannot be used; the message names the option, its value (unless it is secret) and the fix."""
 
     def __init__(self, option: str, value: object, fix: str) -> None:
         self.option = option
-        self.value = value
+        self.value = "***" if value is not None and _SECRET.search(option) else value
         self.fix = fix
-        shown = "" if value is None else f" = {value!r}"
+        shown = "" if self.value is None else f" = {self.value!r}"
         super().__init__(f"option {option!r}{shown}: {fix}")
 
     def __reduce__(self) -> tuple[type[OptionError], tuple[str, object, str]]:

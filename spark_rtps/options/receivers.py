@@ -107,9 +107,8 @@ def check_receivers(values: Values) -> None:
     if not values.has("receivers"):
         for spec in RECEIVER_OPTIONS:
             if values.has(spec.name):
-                shown = "***" if spec.name == "receiver.token" else values.given(spec.name)
                 fix = "applies to standing receivers; name them by receivers, or remove it"
-                raise OptionError(spec.name, shown, fix)
+                raise OptionError(spec.name, values.given(spec.name), fix)
         if isinstance(values.value("startingOffsets"), tuple):
             fix = "has positions of standing receivers; name them by receivers, or set latest or earliest"
             raise OptionError("startingOffsets", values.given("startingOffsets"), fix)

@@ -33,18 +33,12 @@ def given_options(options: Mapping[str, str], role: AppliesTo) -> dict[str, str]
                 raise _unknown(key, value)
             continue
         if not _suits(spec, role):
-            raise OptionError(
-                spec.name, _told(key, value), f"applies only to {_DOING[spec.applies_to]}; remove it here"
-            )
+            raise OptionError(spec.name, value, f"applies only to {_DOING[spec.applies_to]}; remove it here")
         given[spec.name] = value
     path = next((v for k, v in options.items() if k.lower() == "path"), None)
     if path is not None and given.setdefault("topic", path) != path:
         raise OptionError("topic", given["topic"], f"the path names another topic, {path!r}; give one")
     return given
-
-
-#: Keys whose values Spark hides as well.
-_SECRET: Final = re.compile("(?i)secret|password|token$")
 
 
 class Origin(enum.IntEnum):
@@ -150,11 +144,6 @@ def _of_profile(spec: OptionSpec, text: str, profile: Profile) -> object:
         raise OptionError(spec.name, text, f"{error.fix} (qos.profile {profile.name} says so)") from None
 
 
-def _told(key: str, value: str) -> str:
-    """The value as an error may show it."""
-    return "***" if _SECRET.search(key) else value
-
-
 def _suits(spec: OptionSpec, role: AppliesTo) -> bool:
     return AppliesTo.BOTH in (spec.applies_to, role) or spec.applies_to is role
 
@@ -165,7 +154,7 @@ def _unknown(key: str, value: str) -> OptionError:
     near += [known[k] for k in difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)]
     hint = f"did you mean {near[0]!r}? " if near else ""
     return OptionError(
-        key, _told(key, value), f"is not an option of the rtps source; {hint}`spark-rtps options` lists all"
+        key, value, f"is not an option of the rtps source; {hint}`spark-rtps options` lists all"
     )
 
 

@@ -206,3 +206,13 @@ def test_half_a_character(spec: OptionSpec) -> None:
     """What Python makes of arguments that are not UTF-8."""
     with pytest.raises(OptionError, match="must be Unicode"):
         parse_value(spec, "a\udcff")
+
+
+@pytest.mark.parametrize(
+    "others", [{"statuses": "true"}, {"recording": "a.mcap"}, {"receivers": "a=h:1"}, {}], ids=str
+)
+def test_a_secret_is_never_shown(others: dict[str, str]) -> None:
+    secret = "hidden\0" if "receivers" in others else "hidden"
+    with pytest.raises(OptionError, match=r"receiver\.token") as error:
+        parse_options({"topic": "t", "receiver.token": secret, **others}, AppliesTo.READ)
+    assert "hidden" not in f"{error.value} {error.value.value}"
