@@ -69,6 +69,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "1",
         "HISTORY depth. Setting it implies `history=keep_last`.",
         minimum=1,
+        maximum=(1 << 31) - 1,
     ),
     OptionSpec(
         "resource_limits.max_samples",

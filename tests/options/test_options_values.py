@@ -216,3 +216,11 @@ def test_a_secret_is_never_shown(others: dict[str, str]) -> None:
     with pytest.raises(OptionError, match=r"receiver\.token") as error:
         parse_options({"topic": "t", "receiver.token": secret, **others}, AppliesTo.READ)
     assert "hidden" not in f"{error.value} {error.value.value}"
+
+
+def test_a_depth_has_32_bits() -> None:
+    """Beyond them peers would be told a negative one."""
+    given = {"topic": "t", "history.depth": f"{2**31 - 1}"}
+    assert parse_options(given, AppliesTo.READ).qos.history_depth == 2**31 - 1
+    with pytest.raises(OptionError, match=r"history\.depth"):
+        parse_options({**given, "history.depth": f"{2**31}"}, AppliesTo.READ)
