@@ -34,8 +34,9 @@ def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict
     """
     if not _is_on(given):
         return dict(given)
-    # a query of recordings joins no domain, nor does one of standing receivers, unless it asks them to do so for it
-    joins = "recording" not in given and ("receivers" not in given or _is_on(given, "receiver.subscribe"))
+    # a query of recordings or statuses joins no domain, nor does one of standing receivers, unless it asks them to
+    joins = not ("recording" in given or _is_on(given, "statuses"))
+    joins = joins and ("receivers" not in given or _is_on(given, "receiver.subscribe"))
     found = {**(_of_environment(given, environment) if joins else {}), **given}
     names = RosNames.of(given)
     if "topic" in found:

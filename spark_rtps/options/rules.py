@@ -16,6 +16,7 @@ from ..transport.structure import INFINITE
 from .rules_flow import check_flow
 from .spec import AppliesTo, Kind, duration_text
 from .table import BY_KEY, OPTIONS
+from .table_ros import ROS_OPTIONS
 from .values import CALLABLE, Origin, Values
 
 #: What a datagram with one batch holds besides the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
@@ -56,7 +57,7 @@ _OF_BATCHES: Final = tuple(
 #: Options which look at the members of a type.
 _OF_MEMBERS: Final = ("columns", "uint64", "enum", "bitmask", "time", "filter", "filter.parameters")
 #: What a source of statuses takes.
-_OF_STATUSES: Final = ("statuses", "topic", "log.dir")
+_OF_STATUSES: Final = ("statuses", "topic", "log.dir", *(spec.name for spec in ROS_OPTIONS))
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
 
 

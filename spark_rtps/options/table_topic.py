@@ -81,7 +81,8 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "false",
         "Rows are changes of DDS communication statuses instead of samples: those of all sources and sinks on the "
         "driver's host that have their logs in `log.dir` or in its default, of one topic or, without `topic`, of all. "
-        "A query first gets the statuses as they are, then each change. Excludes all other options.",
+        "A query first gets the statuses as they are, then each change. Excludes all other options but "
+        "those of ROS 2, which decide what `topic` means.",
         _READ,
     ),
     # --- from where, how much -----------------------------------------------------------------------

@@ -260,3 +260,11 @@ class TestQos:
         again = parse_options(asked, READ, standing=True)
         assert (again.topic, again.left_to_writers) == ("rt/r/imu", ("reliability", "durability"))
         assert again.ros == RosNode("spark_rtps", "/r")
+
+
+def test_statuses_are_of_topics_of_ros(monkeypatch):
+    """What the environment says of a participant is no option of a source that has none."""
+    monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.1")
+    assert parse("/imu", statuses="true").topic == "rt/imu"
+    assert parse("imu", statuses="true", ros__namespace="/r").topic == "rt/r/imu"
+    assert parse_options({"ros": "true", "statuses": "true"}, READ).topic == ""
