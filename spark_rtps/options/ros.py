@@ -46,8 +46,9 @@ def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict
         found["subscribe"] = list_text(names.topic(name, "subscribe") for name in each)
     if "subscribePattern" in found:
         found["subscribePattern"] = names.pattern(found["subscribePattern"])
-    if _TYPE.fullmatch(found.get("type.name", "")):
-        found["type.name"] = _dds_type("type.name", found["type.name"])
+    type_name = found.get("type.name", "").strip()
+    if _TYPE.fullmatch(type_name):
+        found["type.name"] = _dds_type("type.name", type_name)
     if joins and "qos.profile" not in found and "qos.file" not in found:
         found["qos.profile"] = BEST_AVAILABLE
     return found
@@ -83,9 +84,10 @@ class RosNames:
 
     def topic(self, name: str, option: str = "topic") -> str:
         """What a topic is called on the wire. Raises OptionError."""
+        name = name.strip()
         if name.startswith(TOPIC_PREFIX):
             return name
-        whole = self._absolute(option, name.strip())
+        whole = self._absolute(option, name)
         return f"{TOPIC_PREFIX}{self._remaps.get(whole, whole)[1:]}"
 
     def pattern(self, pattern: str) -> str:

@@ -268,3 +268,9 @@ def test_statuses_are_of_topics_of_ros(monkeypatch):
     assert parse("/imu", statuses="true").topic == "rt/imu"
     assert parse("imu", statuses="true", ros__namespace="/r").topic == "rt/r/imu"
     assert parse_options({"ros": "true", "statuses": "true"}, READ).topic == ""
+
+
+def test_spaces_around_names_are_none_of_them():
+    assert parse(" rt/imu ").topic == "rt/imu"
+    assert parse(" /imu").topic == "rt/imu"
+    assert parse(type__name=" sensor_msgs/msg/Imu").type_name == "sensor_msgs::msg::dds_::Imu_"
