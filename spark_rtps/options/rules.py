@@ -55,7 +55,16 @@ _OF_BATCHES: Final = tuple(
     if spec.name.startswith("batch.") and spec.name not in ("batch.enable", *_OF_COMPRESSION)
 )
 #: Options which look at the members of a type.
-_OF_MEMBERS: Final = ("columns", "uint64", "enum", "bitmask", "time", "filter", "filter.parameters")
+_OF_MEMBERS: Final = (
+    "columns",
+    "uint64",
+    "enum",
+    "bitmask",
+    "time",
+    "event_time",
+    "filter",
+    "filter.parameters",
+)
 #: What a source of statuses takes.
 _OF_STATUSES: Final = ("statuses", "topic", "log.dir", *(spec.name for spec in ROS_OPTIONS))
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
@@ -168,6 +177,9 @@ def _check_payload(values: Values) -> None:
     payload = values.word("payload")
     if payload == "binary" and values.boolean("metadata"):
         raise OptionError("metadata", "true", "payload=binary has these columns already; remove metadata")
+    if payload == "binary" and values.boolean("log_time"):
+        fix = "payload=binary has it as reception_timestamp already; remove log_time"
+        raise OptionError("log_time", "true", fix)
     for name in _OF_MEMBERS:
         if values.has(name) and payload != "cdr":
             fix = f"needs payload=cdr: it looks at the type's members; remove {name}"

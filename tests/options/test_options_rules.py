@@ -344,3 +344,16 @@ class TestSlices:
         assert warning.startswith(f"{name}={text} with slice=0/2")
         assert parse(READ, {name: text}).warnings == ()
         assert parse(READ, {"slice": "0/2"}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"event_time": "header.stamp"}, "event_time"),
+        ({"recording": "a.mcap", "log_time": "true"}, "reception_timestamp"),
+    ],
+)
+def test_columns_that_payloads_do_not_have(options: dict[str, str], named: str) -> None:
+    with pytest.raises(OptionError, match=named):
+        parse(READ, {"payload": "binary", **options})
+    parse(READ, options)
