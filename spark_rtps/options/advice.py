@@ -93,11 +93,8 @@ def _history_for_best_effort(values: Values) -> str:
         return ""
     if durability(values) < DurabilityKind.TRANSIENT_LOCAL:
         return ""
-    name = (
-        "startingOffsets=earliest"
-        if values.has("startingOffsets")
-        else f"durability={values.word('durability')}"
-    )
+    word = values.word("durability")
+    name = "startingOffsets=earliest" if word == "volatile" else f"durability={word}"
     return f"{name} has no effect with reliability=best_effort: writers send their history to reliable readers only"
 
 

@@ -127,7 +127,7 @@ def durability(values: Values) -> DurabilityKind:
     """DURABILITY, as ``durability`` or ``startingOffsets`` sets it."""
     kind = DurabilityKind[values.word("durability").upper()]
     starting = values.text("startingOffsets")
-    if starting is None:
+    if starting is None or values.has("receivers"):  # there it is a place in their logs
         return kind
     wanted = DurabilityKind.TRANSIENT_LOCAL if starting == "earliest" else DurabilityKind.VOLATILE
     if (kind >= DurabilityKind.TRANSIENT_LOCAL) is (wanted >= DurabilityKind.TRANSIENT_LOCAL):

@@ -346,6 +346,28 @@ class TestSlices:
         assert parse(READ, {"slice": "0/2"}).warnings == ()
 
 
+class TestStandingReceivers:
+    """Where a query starts in their logs says nothing about DURABILITY."""
+
+    @pytest.mark.parametrize(
+        ("starting", "durability"),
+        [("latest", "transient_local"), ("earliest", "volatile"), ('{"a": 5}', "transient_local")],
+    )
+    def test_a_start_suits_any_durability(self, starting: str, durability: str) -> None:
+        given = {"receivers": "a=h:1", "receiver.subscribe": "true", "startingOffsets": starting}
+        asked = parse(READ, {**given, "durability": durability})
+        assert asked.qos.durability.name.lower() == durability
+        assert parse(READ, given).qos.durability.name == "VOLATILE"
+
+    def test_best_effort_writers_send_no_history_but_receivers_keep_one(self) -> None:
+        given = {"receivers": "a=h:1", "receiver.subscribe": "true", "reliability": "best_effort"}
+        assert parse(READ, {**given, "startingOffsets": "earliest"}).warnings == ()
+        warnings = parse(
+            READ, {**given, "startingOffsets": "latest", "durability": "transient_local"}
+        ).warnings
+        assert [warning.split()[0] for warning in warnings] == ["durability=transient_local"]
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
