@@ -298,17 +298,13 @@ class Supervisor:
 
     def _add_topic(self, pattern: Wanted, topic: str) -> bool:
         """Receive a topic that was found; False: no option can hold its name."""
-        options = {**pattern.options, "topic": topic}
-        earlier = (
-            n
-            for n, r in self._records.items()
-            if r.pattern == pattern.name and r.options.get("topic") == topic
-        )
-        name = next(earlier, None) or name_for(topic, {**self._records, **self._keepers}, under=pattern.name)
         try:
-            subscription = wanted(name, options, pattern=pattern.name)
-            if subscription.settings.topic != topic:  # else it would be found again and again
-                raise OptionError("topic", topic, "begins or ends with a blank, which options leave out")
+            # looked at first: a peer may have thousands of such names, and each look meets all of them again
+            if topic != topic.strip() or "\0" in topic:
+                fix = "begins or ends with a blank, which options leave out, or has a NUL"
+                raise OptionError("topic", topic, fix)
+            name = self._name_of_topic(pattern, topic)
+            subscription = wanted(name, {**pattern.options, "topic": topic}, pattern=pattern.name)
         except Exception as error:  # noqa: BLE001  (the topics behind it are received)
             if len(self._refused) < _REFUSED_MAX:
                 self._refused.add((pattern.name, topic))
@@ -317,6 +313,15 @@ class Supervisor:
         self._keep(subscription)
         _log.info("pattern %s: found %r, subscription %s", pattern.name, topic, name)
         return True
+
+    def _name_of_topic(self, pattern: Wanted, topic: str) -> str:
+        """The name that its subscription had earlier, or a new one."""
+        earlier = (
+            n
+            for n, r in self._records.items()
+            if r.pattern == pattern.name and r.options.get("topic") == topic
+        )
+        return next(earlier, None) or name_for(topic, {**self._records, **self._keepers}, under=pattern.name)
 
     # --- clients -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from spark_rtps.standing import subscribing
 from spark_rtps.standing import supervisor as supervisor_module
 from spark_rtps.standing.config import ReceiverFileError
 from spark_rtps.standing.records import Record
@@ -547,6 +548,22 @@ class TestPatterns:
         scene.begin('[subscriptions.all]\ntopic = "*"\n')
         scene.steps(5)
         assert caplog.text.count("is not received") == 3 and scene.states() == {"all/Square": "running"}
+
+    def test_names_that_no_option_can_hold_cost_no_look_at_options(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A peer may have thousands of them, and each look meets all again."""
+        tried: list[str] = []
+
+        def wanted(name: str, options: dict[str, str], **given: Any) -> Any:
+            tried.append(options["topic"])
+            return subscribing.wanted(name, options, **given)
+
+        monkeypatch.setattr(supervisor_module, "wanted", wanted)
+        scene.topics |= {"Square", " Square", "Square\t", "Square\u3000", "Squ\0are"}
+        scene.begin('[subscriptions.all]\ntopic = "*"\n')
+        scene.steps(5)
+        assert tried == ["Square"]
 
     def test_reload_without_it(self, scene: Scene) -> None:
         scene.topics.add("rt/imu")
