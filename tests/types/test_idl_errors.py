@@ -138,6 +138,12 @@ from spark_rtps.transport.types.idl.parser import parse_idl
         ("struct A { @try_construct(SOME) long x; };", "1:27", "DISCARD, USE_DEFAULT or TRIM"),
         ("@autoid(SOME) struct A { long x; };", "1:9", "@autoid needs SEQUENTIAL or HASH"),
         ("struct A { @id long x; };", "1:12", "@id needs a number from 0 to 268435455"),
+        ("struct A { @id(0x0FFFFFFF) long x; long y; };", "1:41", "no id is left after 268435455: give y"),
+        (
+            "union U switch(long) { case 1: @id(0x0FFFFFFF) long x; case 2: long y; };",
+            "1:69",
+            "give y an @id",
+        ),
     ],
 )
 def test_errors_tell_the_place(text: str, place: str, message: str) -> None:

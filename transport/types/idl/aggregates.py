@@ -215,6 +215,10 @@ class _Ids:
                 member_id = hash_id(annotations.text("hashid") or identifier(at))
             else:
                 member_id = next(reversed(self.taken)) + 1 if self.taken else self.first
+        if member_id > MEMBER_ID_MAX:  # the one before has the last
+            raise IdlError(
+                at, f"no id is left after {MEMBER_ID_MAX}: give {identifier(at)} an @id of its own"
+            )
         if member_id in self.taken:
             raise IdlError(at, f"two members have the id {member_id}: give one of them another @id")
         self.taken[member_id] = None
