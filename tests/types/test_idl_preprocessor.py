@@ -33,6 +33,7 @@ def size(text: str, **texts: str) -> int:
         ("#define N 5", "N", 5),
         ("# define N 5 // five", "N", 5),
         ("#define N (1 + \\\n 2) /* three */", "N * 2", 6),
+        ("const long N = 5; // C:\\\nconst long N = 6; // \\\r\nconst long N = 7;\n", "N", 5),
         ("#define M N\n#define N 7", "M", 7),
         ("#define N N + 1\nconst long NN = 3;\n#undef N\n#define N NN", "N", 3),
         ("#define N 1\n#define N 2", "N", 2),

@@ -19,7 +19,7 @@ _WORDS: Final = re.compile(
     | (?P<CHARACTER>L?'(?:\\.[0-9A-Fa-f]*|[^'\\\n])')
     | (?P<TEXT>L?"(?:[^"\\\n]++|\\.)*+")
     | (?P<NAME>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<COMMENT>//[^\n]*|/\*.*?\*/)
+    | (?P<COMMENT>//(?:\\\r?\n|[^\n])*+|/\*.*?\*/)
     | (?P<BAD>/\*|['"][^\n]*)
     | (?P<ANNOTATION>@\s*[A-Za-z_]\w*(?:::\w+)*)
     | (?P<REAL>(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdDlL]?|\d+[eE][+-]?\d+[fFdDlL]?)
