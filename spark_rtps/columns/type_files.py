@@ -89,7 +89,7 @@ def _ros_struct(path: Path, wanted: str | None) -> Struct:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError("type.file", str(path), f"cannot be read: {error}") from None
 
@@ -105,7 +105,7 @@ def _included(folders: Iterable[Path], name: str) -> str:
         found = (root / name).resolve()
         if found.is_relative_to(root) and found.suffix == Path(name).suffix and found.is_file():
             try:
-                return found.read_text(encoding="utf-8")
+                return found.read_text(encoding="utf-8-sig")
             except UnicodeDecodeError:
                 raise TypeDefinitionError("it is no text in UTF-8") from None
     where = listed(str(folder) for folder in folders)

@@ -23,6 +23,15 @@ def struct(path: Path, wanted: str | None = None) -> Struct:
     return struct_of_file(str(path), wanted, Extensibility.APPENDABLE)
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "marked"])
+def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path, mark: str) -> None:
+    """Editors of Windows write one."""
+    write(tmp_path / "b.idl", f"{mark}struct B {{ long x; }};")
+    assert struct(write(tmp_path / "a.idl", f'{mark}#include "b.idl"\nstruct A {{ B b; }};'), "A").name == "A"
+    path = write(tmp_path / "my" / "msg" / "Point.msg", f"{mark}int32 x\n")
+    assert [member.name for member in struct(path).members] == ["x"]
+
+
 class TestIdl:
     def test_includes_from_beside(self, tmp_path):
         write(tmp_path / "parts" / "point.idl", "@nested struct Point { long x; };")
