@@ -169,11 +169,15 @@ class NullPlace(enum.Enum):
 
 
 class EncodeError(RtpsError):
-    """A value does not fit the DDS type it is written as; ``null`` is where it stands if it is a null."""
+    """A value does not fit the DDS type it is written as; ``null`` is where it stands if it is a null.
 
-    def __init__(self, message: str, *, null: NullPlace | None = None) -> None:
+    ``rows``: those with such a value, if the error is one of values.
+    """
+
+    def __init__(self, message: str, *, null: NullPlace | None = None, rows: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.null = null
+        self.rows = rows
 
 
 class TransportError(RtpsError):

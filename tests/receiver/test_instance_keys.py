@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -66,6 +68,30 @@ def test_keys_that_take_much_memory_are_taken_in_parts(monkeypatch: pytest.Monke
     hashes = InstanceKeys(codec().struct)(run_of(samples))
     assert not hashes[0].any()
     assert (hashes[1:] == codec().key_hashes(CARS, representation=DataRepresentation.XCDR1)[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "keys"),
+    [
+        ("@key string<4> k;", "@key string k;", ["ab", "abcdefgh", "abcd"]),
+        ("@key string<4> k; @key long n;", "@key string k; @key long n;", ["ab", "abcdefgh", "abcd"]),
+        ("@key sequence<octet, 2> k;", "@key sequence<octet> k;", [b"a", b"abc", b"ab"]),
+        ("@key Old k;", "@key Older k;", [{"x": 1}] * 3),
+    ],
+    ids=["string", "two members", "sequence", "absent part"],
+)
+def test_what_is_no_key_by_our_type_is_of_no_instance(mine: str, theirs: str, keys: list[Any]) -> None:
+    """A peer that tells no type may write what our type cannot hold: it ends no receiver."""
+    both = "@appendable struct Older { long x; }; @appendable struct Old { long x; long y; };"
+    ours, written = (parse_idl(f"{both} @final struct S {{ {members} }};")["S"] for members in (mine, theirs))
+    assert isinstance(ours, Struct) and isinstance(written, Struct)
+    codec = Codec(written)
+    rows = [{"k": key, "n": 7} for key in keys]
+    samples = codec.encode(
+        pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema), representation=DataRepresentation.XCDR2
+    )
+    found = InstanceKeys(ours)(run_of(samples)).any(axis=1)
+    assert found.tolist() == ([False] * 3 if "Old" in mine else [True, False, True])
 
 
 def test_without_a_type_only_what_was_sent_tells_instances_apart() -> None:

@@ -256,6 +256,16 @@ def test_unions() -> None:
         body(lists, pa.array(values))
 
 
+def test_labels_that_the_discriminator_cannot_have() -> None:
+    """A peer's type may have them; what its samples hold is written again for key hashes."""
+    cases = Case("x", INT32, 1, (0,)), Case("y", INT32, 2, (1000, -1000)), Case("z", INT32, 3, (), True)
+    union = Union("U", Enum("E", (("A", 0), ("B", 1)), 8), cases)
+    codec = Codec(Struct("S", (Member("u", union, 0),)))
+    rows = [{"u": {"discriminator": "A", "x": 1}}, {"u": {"discriminator": "B", "z": 2}}]
+    batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
+    assert codec.decode(codec.encode(batch)).batch == batch
+
+
 def test_maps() -> None:
     t = Map(String(), INT32, 2)
     kind = pa.map_(pa.string(), pa.int32())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import TypeDefinitionError
+from ..errors import EncodeError, TypeDefinitionError
 from ..limits import INSTANCES_MAX, TYPED_WRITERS_MAX
 from ..qos import DataRepresentation
 from ..structure import Guid
@@ -166,11 +166,11 @@ def _hashes_of(codec: Codec, keys: pa.RecordBatch, representation: DataRepresent
     distinct = 1
     for column in keys.columns:
         if not _is_plain(column.type) or column.null_count:
-            return codec.key_hashes(keys, representation=representation)
+            return _known_hashes(codec, keys, representation)
         encoded = column.dictionary_encode()
         distinct *= len(encoded.dictionary)
         if distinct > _CODES_MAX:
-            return codec.key_hashes(keys, representation=representation)
+            return _known_hashes(codec, keys, representation)
         code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
     first = np.full(distinct, -1, np.int64)
     first[code] = np.arange(len(code))
@@ -178,7 +178,26 @@ def _hashes_of(codec: Codec, keys: pa.RecordBatch, representation: DataRepresent
     place = np.empty(distinct, np.int64)
     place[there] = np.arange(len(there))
     some = keys.take(pa.array(first[there]))
-    return codec.key_hashes(some, representation=representation)[place[code]]
+    return _known_hashes(codec, some, representation)[place[code]]
+
+
+def _known_hashes(codec: Codec, keys: pa.RecordBatch, representation: DataRepresentation) -> U8:
+    """The key hash of each row; zeros, which mean no instance, of what is no key by our type: what a peer sends may be
+    longer than a bound, or lack a part."""
+    import pyarrow as pa
+
+    hashes, rows = np.zeros((keys.num_rows, 16), np.uint8), np.arange(keys.num_rows)
+    while len(rows):
+        try:
+            hashes[rows] = codec.key_hashes(keys, representation=representation)
+            break
+        except EncodeError as error:
+            if not error.rows:
+                raise
+            keep = np.ones(len(rows), np.bool_)
+            keep[list(error.rows)] = False
+            rows, keys = rows[keep], keys.filter(pa.array(keep))
+    return hashes
 
 
 def _is_plain(t: pa.DataType) -> bool:

@@ -27,7 +27,7 @@ from ...model import (
     WString,
     is_bytes,
 )
-from ..lanes import I64, U8, Values
+from ..lanes import I64, U8, Mask, Values
 from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
 
 
@@ -99,7 +99,7 @@ def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
             array: pa.Array = pa.nulls(batch.num_rows)
         else:
             array = batch.column(index)
-        columns.append(_member_column(array, member, Place(member.name, int)))
+        columns.append(_member_column(array, member, Place(member.name)))
     return Fields(tuple(columns))
 
 
@@ -192,12 +192,10 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
     column = column_of(children[t.discriminator_name], t.discriminator, inner, NullPlace.DISCRIMINATOR)
     assert isinstance(column, Numbers)
     which = column.values
-    untold = np.ones(len(which), np.bool_)
-    for case in t.cases:
-        untold &= ~np.isin(which, np.array(case.labels, which.dtype))
+    named = [_is_label(which, case.labels) for case in t.cases]
+    untold = ~np.logical_or.reduce(named)
     branches = []
-    for case in t.cases:
-        selected = np.isin(which, np.array(case.labels, which.dtype))
+    for case, selected in zip(t.cases, named, strict=True):
         if case.default:
             selected |= untold
         rows, inner = np.flatnonzero(selected), place.inner(case.name)
@@ -212,6 +210,13 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
         values = column_of(child.filter(pa.array(selected)), case.type, inner.at(rows))
         branches.append(Maybe(rows, values))
     return Selected(column, tuple(branches))
+
+
+def _is_label(values: Values, labels: tuple[int, ...]) -> Mask:
+    """A peer's enum may have labels that its integer cannot hold."""
+    limits = np.iinfo(values.dtype)
+    possible = [label for label in labels if limits.min <= label <= limits.max]
+    return np.isin(values, np.array(possible, values.dtype))
 
 
 def _map(array: pa.Array, t: Map, place: Place) -> Lists:

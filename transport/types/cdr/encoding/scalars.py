@@ -20,30 +20,35 @@ from ..lanes import I64, U8, Mask, Values, offsets_of
 TICKS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
+def _themselves(rows: I64) -> I64:
+    return rows
+
+
 @frozen
 class Place:
-    """Where we are, for messages: the column's path, and the row of the batch an element belongs to."""
+    """Where we are, for messages: the column's path, and the rows of the batch that elements belong to."""
 
     path: str
-    row: Callable[[int], int]
+    rows: Callable[[I64], I64] = _themselves
 
     def inner(self, name: str) -> Place:
-        return Place(f"{self.path}.{name}", self.row)
+        return Place(f"{self.path}.{name}", self.rows)
 
     def element(self, counts: I64, name: str = "") -> Place:
         ends = offsets_of(counts)[1:]
         path = f"{self.path}[]{name}"
-        return Place(path, lambda i: self.row(int(np.searchsorted(ends, i, "right"))))
+        return Place(path, lambda index: self.rows(np.searchsorted(ends, index, "right")))
 
     def at(self, rows: I64, name: str = "") -> Place:
         """Some rows only, of a field."""
-        return Place(f"{self.path}{name}", lambda i: self.row(int(rows[i])))
+        return Place(f"{self.path}{name}", lambda index: self.rows(rows[index]))
 
     def refuse(self, bad: Mask, why: str | NullPlace) -> None:
-        """Raise EncodeError for the first row that is marked, if there is one."""
+        """Raise EncodeError for the rows that are marked, of which it names the first one, if there are any."""
         if bad.any():
             null, text = (why, why.value) if isinstance(why, NullPlace) else (None, why)
-            raise EncodeError(f"column {self.path!r}, row {self.row(int(np.argmax(bad)))}: {text}", null=null)
+            rows = tuple(self.rows(np.flatnonzero(bad)).tolist())
+            raise EncodeError(f"column {self.path!r}, row {rows[0]}: {text}", null=null, rows=rows)
 
     def mistyped(self, array: pa.Array, wanted: str) -> EncodeError:
         return EncodeError(f"column {self.path!r}: {array.type} cannot be written as {wanted}")
