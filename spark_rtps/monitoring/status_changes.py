@@ -11,18 +11,22 @@ has to be kept, and what is read again is read alike.
                               "statuses": {"SUBSCRIPTION_MATCHED": {"total_count": 1, "current_count": 1}},
                               "remotes": {"SUBSCRIPTION_MATCHED": "02..."}}}}
 
-A process that was started again counts from zero: all that it has counted is a change.
+A process that was started again counts from zero: all that it has counted is a change. It has another id, or, as in a
+container that was started again, totals that are lower than they were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias, TypeGuard
+from typing import Final, TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
 from ..transport.limits import STATUS_ENDPOINTS_MAX
 from ..transport.slotted import frozen
 from .stream_counters import State, Stream, raised
+
+#: The field of a status that never falls.
+_TOTAL: Final = "total_count"
 
 Json: TypeAlias = "dict[str, Json] | str | int"
 
@@ -100,6 +104,8 @@ def _of_endpoint(
     endpoint: dict[str, Json], old: dict[str, dict[str, int]], time: int
 ) -> Iterator[ObservedChange]:
     new, remotes = _counts(endpoint), endpoint.get("remotes")
+    if any(fields.get(_TOTAL, 0) > new.get(status, {}).get(_TOTAL, 0) for status, fields in old.items()):
+        old = {}
     pid, domain = endpoint.get("pid"), endpoint.get("domain")
     for status in sorted(new.keys() | old.keys()):
         fields, was = new.get(status, {}), old.get(status, {})
