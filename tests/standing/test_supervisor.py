@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
 import logging
+import os
 import shutil
 import signal
 import uuid
@@ -283,6 +285,28 @@ class TestLostLogs:
         shutil.rmtree(scene.root / log)
         scene.begin(A)
         assert scene.keeper("C").log != log and "NEW log" in caplog.text
+
+    def test_a_log_that_cannot_be_looked_at_is_none_that_is_gone(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As of a file system of another host; from Python 3.14 on, Path.exists() is os.path.exists()."""
+        scene.begin(A)
+        log, stat = scene.keeper("a").log, os.stat
+
+        def refuse(path: Any, **given: Any) -> os.stat_result:
+            if log in str(path):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+            return stat(path, **given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "exists", os.path.exists)
+            patched.setattr(os, "stat", refuse)
+            scene.begin(A)
+            scene.steps(5)
+            assert scene.keeper("a").log == log and "NEW log" not in caplog.text
+        scene.steps(5)
+        assert scene.states() == {"a": "running"}
+        assert scene.receivers[-1].config.log_directory.endswith(log)
 
     def test_a_log_that_is_gone(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
         scene.begin(A)

@@ -160,8 +160,15 @@ class StreamLog:
 
     @staticmethod
     def exists(directory: Path) -> bool:
-        """Whether there is a log in ``directory`` to :meth:`open`."""
-        return (directory / METADATA).exists()
+        """Whether there is a log in ``directory`` to :meth:`open`.
+
+        Raises OSError where the system does not say: Path.exists, from Python 3.14 on, would say that there is none.
+        """
+        try:
+            os.stat(directory / METADATA)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     @classmethod
     def open(
