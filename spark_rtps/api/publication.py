@@ -214,7 +214,7 @@ class Publication(TopicEndpoint):
             EncodeError: a value does not fit the type.
             TransportError: best-effort samples could not be sent.
         """
-        if self._closed:
+        if self.is_closed:
             return PublicationResult.CLOSED
         batches = record_batches(rows, self._plan.columns)
         if not batches:
@@ -237,7 +237,7 @@ class Publication(TopicEndpoint):
         """
         if size < 4:
             raise UsageError(f"a sample has an encapsulation header of 4 bytes, so its size cannot be {size}")
-        if self._closed:
+        if self.is_closed:
             return PublicationResult.CLOSED
         claim = self._writer.try_claim(size, timestamp=timestamp)
         return Claim(claim, size, self._keys) if isinstance(claim, BufferClaim) else claim

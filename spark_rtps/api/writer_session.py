@@ -108,14 +108,15 @@ class WriterSession:
     def begin_coherent_set(self) -> None:
         """With ``presentation.coherent_access`` a task's rows become visible together."""
         if self._settings.qos.coherent_access:
-            was_open = self._is_set_open()
-            try:
-                self._writer.begin_coherent_set()
-            except BaseException:
-                if not was_open and self._is_set_open():
-                    self._writer.abort_coherent_set()
-                raise
-            self.in_coherent_set = True
+            with self._writer.node.lock:  # another thread may begin one
+                was_open = self._is_set_open()
+                try:
+                    self._writer.begin_coherent_set()
+                except BaseException:
+                    if not was_open and self._is_set_open():
+                        self._writer.abort_coherent_set()
+                    raise
+                self.in_coherent_set = True
 
     def end_coherent_set(self) -> None:
         if self.in_coherent_set:

@@ -180,6 +180,7 @@ class BlockingWriter:
         """Queue from the front, and send what became full, at once: nobody's samples may come between."""
         writer = self.writer
         with self.node.lock:
+            self._check_open()
             now = time.monotonic_ns()
             taken, batches = writer.queue(
                 samples,
@@ -407,12 +408,15 @@ class BlockingWriter:
             return {p.guid: p.acked for p in gone if p.acked + 1 < served_from}
 
     def end(self) -> None:
-        """The writer leaves its node: calls that wait raise TransportError."""
+        """The writer leaves its node: calls that write, or wait, raise TransportError."""
         self._is_ended = True
 
-    def _wait(self) -> None:
+    def _check_open(self) -> None:
         if self._is_ended or self.node.is_closed:
             raise TransportError(f"topic {self.topic!r}: its writer was closed")
+
+    def _wait(self) -> None:
+        self._check_open()
         if self._asynchronous:
             time.sleep(_ASYNCHRONOUS_SECONDS)
         else:
