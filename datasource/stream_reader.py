@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, cast
@@ -36,6 +37,7 @@ from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
+from ..transport.slotted import frozen
 from .commit_order import CommitOrder
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
@@ -50,6 +52,16 @@ _log = logging.getLogger("spark_rtps.datasource")
 _LISTEN_STEP_SECONDS: Final = 0.02
 #: A killed driver closes its sockets some milliseconds before its children get another parent.
 _DYING_SECONDS: Final = 0.5
+
+
+@frozen
+class _NewLog:
+    """The log that an offset names for the first time in this run, and the lost one in whose place it is; empty: there
+    is none."""
+
+    log: str = ""
+    replaces: str = ""
+    is_made: bool = False
 
 
 class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -70,11 +82,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._start = start
         self._session: ReceiverSession | None = None
-        #: The log that an offset names for the first time in this run, and whether it is made; empty: there is none.
-        self._new_log = ""
-        self._new_log_is_made = False
-        #: The lost log in whose place the new one is; empty: there is none.
-        self._replaced = ""
+        self._new = _NewLog()
         self._checks = OffsetChecks(settings.log_dir)
         self._order = CommitOrder()
         self._serving = RangeServing(settings)
@@ -99,8 +107,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this twice, and also before it repeats the first micro-batch of an earlier run, whose end names that
         run's log: the new one is never made then.
         """
-        self._new_log = self._new_log or str(uuid.uuid4())
-        return Offset(self._new_log, START).to_json()
+        if not self._new.log:
+            self._new = _NewLog(str(uuid.uuid4()))
+        return Offset(self._new.log, START).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = default_read_limit(self._settings)
@@ -115,12 +124,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest(start, limit)
         except LogLostError as error:
             self._go_on_anew(error, Offset.from_json(start).log)
-            return Offset(self._new_log, START).to_json()
+            return Offset(self._new.log, START).to_json()
 
     def _latest(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:
         first = Offset.from_json(start)
         if self._is_to_be_named(first.log):
-            return Offset(self._new_log, START).to_json()
+            return Offset(self._new.log, START).to_json()
         session, begin = self._attach_to(first)
         # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
         # wait for that for ever, and so would a writer's window that only commits open.
@@ -174,7 +183,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = START
         if first.log == last.log:
             begin = first.cursor
-        elif first.log != self._new_log:  # it is lost, and failOnDataLoss was false
+        elif first.log != self._new.log:  # it is lost, and failOnDataLoss was false
             left_over = self._left_over(first.log, first.cursor)
         try:
             session, last_cursor = self._attach_to(last)
@@ -264,12 +273,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if lost is not None:
             lost.stop()
             log = lost.log
-        if log == self._replaced:
+        if log == self._new.replaces:
             return
-        self._replaced = log
         self._target = None  # a position of the old log
-        self._new_log = str(uuid.uuid4())
-        directory = self._make_log()
+        directory = self._make(_NewLog(str(uuid.uuid4()), replaces=log))
         _log.warning(
             "%s; samples are lost, going on because failOnDataLoss=false, from the beginning of a new log: %s",
             error,
@@ -277,20 +284,20 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         _record_loss(directory, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
 
-    def _make_log(self) -> Path:
-        directory = make_log(self._settings, self._plan, self._new_log)
-        self._new_log_is_made = True
+    def _make(self, new: _NewLog) -> Path:
+        directory = make_log(self._settings, self._plan, new.log)
+        self._new = replace(new, is_made=True)
         return directory
 
     def _is_to_be_named(self, begin: str) -> bool:
         """Whether a micro-batch that begins in this log ends at the beginning of the new log, which is made then."""
         if self._session is not None:
             return False
-        if begin != self._new_log:
-            return self._new_log_is_made  # in place of one that is lost
-        if self._new_log_is_made:
+        if begin != self._new.log:
+            return self._new.is_made  # in place of one that is lost
+        if self._new.is_made:
             return False  # Spark has written it down
-        self._make_log()
+        self._make(self._new)
         return True
 
     def _plan_range(self, directory: Path, begin: Cursor, end: Cursor) -> list[LogPartition]:
