@@ -24,7 +24,6 @@ BYTES: Final = 8 << 20
 BIG: Final = 64 << 10
 #: The C library gives blocks of 32 MiB and more back at once, and new pages halve the speed: one sample less.
 BIG_BYTES: Final = 28 << 20
-_ENCAPSULATION_BYTES: Final = 4
 _ZEROS: Final = np.zeros(3, np.uint8)
 
 
@@ -104,13 +103,10 @@ class Chunk:
         return np.ascontiguousarray(np.concatenate(filled))
 
     def has_data(self) -> npt.NDArray[np.bool_] | None:
-        """Which samples carry data, not only a key or nothing; None = all."""
-        if all(
-            f.run.stride and not f.run.flags & KEY_ONLY and f.run.payload_length >= _ENCAPSULATION_BYTES
-            for f in self.frames
-        ):
+        """Which samples carry data, not only a key or nothing; None = all. Data may be too short to be read."""
+        if all(f.run.stride and not f.run.flags & KEY_ONLY and f.run.payload_length for f in self.frames):
             return None
-        mask = ((self.flags() & KEY_ONLY) == 0) & (self.samples.all_lengths() >= _ENCAPSULATION_BYTES)
+        mask = ((self.flags() & KEY_ONLY) == 0) & (self.samples.all_lengths() > 0)
         return None if mask.all() else mask
 
 

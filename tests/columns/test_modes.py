@@ -93,6 +93,7 @@ MALFORMED = [
         NUMBERS, CDR_LE + struct.pack("<iI", 7, 1 << 31), "elements", id="sequence beyond the sample"
     ),
     pytest.param(POINT, CDR_LE + b"\7\0", "length", id="truncated"),
+    pytest.param(POINT, CDR_LE[:3], "header", id="no encapsulation header"),
     pytest.param(POINT, b"\x77\x77\0\0" + bytes(16), "encapsulation", id="unknown encapsulation"),
 ]
 GOOD = {
