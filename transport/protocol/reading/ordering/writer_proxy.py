@@ -31,7 +31,7 @@ from .reorder_buffer import ReorderBudget, ReorderBuffer
 
 #: For so long a writer has to be below where an earlier match with it ended, and nowhere else: it began anew.
 ANEW_NS: Final = 1_000_000_000
-#: And so many numbers have to rise there where it was not matched again: one or two may be that late.
+#: And so often it has to rise there where it was not matched again: one or two datagrams may be that late.
 BACK_MIN: Final = 4
 
 
@@ -48,6 +48,7 @@ class WriterProxy:
         "back_count",
         "back_first",
         "back_last",
+        "back_rises",
         "back_since",
         "back_told",
         "batches",
@@ -94,9 +95,10 @@ class WriterProxy:
         self.resumed_since = -1
         #: The first number below that which arrived from a writer whose samples are not sent again; 0: none did.
         self.seen_below = 0
-        #: What came last below ``expected`` of a writer whose samples are not sent again, rising from ``back_first``
-        #: to ``back_last`` since ``back_since``: ``back_count`` numbers, of which ``back_told`` count as doubted.
-        self.back_first = self.back_last = self.back_since = self.back_count = self.back_told = 0
+        #: Since ``back_since`` only what lies below ``expected`` came, from ``back_first`` on, and ``back_last`` as the
+        #: last. It rose ``back_rises`` times, by ``back_count`` numbers, of which ``back_told`` count as doubted.
+        self.back_first = self.back_last = self.back_since = 0
+        self.back_rises = self.back_count = self.back_told = 0
         #: The highest number known of the writer at that time.
         self.back_at = 0
         #: What the writer no longer has is lost only once the reader had something to lose.
@@ -175,14 +177,26 @@ class WriterProxy:
 
     def has_gone_back(self, first_sn: int, last_sn: int, now: int) -> bool:
         """first_sn..last_sn, which lie below ``expected``, arrived: whether for so long nothing else came but numbers
-        that rise there. What the network delivers late or twice neither goes on for so long nor rises."""
+        that rise there. What the network delivers late or twice neither goes on for so long nor rises so often; of what
+        rises, a part may be overtaken or come twice."""
         highest = self.announced
-        if self.back_at != highest or first_sn < self.back_last:
-            self.back_at, self.back_since, self.back_count, self.back_told = highest, now, 0, 0
-            self.back_first, self.back_last = first_sn, first_sn - 1
-        self.back_count += max(last_sn - max(self.back_last, first_sn - 1), 0)
-        self.back_last = max(self.back_last, last_sn)
-        return now - self.back_since >= ANEW_NS and self.back_count >= BACK_MIN
+        if self.back_at != highest or first_sn < self.back_first:
+            self.back_at, self.back_since, self.back_first = highest, now, first_sn
+            self.back_last = self.back_rises = self.back_count = self.back_told = 0
+        if last_sn > self.back_last:
+            self.back_rises += 1
+            self.back_count += last_sn - max(self.back_last, first_sn - 1)
+        self.back_last = last_sn
+        return self._is_back(now)
+
+    def is_announced_back(self, last_sn: int, now: int) -> bool:
+        """A HEARTBEAT says that the writer is at ``last_sn``, below what was read: whether it is, as what came says."""
+        self.back_rises += last_sn >= self.back_last
+        return self._is_back(now)
+
+    def _is_back(self, now: int) -> bool:
+        is_long = now - self.back_since >= ANEW_NS and self.back_rises >= BACK_MIN
+        return is_long and self.back_at == self.announced
 
     def count_batches(self) -> BatchNumbers:
         """The numbers of the writer's batches, from now on at least."""
