@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -196,8 +197,17 @@ def is_pattern(topic: str) -> bool:
 
 def matches(pattern: str, topic: str) -> bool:
     """Whether a topic is one of a pattern's: ``*`` stands for any text, ``?`` for one character."""
-    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-    return re.fullmatch("".join(parts), topic, re.DOTALL) is not None
+    return _compiled(pattern).fullmatch(topic) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A ``*`` takes as little as what follows it needs, and is not tried again: with several of them, a peer could else
+    name a topic that takes hours."""
+    first, *more = ("".join("." if c == "?" else re.escape(c) for c in part) for part in pattern.split("*"))
+    between, last = more[:-1], more[-1:]
+    text = first + "".join(f"(?>.*?{part})" for part in between) + "".join(f".*{part}" for part in last)
+    return re.compile(text, re.DOTALL)
 
 
 def name_for(topic: str, taken: Mapping[str, object], *, under: str = "") -> str:
