@@ -332,18 +332,18 @@ def _settings(
         retention_time=values.integer_or_none("retention.time") or 0,
         serve_address=values.text("serve.address"),
         serve_port=values.integer("serve.port"),
-        serve_certificate=values.text("serve.certificate"),
-        serve_key=values.text("serve.key"),
+        serve_certificate=_file(values, "serve.certificate"),
+        serve_key=_file(values, "serve.key"),
         receivers=receiver_addresses(values.names("receivers")),
         receiver_subscription=values.text("receiver.subscription"),
         receiver_subscribes=asked_of_receivers(values),
         receiver_group=values.text("receiver.group"),
         receiver_timeout=values.integer("receiver.timeout"),
         receiver_token=values.text("receiver.token"),
-        receiver_token_file=values.text("receiver.token.file"),
-        receiver_ca=values.text("receiver.ca"),
-        receiver_certificate=values.text("receiver.certificate"),
-        receiver_key=values.text("receiver.key"),
+        receiver_token_file=_file(values, "receiver.token.file"),
+        receiver_ca=_file(values, "receiver.ca"),
+        receiver_certificate=_file(values, "receiver.certificate"),
+        receiver_key=_file(values, "receiver.key"),
         starting=values.offsets("startingOffsets"),
         ending=values.offsets("endingOffsets"),
         starting_time=timestamp("startingTimestamp", values.text("startingTimestamp")),
@@ -394,6 +394,11 @@ def _offer_timeout(values: Values) -> int:
 def _limit(values: Values, name: str) -> int | None:
     limit = values.integer(name)
     return None if limit == INFINITE else limit
+
+
+def _file(values: Values, name: str) -> str | None:
+    given = values.text(name)
+    return None if given is None else str(path_of(name, given))
 
 
 def _log_dir(values: Values) -> Path:

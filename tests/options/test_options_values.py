@@ -218,6 +218,25 @@ def test_a_secret_is_never_shown(others: dict[str, str]) -> None:
     assert "hidden" not in f"{error.value} {error.value.value}"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("serve.certificate", "serve.key"),
+        *("receiver.token.file", "receiver.ca", "receiver.certificate", "receiver.key"),
+    ],
+)
+def test_a_file_may_lie_at_home(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    needed = {"serve": ["serve.certificate", "serve.key"]}.get(name.split(".")[0])
+    given = dict.fromkeys(needed or ["receiver.ca", "receiver.certificate", "receiver.key"], "f.pem")
+    given |= {} if needed else {"receivers": "a=h:1"}
+    for text, path in (("~/f", "/home/me/f"), ("file:///f", "/f"), ("f", "f")):
+        settings = parse_options({"topic": "t", **given, name: text}, AppliesTo.READ)
+        assert getattr(settings, name.replace(".", "_")) == path
+    with pytest.raises(OptionError, match=rf"{name}.*home directory that is not known"):
+        parse_options({"topic": "t", **given, name: "~nobody-is-called-so/f"}, AppliesTo.READ)
+
+
 def test_a_depth_has_32_bits() -> None:
     """Beyond them peers would be told a negative one."""
     given = {"topic": "t", "history.depth": f"{2**31 - 1}"}
