@@ -292,11 +292,17 @@ def at_once(ask: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
 
 
 def _token(settings: Settings) -> str:
-    if settings.receiver_token is not None:
-        return settings.receiver_token
-    if settings.receiver_token_file is not None:
-        return _text("receiver.token.file", settings.receiver_token_file).strip()
-    return os.environ.get(_TOKEN, "")
+    """Empty: there is none. Raises OptionError for what cannot be one; a line's end, as files have it, is no part."""
+    source, token = "receiver.token", settings.receiver_token
+    if token is None and settings.receiver_token_file is not None:
+        source = "receiver.token.file"
+        token = _text(source, settings.receiver_token_file)
+    elif token is None:
+        source, token = _TOKEN, os.environ.get(_TOKEN, "")
+    token = token.strip()
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise OptionError(source, None, "a token is one word of ASCII")
+    return token
 
 
 def _pem(option: str, path: str | None, what: str) -> str | None:

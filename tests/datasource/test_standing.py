@@ -358,6 +358,32 @@ def test_a_token_is_shown_nowhere():
     assert "geheim" not in str(failed.value)
 
 
+@pytest.mark.parametrize("place", ["receiver.token", "receiver.token.file", "SPARK_RTPS_TOKEN"])
+@pytest.mark.parametrize(
+    "token", ["geheim", "geheim\n", " geheim\r\n", "ge\nheim", "ge heim", "gehëim"], ids=ascii
+)
+def test_a_token_is_one_word_wherever_it_comes_from(tmp_path, monkeypatch, place, token):
+    """Files and environments may end it with a line's end, which no header of HTTP may have."""
+    monkeypatch.delenv("SPARK_RTPS_TOKEN", raising=False)
+    given = {}
+    if place == "SPARK_RTPS_TOKEN":
+        monkeypatch.setenv(place, token)
+    elif place == "receiver.token":
+        given[place] = token
+    else:
+        (tmp_path / "token").write_text(token, encoding="utf-8")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        given[place] = "~/token"
+    settings = settings_of(**given)
+    if token.strip() == "geheim":
+        served = [each._served for each in module.standing_receivers(settings).values()]
+        assert {each.token for each in served} == {"geheim"}
+        return
+    with pytest.raises(OptionError, match=rf"{place}.*one word of ASCII") as failed:
+        module.standing_receivers(settings)
+    assert token.strip() not in str(failed.value)
+
+
 def test_an_offset_of_something_else_is_refused():
     for raw in ({"v": 1, "receivers": {"embedded": {}}}, {"v": 1, "group": "g", "receivers": {"a": 1}}, []):
         with pytest.raises(UsageError):
