@@ -15,7 +15,7 @@ from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver, fl
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import RttMeasurement
-from spark_rtps.transport.wire.submessages import Data, Heartbeat, HeartbeatBatch
+from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat, HeartbeatBatch
 from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
 from tests.support.publication_frames import data_frames
 
@@ -309,6 +309,22 @@ def test_max_a_slow_reader_is_repaired_for_a_term_and_then_rejoins_at_the_newest
     burst(202)
     s.acknack(202, 202, i=2)
     assert 202 in sns(s.said())
+
+
+def test_max_fragments_of_what_a_reader_that_fell_behind_has_lost_are_no_gap() -> None:
+    """A GAP would make it irrelevant, and nobody would count it."""
+    policy = FlowControlPolicy(strategy="max", term_length=64 << 10)
+    s = Script(readers=2, flow_control=flow_control_of(policy))
+    s.acknack(1, i=1).acknack(1, i=2)
+    while not s.reader(2).rejoins_at:
+        s.write(1, 3000)
+        s.said()
+        s.acknack(s.writer.last_sn + 1, i=1)
+    s.sleep(200 * MS)
+    s.nack_frag(1, 2, i=2)
+    said = s.said()
+    assert told(said) == [(s.reader(2).rejoins_at, s.writer.last_sn)]
+    assert not any(isinstance(each, Gap) for each in said)
 
 
 def test_tagged_only_the_tagged_set_the_pace() -> None:

@@ -266,7 +266,8 @@ class Repairs:
             return  # it waits to be sent, or is claimed: what lies in the log there nobody has written yet
         change = self._history.find(sn)
         if sn < proxy.first_relevant:
-            self._gap(answer, proxy, sn, sn)
+            if not proxy.rejoins_at:  # else it is lost, as for whole samples
+                self._gap(answer, proxy, sn, sn)
         elif change is None or change.first_sn > sn:
             self._gone(answer, proxy, sn, sn)
         elif (found := self._in_fragments(proxy, change, sn)) is not None:
