@@ -376,6 +376,43 @@ def test_a_reader_that_stays_silent_for_receiver_timeout_paces_no_more() -> None
     assert s.writer.counters.inactive_readers == 0
 
 
+def test_what_waited_for_a_window_is_announced_until_it_is_acknowledged() -> None:
+    s = script().acknack(1).status(0, PLACE)
+    write(s, 1)
+    s.said()
+    s.acknack(2).status(1, 0)
+    s.said()
+    s.write(1, SIZE)
+    assert sns(s.said()) == [], "the reader has all that was sent"
+    s.status(1, PLACE)
+    assert sns(s.said()) == [2]
+    assert (2, 2) in told([each for _, each in s.sleep(200 * MS)]), "the network may have lost it"
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_what_waited_for_a_silent_reader_leaves_as_soon_as_nobody_waits_for_it(written: bool) -> None:
+    """Else a flush ends, since all is acknowledged, and others are not sent what is closed then."""
+    s = script("min", 1, receiver_timeout=500 * MS)
+    s.match(2, reliable=False)
+    write(s, 1)
+    s.said()
+    s.write(1, 60_000)
+    s.write(1, 60_000)
+    s.write(1, 60_000)
+    assert s.writer._unsent.queue
+    s.writer.request_acknowledgment(s.now)
+    for _ in range(1_000):
+        if not s.writer.unacknowledged():
+            break
+        if written:
+            s.now += 10 * MS
+            s.write(1, SIZE)
+        else:
+            s.now = s.writer.get_timer() or 0
+            s.writer.handle_timer(s.now)
+    assert not s.writer.unacknowledged() and not s.writer._unsent.queue
+
+
 def test_a_reader_that_rests_is_not_waited_for_until_it_says_otherwise() -> None:
     s = script("min", 2)
     both(s, 1, 100 * PLACE, i=1)

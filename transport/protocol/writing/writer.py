@@ -297,6 +297,8 @@ class StatefulWriter:
             self.intake.put_back(left, self.state.last_sn - before)
             raise
         self.admission.conclude(now, wrote=wrote)
+        if self._unsent.queue:
+            self.feedback.progress(now)  # what a reader held up that is now known to be silent
 
     def resume(self, *, now: int) -> None:
         """What :meth:`send` made is on its way now: the time that took is not the user's."""
@@ -366,11 +368,10 @@ class StatefulWriter:
         if batches := self.intake.handle_timer(now):
             self.send(batches, now=now)
         self.claims.handle_timer(now)
+        if not self.state.is_congested:
+            self._requests.handle_timer(now)
+            self._sender.heartbeat(self._acks.due(now), now)
         self.feedback.progress(now)
-        if self.state.is_congested:
-            return
-        self._requests.handle_timer(now)
-        self._sender.heartbeat(self._acks.due(now), now)
 
     # --- acknowledgments -------------------------------------------------------------------------
 
