@@ -154,6 +154,16 @@ def test_disable_positive_acks_and_a_late_joiner() -> None:
     assert sns(s.said()) == [1, 2], "history is kept for everybody"
 
 
+def test_disable_positive_acks_a_set_that_is_aborted_is_waited_for_no_longer() -> None:
+    s = unacknowledging(disable_positive_acks_min_sample_keep_duration=20 * MS)
+    s.writer.coherent_sets.begin(now=s.now)
+    s.write(2)
+    s.sleep(20 * MS)
+    s.writer.coherent_sets.abort(now=s.now)
+    s.sleep(20 * MS)
+    assert s.writer.unacknowledged() == {}, "the number that ends it counts as the samples do"
+
+
 def test_a_reader_that_stops_to_acknowledge_is_matched_anew() -> None:
     s = Script()
     s.acknack(1)
