@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..options import Payload, Settings
+from ..options.ros import RosNames
 from ..transport.errors import EncodeError, OptionError
 from ..transport.limits import STRING_MAX
 from ..transport.slotted import frozen
@@ -55,9 +56,20 @@ class Routing:
             code = code * len(each.dictionary) + each.indices.to_numpy(zero_copy_only=False)
         distinct, first = np.unique(code, return_index=True)
         for value, at in zip(distinct.tolist(), first.tolist(), strict=True):
-            route = Route(*(each[at].as_py() for each in encoded))
+            topic, *type_name = (each[at].as_py() for each in encoded)
+            route = Route(self._on_wire(topic), *type_name)
             alike = np.flatnonzero(code == value)
             yield route, rows if len(distinct) == 1 else rows.take(pa.array(alike))
+
+    def _on_wire(self, topic: str) -> str:
+        """What a topic that a row names is called on the wire. Raises EncodeError for what is no name there."""
+        node = self.settings.ros
+        if node is None:
+            return topic
+        try:
+            return RosNames(node.name, node.namespace, self.settings.ros_remaps).topic(topic)
+        except OptionError as error:
+            raise EncodeError(f"column {TOPIC_COLUMN!r}: {topic[:32]!r} {error.fix}") from None
 
     def along(self, route: Route) -> tuple[Settings, TopicPlan]:
         """How rows of a route are written."""

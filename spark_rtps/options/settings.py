@@ -127,6 +127,7 @@ class Settings:
     participant_lease_duration: int
     #: The node of a ROS graph that the participant is; None: it is none.
     ros: RosNode | None
+    ros_remaps: tuple[str, ...]
     #: Whether a stopped query says goodbye; else it is expected back within its lease.
     leave_on_stop: bool
     receive_buffer: int
@@ -310,6 +311,7 @@ def _settings(
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
         ros=ros_node(values),
+        ros_remaps=values.names("ros.remap"),
         leave_on_stop=values.boolean("leave_on_stop"),
         receive_buffer=values.integer("receive_buffer"),
         send_buffer=values.integer("send_buffer"),

@@ -166,6 +166,24 @@ class TestRoutes:
         wait, write = "wait for a reader", "write"
         assert sessions["rt/b", "rt_b"].done == [wait, "begin", write, wait, write, "end", "acknowledged"]
 
+    def test_names_of_ros_are_those_on_the_wire(self, sessions: dict[tuple[str, str], Session]) -> None:
+        """However a row spells the topic, as the option does; a name that a source has given stays."""
+        names = {
+            "ros": "true",
+            "ros__namespace": "/robot1",
+            "ros__remap": "scan:=front/scan",
+            "type": "Alert",
+        }
+        rows = self.rows(("/a", 1), ("b", 2), ("rt/a", 3), ("scan", 4), ("/a", 5))
+        TaskWriter(self.routing(**names)).write(iter([rows]))
+        assert {topic: sorted(session.ids) for (topic, _), session in sessions.items()} == {
+            "rt/a": [1, 3, 5],
+            "rt/robot1/b": [2],
+            "rt/robot1/front/scan": [4],
+        }
+        with pytest.raises(EncodeError, match=r"column 'topic': 'no name' is no name of ROS 2"):
+            TaskWriter(self.routing(**names)).write(iter([self.rows(("no name", 1))]))
+
     def test_one_type_for_all(self, sessions: dict[tuple[str, str], Session]) -> None:
         TaskWriter(self.routing(type="Alert", key="id")).write(iter([self.rows(("a", 1), ("b", 2))]))
         assert set(sessions) == {("a", "Alert"), ("b", "Alert")}
