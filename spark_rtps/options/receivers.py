@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..transport.errors import OptionError
-from .rules import BEST_AVAILABLE
+from .rules import BEST_AVAILABLE, keeps_all
 from .spec import AppliesTo
 from .table import BY_KEY
 from .table_receivers import RECEIVER_OPTIONS
@@ -96,6 +96,8 @@ def asked_of_receivers(values: Values) -> dict[str, str] | None:
     # what a profile says is given option by option: its file lies here
     given = {spec.name: values.given(spec.name) for spec in BY_KEY.values() if spec.name not in passed_over}
     asked = {name: text for name, text in given.items() if text is not None}
+    if keeps_all(values):  # a file may name a depth all the same
+        asked.pop("history.depth", None)
     if values.profile != BEST_AVAILABLE:
         return asked
     # what is left to the topic's writers, the receivers ask them
