@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from ..slotted import frozen
+
+_REPEATED: Final = re.compile(r"[*+{]")
+#: What Python takes for more characters than RE2 does, beyond ASCII.
+_UNICODE: Final = re.compile(r"\\[wdsbWDSB]|\(\?[a-z]*i")
 
 
 @frozen
@@ -19,11 +24,13 @@ class TopicSelection:
     def selects(self, topic: str) -> bool:
         if self.pattern is None:
             return topic in self.names
-        return _compiled(self.pattern).fullmatch(topic) is not None
+        return _selects(self.pattern, topic)
 
     def among(self, topics: Iterable[str]) -> list[str]:
         """Those of ``topics`` that are selected, in alphabetical order."""
-        return sorted(filter(self.selects, topics))
+        if self.pattern is None:
+            return sorted(filter(self.selects, topics))
+        return sorted(_matching(self.pattern, list(topics)))
 
     def is_like(self, other: TopicSelection) -> bool:
         """Whether both select the same topics, as far as their texts show it: the order of names says nothing."""
@@ -33,6 +40,37 @@ class TopicSelection:
         return ",".join(self.names) if self.pattern is None else self.pattern
 
 
+@lru_cache(maxsize=4_096)
+def _selects(pattern: str, topic: str) -> bool:
+    return bool(_matching(pattern, [topic]))
+
+
+def _matching(pattern: str, topics: list[str]) -> list[str]:
+    """Those of ``topics`` that match. Where a pattern repeats several things, Python may try each repetition at each
+    place, so that a peer could name a topic for which that takes hours."""
+    found: list[str] = []
+    if len(_REPEATED.findall(pattern)) > 1:
+        alike = [each for each in topics if each.isascii() or not _UNICODE.search(pattern)]
+        matching = _in_linear_time(pattern, alike)
+        if matching is not None:
+            known = set(alike)
+            found, topics = matching, [each for each in topics if each not in known]
+    compiled = _compiled(pattern)
+    return found + [each for each in topics if compiled.fullmatch(each)]
+
+
 @lru_cache(maxsize=16)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
+
+
+def _in_linear_time(pattern: str, topics: list[str]) -> list[str] | None:
+    """What RE2 finds; None: it does not know such a pattern, as one that looks around."""
+    import pyarrow as pa  # few patterns are like this
+    import pyarrow.compute as pc
+
+    try:
+        found = pc.match_substring_regex(pa.array(topics, pa.string()), rf"(?s)\A(?:{pattern})\z")
+    except (pa.ArrowException, UnicodeError):
+        return None
+    return [topic for topic, is_match in zip(topics, found.to_pylist(), strict=True) if is_match]
