@@ -98,7 +98,7 @@ def test_a_drain_holds_what_its_datagrams_hold(
     data, starts, stops = in_slots(datagrams, slot)
     found = scan_datagrams(data, starts, stops)
     seen = {}
-    for _, run, heartbeat_at in found.runs:
+    for _, run, heartbeat_at, _ in found.runs:
         assert heartbeat_at < 0 or data[heartbeat_at] == Heartbeat.KIND
         for i in range(run.count):
             stamp = int(run.timestamps()[i])

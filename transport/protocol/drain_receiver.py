@@ -69,11 +69,22 @@ class DrainReceiver:
             messages.unread.passes_over,
         )
         rest, handed = found.rest, 0
+        #: The position of each run, and of each HEARTBEAT of one, which comes behind what lies before it.
+        turns = [(each.first, i) for i, each in enumerate(found.runs)]
+        turns += [(each.heartbeat_behind, ~i) for i, each in enumerate(found.runs) if each.heartbeat_at >= 0]
+        turns.sort(key=lambda turn: (turn[0], turn[1] < 0))
+        believed: set[int] = set()
         pause = messages.work + RUNS_WORK
-        for first, run, heartbeat_at in found.runs:
-            before = bisect(rest, first, handed)
-            yield from (spans[i] for i in rest[handed:before])
+        for position, i in turns:
+            before = bisect(rest, position, handed)
+            yield from (spans[each] for each in rest[handed:before])
             handed = before
+            if i < 0:
+                if ~i in believed:
+                    _, of, heartbeat_at, _ = found.runs[~i]
+                    messages.on_heartbeat_at(data, heartbeat_at, of.writer.prefix, now)
+                continue
+            first, run, _, _ = found.runs[i]
             if messages.work > pause:
                 yield None
                 pause = messages.work + RUNS_WORK
@@ -83,13 +94,12 @@ class DrainReceiver:
                 continue
             if not messages.is_believed(run.writer.prefix, sources[first], run.count, now):
                 continue
+            believed.add(i)
             if isinstance(run, Run):
                 messages.on_run(run, now)
             else:
                 messages.unread.drop(run.writer, run.count)
                 messages.work += WORK[Data.KIND]
-            if heartbeat_at >= 0:
-                messages.on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
         yield from (spans[i] for i in rest[handed:])
 
     def _receive_large(

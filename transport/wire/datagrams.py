@@ -10,7 +10,8 @@ message receiver:
 * such stretches of batches (`batch_stretches`).
 
 A run takes the place of the first of its datagrams. A datagram of one sample that lies further on is treated as if the
-network had delivered it a moment sooner; everything else keeps its place.
+network had delivered it a moment sooner; everything else keeps its place, the HEARTBEAT of a run, too: it may say that
+the writer has forgotten what it sent again just before.
 """
 
 from __future__ import annotations
@@ -74,12 +75,14 @@ class Unread:
 class DatagramRun(NamedTuple):
     """A run that spans datagrams; ``first`` is the position of the first of them in the drain.
 
-    ``heartbeat_at`` is where the HEARTBEAT that counts lies behind one of them; -1: there is none.
+    ``heartbeat_at`` is where the HEARTBEAT that counts lies behind one of them, which has the position
+    ``heartbeat_behind``; -1: there is none.
     """
 
     first: int
     run: Run | Unread | BatchStretch
-    heartbeat_at: int
+    heartbeat_at: int = -1
+    heartbeat_behind: int = -1
 
 
 class DatagramScan(NamedTuple):
@@ -172,13 +175,13 @@ def _stretches(
             if (step := int(pitch[first])) >= length:  # else they lie backwards: no stretch of memory
                 alike = alike_in_datagrams(data, body, length, each, step, last - first)
                 left[first:last] = ~alike
-                yield DatagramRun(first, Unread(writer, int(alike.sum()) * (length // each)), -1)
+                yield DatagramRun(first, Unread(writer, int(alike.sum()) * (length // each)))
             continue
         for start, stop, run in scan_equal(
             data, body, length, int(pitch[first]), head[first:last, 6:8], prefix
         ):
             left[first + start : first + stop] = False
-            yield DatagramRun(first + start, run, -1)
+            yield DatagramRun(first + start, run)
 
 
 def _batches(
@@ -193,7 +196,7 @@ def _batches(
         pitch = int(starts[first + 1]) - at
         for start, stop, stretch in scan_batches(data, at, size, pitch, last - first):
             left[first + start : first + stop] = False
-            yield DatagramRun(first + start, stretch, -1)
+            yield DatagramRun(first + start, stretch)
 
 
 def _linked(drain: _Drain, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
@@ -236,8 +239,8 @@ def _singles(
         writer = Guid(key[:12], key[12:16])
         if passes_over(writer):
             left[group] = False
-            at = _heartbeat_at(data, group, heartbeat, data_ends)
-            yield DatagramRun(int(group[0]), Unread(writer, len(group)), at)
+            beat = _heartbeat_of(data, group, heartbeat, data_ends)
+            yield DatagramRun(int(group[0]), Unread(writer, len(group)), *beat)
             continue
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:
@@ -257,7 +260,7 @@ def _singles(
                 index=index,
                 reader_id=key[16:20],
             )
-            yield DatagramRun(int(rows[0]), run, _heartbeat_at(data, rows, heartbeat, data_ends))
+            yield DatagramRun(int(rows[0]), run, *_heartbeat_of(data, rows, heartbeat, data_ends))
 
 
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -335,11 +338,13 @@ def _body(data: U8, offsets: I64, index: npt.NDArray[Any], *, compact: bool) -> 
     return body
 
 
-def _heartbeat_at(data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bool_], data_ends: I64) -> int:
-    """The last HEARTBEAT that asks for an answer, else the last one."""
+def _heartbeat_of(
+    data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bool_], data_ends: I64
+) -> tuple[int, int]:
+    """The last HEARTBEAT that asks for an answer, else the last one: where it is, and behind which datagram."""
     with_beat = rows[heartbeat[rows]]
     if not len(with_beat):
-        return -1
-    at = data_ends[with_beat]
-    asking = at[(data[at + 1] & Heartbeat.FLAG_F) == 0]
-    return int(asking[-1] if len(asking) else at[-1])
+        return -1, -1
+    asking = with_beat[(data[data_ends[with_beat] + 1] & Heartbeat.FLAG_F) == 0]
+    row = int((asking if len(asking) else with_beat)[-1])
+    return int(data_ends[row]), row
