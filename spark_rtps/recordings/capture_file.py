@@ -153,7 +153,7 @@ class _Listener:
     def __init__(self, path: str, domain: int, topics: frozenset[tuple[str, str]] | None) -> None:
         self._path = path
         self._topics = topics
-        config = ParticipantConfig(_PREFIX, domain, trust=Trust.ANY, resolve_types=True)
+        config = ParticipantConfig(_PREFIX, domain, trust=Trust.ANY, resolve_types=True, keep_silent=True)
         self._participant = Participant(config, now=0)
         self._readers: dict[tuple[str, str, bool, Qos], StatefulReader] = {}
         self._reader_of: dict[Guid, StatefulReader] = {}
@@ -184,7 +184,10 @@ class _Listener:
                 yield from self._take_in_gaps(last, last)
                 yield from self._give_up(last, group[0].data[_PREFIX_AT])
             yield from self._take_in(group, last)
-            self._gaps += (each._replace(data=each.gaps) for each in group if each.gaps is not None)
+            # the clock may have been set back since
+            self._gaps += (
+                each._replace(time=last, data=each.gaps) for each in group if each.gaps is not None
+            )
         yield from self._take_in_gaps(last, last)
         yield from self._give_up(last)
         self._tell_losses()

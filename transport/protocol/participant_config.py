@@ -36,6 +36,9 @@ class ParticipantConfig:
     #: Beyond 1, groups reach readers on other networks too.
     multicast_ttl: int = 1
     lease_duration: int = 10 * NANOSECONDS
+    #: Keep others although they are silent for longer than their lease: in a capture whose clock is set, or that has a
+    #: pause, nobody announces again what it has told before.
+    keep_silent: bool = False
     #: How many participants have had this GUID before.
     incarnation: int = 0
     #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.

@@ -72,6 +72,7 @@ class ParticipantDiscovery:
             now=now,
             matches=lambda prefix: self.endpoints.matches(prefix),
             trust=config.trust,
+            keep_silent=config.keep_silent,
         )
         prefix, remotes = config.guid_prefix, self.spdp.remotes
         message_size = min(config.message_size, MESSAGE_SIZE_LEAST)

@@ -95,14 +95,19 @@ class Spdp:
         now: int,
         matches: Callable[[bytes], bool],
         trust: Trust = Trust.ADDRESS,
+        keep_silent: bool = False,
     ) -> None:
-        """``matches``: whether a participant of this prefix has an endpoint that one of ours matches."""
+        """``matches``: whether a participant of this prefix has an endpoint that one of ours matches.
+
+        ``keep_silent``: no lease ends.
+        """
         self.remotes: dict[bytes, RemoteParticipant] = {}
         self._matches = matches
         self._room = ParticipantRoom(self.remotes, matches)
         self._sent_away: list[RemoteParticipant] = []
         self._own = own
         self._trust = trust
+        self._keep_silent = keep_silent
         self._own_host = own.addresses | {_LOOPBACK}
         self._payload = encode_participant(own)
         self._short_payload = encode_participant(_shortened(own))
@@ -263,6 +268,9 @@ class Spdp:
     def expired(self, *, now: int) -> list[RemoteParticipant]:
         """Forget the participants whose lease has ended, and return them."""
         if self._next_expiry is None or now < self._next_expiry:
+            return []
+        if self._keep_silent:
+            self._next_expiry = None
             return []
         gone = [prefix for prefix, remote in self.remotes.items() if self._expiry(remote) <= now]
         lost = [self._forget(prefix) for prefix in gone]
