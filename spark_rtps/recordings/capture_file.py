@@ -56,6 +56,7 @@ class CaptureFile:
     def __init__(self, path: str, *, is_lenient: bool = False, domain: int = 0) -> None:
         self.path = path
         self._domain = domain
+        self._is_lenient = is_lenient
         self._data = mapped(path)
 
     def topics(self) -> dict[str, str]:
@@ -92,7 +93,7 @@ class CaptureFile:
         """The samples of the capture up to byte ``stop``, as if it ended there."""
         topics = frozenset((channel.topic, channel.type_name) for channel in piece.channels)
         listener = _Listener(self.path, self._domain, topics)
-        for chunk in chunks(listener.frames(datagrams(self._data[:stop], self.path))):
+        for chunk in chunks(listener.frames(self._datagrams(stop))):
             of_frames = chunk.frame_index()
             writers = [frame.run.writer for frame in chunk.frames]
             offsets, lengths = chunk.samples.all_offsets(), chunk.samples.all_lengths()
@@ -112,11 +113,14 @@ class CaptureFile:
                     None if hashes is None else hashes[rows],
                 )
 
+    def _datagrams(self, stop: int | None = None) -> Iterator[Datagram]:
+        return datagrams(self._data[:stop], self.path, is_lenient=self._is_lenient)
+
     @cached_property
     def _writers(self) -> list[tuple[_Told, Struct | None]]:
         """What each writer told of itself, and its type if that is known."""
         listener = _Listener(self.path, self._domain, None)
-        for _ in listener.frames(datagrams(self._data, self.path)):
+        for _ in listener.frames(self._datagrams()):
             pass
         return [(told, listener.types.get(guid)) for guid, told in listener.seen.items()]
 

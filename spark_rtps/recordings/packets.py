@@ -1,7 +1,7 @@
 """UDP datagrams of captures: classic pcap and pcapng files of what tcpdump, Wireshark and others write.
 
-IPv4 over Ethernet (VLAN tags too), Linux's cooked captures, loopback and raw IP. Fragments of IP are put together, and
-trains of datagrams are taken apart. What is something else is passed over.
+IPv4 over Ethernet and Linux's cooked captures (VLAN tags too), loopback and raw IP. Fragments of IP are put together,
+and trains of datagrams are taken apart. What is something else is passed over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from ..transport.errors import DecodeError, RecordingError
 from ..transport.wire.message import HEADER_SIZE, MAGIC, iter_submessages
 from ..transport.wire.samples import U8
+from .recorded import TIME_MAX
 
 _log = logging.getLogger("spark_rtps.recordings")
 
@@ -28,8 +29,12 @@ _CLASSIC: Final = {
 }
 _SECTION: Final = b"\x0a\x0d\x0d\x0a"
 _ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
-_INTERFACE_BLOCK, _SIMPLE_BLOCK, _ENHANCED_BLOCK = 1, 3, 6
-_SECTION_BLOCK: Final = 0x0A0D0D0A
+#: Blocks of pcapng; that of type 2 is what older tools write.
+_INTERFACE_BLOCK, _PACKET_BLOCK, _SIMPLE_BLOCK, _ENHANCED_BLOCK = 1, 2, 3, 6
+#: No packet and no block is longer, as Wireshark has it, too.
+_PACKET_MAX: Final = 1 << 18
+_BLOCK_MAX: Final = 16 << 20
+_LEAVE_OUT: Final = "failOnDataLoss=false reads what lies before it"
 _RESOLUTION_OPTION, _OFFSET_OPTION = 9, 14
 _IPV4: Final = Struct(">BBHHHBBH4s4s")
 _UDP: Final = Struct(">HHHH")
@@ -64,10 +69,11 @@ class _Packet(NamedTuple):
     is_whole: bool
 
 
-def datagrams(data: U8, path: str) -> Iterator[Datagram]:
-    """The UDP datagrams of a capture, in order. Raises RecordingError if it is none.
+def datagrams(data: U8, path: str, *, is_lenient: bool = False) -> Iterator[Datagram]:
+    """The UDP datagrams of a capture, in order. Raises RecordingError if it is none, or is damaged.
 
-    What a capture lacks, since it was cut short or its packets were, is warned of.
+    What a capture lacks, since it was cut short or its packets were, is warned of; and so is, if ``is_lenient``, what
+    lies behind damage.
     """
     magic = bytes(data[:4])
     if magic == _SECTION:
@@ -77,14 +83,20 @@ def datagrams(data: U8, path: str) -> Iterator[Datagram]:
     else:
         raise RecordingError("it is no capture, although its name says so", path=path)
     fragments, shortened = _Fragments(), 0
-    for packet in packets:
-        if not packet.is_whole:
-            shortened += 1
-            continue
-        found = _udp(packet, fragments)
-        if found is not None:
-            for payload in _taken_apart(found.payload):
-                yield found._replace(payload=payload)
+    try:
+        for packet in packets:
+            if not packet.is_whole:
+                shortened += 1
+                continue
+            found = _udp(packet, fragments)
+            if found is not None:
+                for payload in _taken_apart(found.payload):
+                    yield found._replace(payload=payload)
+    except RecordingError as error:
+        if not (is_lenient and error.is_damage):
+            error.remedy = _LEAVE_OUT if error.is_damage else ""
+            raise
+        _log.warning("%s; left out because failOnDataLoss=false", error)
     if shortened:
         _log.warning("%s: %d packets were captured in part only (snaplen) and are left out", path, shortened)
     if incomplete := fragments.finish():
@@ -95,61 +107,56 @@ def _classic(data: memoryview, path: str, order: str, unit: int) -> Iterator[_Pa
     """https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html"""
     if len(data) < 24:
         raise RecordingError("it is cut short: it has no packets", path=path)
-    link = Struct(order + "I").unpack_from(data, 20)[0] & 0xFFFF
+    most, link = Struct(order + "II").unpack_from(data, 16)
+    link &= 0xFFFF
     _check_link(link, path)
     record, at = Struct(order + "IIII"), 24
     while at + record.size <= len(data):
         seconds, fraction, captured, length = record.unpack_from(data, at)
+        if captured > max(most, _PACKET_MAX):
+            raise _damage(data, at, f"a packet of {captured} bytes", path)
         begin = at + record.size
         if begin + captured > len(data):
             break
         time = seconds * 1_000_000_000 + fraction * unit
         at = begin + captured
         yield _Packet(time, link, bytes(data[begin:at]), captured >= length)
-    if at < len(data):
-        _log.warning("%s: it is cut short; its last packet is left out", path)
+    _check_end(data, at, path)
 
 
 def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
     """https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html"""
     order, at, links, unread = "<", 0, set[int](), 0
-    #: Link type, units in a second, and seconds to be added, of each interface of the section.
-    interfaces: list[tuple[int, int, int]] = []
+    interfaces: list[_Interface] = []
     while at + 12 <= len(data):
         if bytes(data[at : at + 4]) == _SECTION:
             found = _ORDERS.get(bytes(data[at + 8 : at + 12]))
             if found is None:
-                raise RecordingError(f"it is damaged: the section at byte {at} has no byte order", path=path)
+                raise _damage(data, at, "a section without a byte order", path)
             order, interfaces = found, []
         kind, length = Struct(order + "II").unpack_from(data, at)
-        if length < 12 or length % 4 or at + length > len(data):
+        if length < 12 or length % 4 or length > _BLOCK_MAX:
+            raise _damage(data, at, f"a block of {length} bytes", path)
+        if at + length > len(data):
             break
+        if Struct(order + "I").unpack_from(data, at + length - 4)[0] != length:
+            raise _damage(data, at, f"a block of {length} bytes that ends with another length", path)
         body = data[at + 8 : at + length - 4]
         try:
             if kind == _INTERFACE_BLOCK:
-                link = Struct(order + "H").unpack_from(body)[0]
-                links.add(link)
-                interfaces.append((link, *_clock(body[8:], order)))
-            elif kind == _ENHANCED_BLOCK:
-                number, high, low, captured, size = Struct(order + "IIIII").unpack_from(body)
-                link, units, offset = interfaces[number]
-                time = (high << 32 | low) * 1_000_000_000 // units + offset * 1_000_000_000
-                if link in _IP_AT:
-                    yield _Packet(time, link, bytes(body[20 : 20 + captured]), captured >= size)
+                interfaces.append(
+                    _Interface(Struct(order + "H").unpack_from(body)[0], *_clock(body[8:], order))
+                )
+                links.add(interfaces[-1].link)
+            elif (packet := _packet(kind, body, order, interfaces)) is not None:
+                if packet.link in _IP_AT:
+                    yield packet
                 else:
                     unread += 1
-            elif kind == _SIMPLE_BLOCK:
-                (size,) = Struct(order + "I").unpack_from(body)
-                packet = bytes(body[4 : 4 + size])
-                if (link := interfaces[0][0]) in _IP_AT:
-                    yield _Packet(0, link, packet, len(packet) == size)
-                else:
-                    unread += 1
-        except (StructError, IndexError):
-            raise RecordingError(f"it is damaged: the block at byte {at} is too short", path=path) from None
+        except (StructError, LookupError, OverflowError):
+            raise _damage(data, at, f"a block of type {kind} that cannot be right", path) from None
         at += length
-    if at < len(data):
-        _log.warning("%s: it is cut short; its last block is left out", path)
+    _check_end(data, at, path)
     if links and links.isdisjoint(_IP_AT):
         _check_link(min(links), path)
     if unread:
@@ -157,6 +164,44 @@ def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
         _log.warning(
             "%s: %d packets of links of type %s, which are not read, are left out", path, unread, kinds
         )
+
+
+class _Interface(NamedTuple):
+    """Of a section of pcapng: link type, units in a second, and seconds to be added to each time."""
+
+    link: int
+    units: int
+    offset: int
+
+
+def _packet(kind: int, body: memoryview, order: str, interfaces: list[_Interface]) -> _Packet | None:
+    """The packet of a block; None: it holds none. Raises struct.error, LookupError or OverflowError for damage."""
+    if kind == _SIMPLE_BLOCK:
+        (size,) = Struct(order + "I").unpack_from(body)
+        data = bytes(body[4 : 4 + size])
+        return _Packet(0, interfaces[0].link, data, len(data) == size)
+    if kind == _ENHANCED_BLOCK:
+        number, high, low, captured, size = Struct(order + "IIIII").unpack_from(body)
+    elif kind == _PACKET_BLOCK:
+        number, _, high, low, captured, size = Struct(order + "HHIIII").unpack_from(body)
+    else:
+        return None
+    link, units, offset = interfaces[number]
+    time = (high << 32 | low) * 1_000_000_000 // units + offset * 1_000_000_000
+    if captured > len(body) - 20 or not 0 <= time <= TIME_MAX:
+        raise OverflowError
+    return _Packet(time, link, bytes(body[20 : 20 + captured]), captured >= size)
+
+
+def _damage(data: memoryview, at: int, what: str, path: str) -> RecordingError:
+    why = f"it is damaged: {what} at byte {at}; from there on, {len(data) - at} bytes, it cannot be read"
+    return RecordingError(why, path=path, is_damage=True)
+
+
+def _check_end(data: memoryview, at: int, path: str) -> None:
+    if at < len(data):
+        left = len(data) - at
+        _log.warning("%s: it is cut short; its last packet is left out (%d bytes at its end)", path, left)
 
 
 def _clock(options: memoryview, order: str) -> tuple[int, int]:
@@ -190,7 +235,7 @@ def _udp(packet: _Packet, fragments: _Fragments) -> Datagram | None:
     type_at = _ETHERTYPE_AT.get(packet.link)
     if type_at is not None:
         ethertype = int.from_bytes(data[type_at : type_at + 2], "big")
-        while ethertype in _VLANS and packet.link == _ETHERNET:
+        while ethertype in _VLANS:
             ethertype, at = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
         if ethertype != _ETHERTYPE_IPV4:
             return None
@@ -316,7 +361,8 @@ class _Fragments:
         age = now - found.since
         if found.is_done and offset not in found.pieces:
             return True
-        if not 0 <= age <= _REASSEMBLY_NS or found.pieces.get(offset, (body, is_last)) != (body, is_last):
+        # a capture of several interfaces, or CPUs, may have what came later first
+        if abs(age) > _REASSEMBLY_NS or found.pieces.get(offset, (body, is_last)) != (body, is_last):
             return True
         # the first fragment is sent before the others, which may overtake it, but not for long
         return offset == 0 and 0 not in found.pieces and age > _OVERTAKING_NS

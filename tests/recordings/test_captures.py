@@ -98,6 +98,7 @@ def test_pcapng_and_other_links(tmp_path: Path, idl: Path) -> None:
         (1, lambda p: p),
         (1, lambda p: p[:12] + tag + p[12:]),
         (113, lambda p: bytes(14) + p[12:]),
+        (113, lambda p: bytes(14) + tag + p[12:]),
         (276, lambda p: p[12:14] + bytes(18) + p[14:]),
         (101, lambda p: p[14:]),
     ):
@@ -213,6 +214,8 @@ def test_fragments_of_two_datagrams_are_never_one(caplog: pytest.LogCaptureFixtu
     assert assembled((1, a1), (1, a2), (1, b1), (1, b2)) == both
     assert assembled((1, a2), (1, a1), (1, b2), (1, b1)) == both
     assert assembled((1, a1), (1, a1), (1, a2)) == both[:1]
+    # several queues of a network card are captured side by side
+    assert assembled((1.001, a2), (1, a1)) == assembled((1.001, a1), (1, a2)) == both[:1]
     # the capture has each packet at two interfaces, that of another datagram between them or not
     assert assembled((1, a1), (1, a1), (1, a2), (1, a2), (1, b1), (1, b1), (1, b2), (1, b2)) == both
     assert assembled((1, a1), (1, a2), (1, a1), (1, a2)) == both[:1]
