@@ -32,6 +32,8 @@ _ROWS_MAX: Final = 32_768
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _HASH_COLUMN: Final = "type_description_hash"
+#: What SQLite raises of damage; its texts may then be no UTF-8.
+_ERRORS: Final = (sqlite3.Error, UnicodeError)
 _ROWS: Final = "SELECT timestamp, data FROM messages WHERE id >= ? AND id < ? AND topic_id = ?"
 
 
@@ -89,11 +91,23 @@ class BagFile:
         try:
             for section in piece.sections:
                 for channel in piece.channels:
-                    yield from self._samples(connection, section, channel, times)
-        except sqlite3.Error as error:
-            if not self._is_lenient:
-                raise self._damaged(error) from None
-            _log.warning("%s; left out because failOnDataLoss=false", self._damaged(error))
+                    count = 0
+                    try:
+                        for samples in self._samples(connection, section, channel, times):
+                            count += samples.count
+                            yield samples
+                    except _ERRORS as error:
+                        if not self._is_lenient:
+                            raise self._damaged(error) from None
+                        _log.warning(
+                            "%s; of the messages of %r with ids %d to %d only the first %d are read, "
+                            "because failOnDataLoss=false",
+                            self._damaged(error),
+                            channel.topic,
+                            section.start,
+                            section.stop - 1,
+                            count,
+                        )
         finally:
             connection.close()
 
@@ -192,12 +206,12 @@ class BagFile:
         connection = self._connect()
         try:
             return connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._damaged(error) from None
         finally:
             connection.close()
 
-    def _damaged(self, error: sqlite3.Error) -> RecordingError:
+    def _damaged(self, error: Exception) -> RecordingError:
         fix = "`ros2 bag reindex` and sqlite3's `.recover` repair bags"
         return RecordingError(f"it is cut short, damaged or no ROS 2 bag: {error}; {fix}", path=self.path)
 

@@ -253,3 +253,34 @@ def test_a_file_that_a_symbolic_link_names_too_is_read_once(
     assert all("latest" not in path for path in recording_files(map(str, names)))
     # alone it has the name that it was given
     assert [Path(path).parent.name for path in recording_files([str(latest)])] == ["0-latest"]
+
+
+def test_damage_in_one_part_of_a_bag_leaves_the_other_parts(
+    tmp_path: Path, drive: list[Message], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bag_file, "_SECTION_BYTES", 16_384)
+    (file,) = write_bag(tmp_path / "bag", drive).glob("*.db3")
+    data = bytearray(file.read_bytes())
+    at = data.index(of(drive, "/imu")[40].data) & -4096
+    data[at : at + 4096] = b"\xff" * 4096
+    file.write_bytes(data)
+    with pytest.raises(
+        RecordingError, match="it is cut short, damaged or no ROS 2 bag: database disk image is"
+    ):
+        read(file, "/imu")
+    rows, whole = compared(read(file, "/imu", failOnDataLoss="false")), expected(of(drive, "/imu"))
+    assert rows == [row for row in whole if row in rows]
+    assert rows[-20:] == whole[-20:] and 40 < len(rows) < 100
+    said = [each for each in caplog.messages if "of the messages of '/imu' with ids " in each]
+    assert said and all("are read, because failOnDataLoss=false" in each for each in said)
+
+
+def test_an_error_of_sqlite_that_is_no_text_is_one_of_the_recording(
+    tmp_path: Path, drive: list[Message]
+) -> None:
+    (file,) = write_bag(tmp_path / "bag", of(drive, "/chatter")).glob("*.db3")
+    data = file.read_bytes()
+    assert data.count(b"CREATE TABLE topics") == 1
+    file.write_bytes(data.replace(b"CREATE TABLE topics", b"CREATE TA\x8eLE topics"))
+    with pytest.raises(RecordingError, match="it is cut short, damaged or no ROS 2 bag"):
+        read(file, "/chatter")
