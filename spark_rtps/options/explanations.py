@@ -120,7 +120,7 @@ RECEIVER_REMEDIES: Final = {
         "lower reliable_reader.heartbeat_suppression_duration, or raise the writer's reliable_writer.heartbeat_period"
     ),
     DOUBTED: (
-        "set reliability=reliable, whose readers hear where the writer is, or start the query again; "
+        "start the query again, with reliability=reliable: its reader then hears where the writer is; "
         "reader.doubted_samples counts all"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",

@@ -28,4 +28,4 @@ def test_a_reader_in_doubt_is_told_of_once(caplog: pytest.LogCaptureFixture) -> 
     assert said.startswith(
         "topic 't': a reliable writer sends only samples with numbers that were read before"
     )
-    assert "set reliability=reliable" in said
+    assert "start the query again, with reliability=reliable" in said

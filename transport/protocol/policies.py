@@ -264,8 +264,8 @@ class ReaderCounters:
 
     received_samples: int = 0
     duplicate_samples: int = 0
-    #: Of those, what a best-effort reader had from reliable writers of which only lower numbers came for a second: they
-    #: repeat it for others, or were restarted under the same GUID.
+    #: Of those, what came from reliable writers of which only lower numbers came for a second, and no HEARTBEAT that
+    #: shows more: they repeat it for others, or were restarted under the same GUID.
     doubted_samples: int = 0
     lost_samples: int = 0
     #: Of those, what writers sent before they knew the reader under its new GUID.

@@ -1,7 +1,7 @@
 """What a receiver says, once, of a writer that may have been restarted under the same GUID while its reader goes on.
 
-A best-effort reader cannot tell what such a reliable writer sends from repairs for others: it
-drops what has numbers that it read before, and counts it as doubted_samples (:mod:`..protocol.reading.reader`).
+What such a reliable writer sends may be repairs for others: the reader drops what has numbers that it read before, and
+counts it as doubted_samples (:mod:`..protocol.reading.reader`).
 """
 
 from __future__ import annotations

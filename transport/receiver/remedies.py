@@ -17,7 +17,7 @@ FAR_AHEAD: Final = "FAR_AHEAD"
 EXPIRED: Final = "EXPIRED"
 #: A writer repeats its HEARTBEATs sooner than the reader answers one after another.
 SUPPRESSED_HEARTBEATS: Final = "SUPPRESSED_HEARTBEATS"
-#: A reliable writer may have been restarted under the same GUID; a best-effort reader cannot tell.
+#: A reliable writer may have been restarted under the same GUID; its reader cannot tell.
 DOUBTED: Final = "DOUBTED"
 #: A spy finds no publication log of its topic.
 NO_PUBLICATION_LOG: Final = "NO_PUBLICATION_LOG"

@@ -14,9 +14,8 @@ Invariants:
 * what was delivered or passed is never delivered again, whatever a HEARTBEAT or a GAP says later. A writer that, for
   ``ANEW_NS`` since it was matched again, is only seen below where the earlier match with it ended is in another life:
   its participant was restarted under the same GUID, and the reader begins anew with it; so is a best-effort writer of
-  which for as long only lower numbers come that rise, and a reliable one whose HEARTBEATs say the same. A best-effort
-  reader gets none, and cannot tell such numbers of a reliable writer from repairs for others: they are counted in
-  ``doubted_samples``;
+  which for as long only lower numbers come that rise. Of a reliable writer these may be repairs for others, and what
+  its HEARTBEATs say may be forged: they are counted in ``doubted_samples``;
 * a sample larger than ``sample_size_max`` is passed over as if it were irrelevant;
 * a batch is handed out whole, or cut where a part of it arrived earlier as DATA;
 * with coherent access, a coherent set is handed out whole or not at all (:mod:`.ordering.coherent_access`).
@@ -425,25 +424,22 @@ class StatefulReader:
             if not proxy.has_begun_anew(now):
                 return None
             proxy = self._begin_anew(proxy, now)
-        elif proxy.reliable and heartbeat.last_sn < proxy.expected - 1:
-            if proxy.is_announced_back(heartbeat.last_sn, now):
-                proxy.seen_below = proxy.back_first
-                proxy = self._begin_anew(proxy, now)
         return proxy if proxy.reliable else None
 
     def _now(self, proxy: WriterProxy, first_sn: int, last_sn: int, now: int) -> WriterProxy:
         """What is known of a writer that sent first_sn..last_sn, and that was matched before or was further already.
 
         A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life. A reliable
-        one may repeat something for other readers: its next HEARTBEAT shows where it is, and where none reaches this
-        reader what it sends there is counted as doubted.
+        one may repeat something for other readers: what it sends there is counted as doubted, unless its last HEARTBEAT
+        shows that it is where it was.
         """
         if proxy.resting:
             return proxy
         has_gone_back = last_sn < proxy.expected and proxy.has_gone_back(first_sn, last_sn, now)
         if proxy.reliable:
-            return proxy
-        if proxy.is_below_resumed(last_sn):
+            is_anew = False
+            has_gone_back = has_gone_back and proxy.last_sn < proxy.expected - 1
+        elif proxy.is_below_resumed(last_sn):
             proxy.seen_below = proxy.seen_below or first_sn
             is_anew = proxy.has_begun_anew(now)
         else:
@@ -458,16 +454,14 @@ class StatefulReader:
     def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:
         """Forget what a writer sent in another life.
 
-        What was not taken of the new life while that was in doubt is lost, but for what a reliable writer still has.
+        What a best-effort reader did not take of the new life, while that was in doubt, is lost.
         """
         self.unmatch_writer(proxy.guid)
         self._earlier.take(proxy.guid)
         self.match_writer(proxy.info, now=now)
         anew = self.writers[proxy.guid]
-        if proxy.seen_below:
-            anew.counts_losses = True
-            if not anew.synced:
-                self._delivery.sync(anew, proxy.seen_below)
+        if proxy.seen_below and not anew.reliable:
+            self._delivery.sync(anew, proxy.seen_below)
         return anew
 
     def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:

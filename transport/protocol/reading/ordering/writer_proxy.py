@@ -187,16 +187,7 @@ class WriterProxy:
             self.back_rises += 1
             self.back_count += last_sn - max(self.back_last, first_sn - 1)
         self.back_last = last_sn
-        return self._is_back(now)
-
-    def is_announced_back(self, last_sn: int, now: int) -> bool:
-        """A HEARTBEAT says that the writer is at ``last_sn``, below what was read: whether it is, as what came says."""
-        self.back_rises += last_sn >= self.back_last
-        return self._is_back(now)
-
-    def _is_back(self, now: int) -> bool:
-        is_long = now - self.back_since >= ANEW_NS and self.back_rises >= BACK_MIN
-        return is_long and self.back_at == self.announced
+        return now - self.back_since >= ANEW_NS and self.back_rises >= BACK_MIN
 
     def count_batches(self) -> BatchNumbers:
         """The numbers of the writer's batches, from now on at least."""
