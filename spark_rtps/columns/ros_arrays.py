@@ -39,6 +39,8 @@ _COLORS: Final = {
 _MATRIX: Final = re.compile(r"(8|16|32|64)([USF])C([0-9]{0,3})")
 _MATRIX_KINDS: Final = {"U": "u", "S": "i", "F": "f"}
 _MATRIX_FORMATS: Final = frozenset({"u1", "i1", "u2", "i2", "i4", "f4", "f8"})
+#: What NumPy takes as the size of an element.
+_POINT_STEP_MAX: Final = (1 << 31) - 1
 #: sensor_msgs/msg/PointField.
 _POINT_FIELDS: Final = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 
@@ -108,6 +110,8 @@ def _points(said: Mapping[str, Any], data: U8) -> AnyArray:
     height, width = int(said["height"]), int(said["width"])
     point_step, row_step = int(said["point_step"]), int(said["row_step"])
     order: Literal[">", "<"] = ">" if said["is_bigendian"] else "<"
+    if point_step > _POINT_STEP_MAX:
+        raise UsageError(f"point_step={point_step} is more than {_POINT_STEP_MAX}")
     names, formats, offsets = [], [], []
     for field in said["fields"]:
         _known(field, ("name", "offset", "datatype", "count"), "point field")

@@ -197,6 +197,7 @@ def test_images_that_cannot_be(changes, said):
         ({"fields": [{"name": "x", "offset": 0, "datatype": 1, "count": 1}] * 2}, "one name twice"),
         ({"data": b""}, "has 0 bytes"),
         ({"row_step": 1}, "row_step=1 is less than"),
+        ({"point_step": (1 << 32) - 1}, "point_step=4294967295 is more than 2147483647"),
     ],
 )
 def test_clouds_that_cannot_be(changes, said):
