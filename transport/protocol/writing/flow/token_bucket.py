@@ -80,14 +80,27 @@ class TokenBucket:
         self._advance(now)
         state = self._writers.setdefault(writer, _Writer())
         was_idle = not state.queue
-        for each in outgoing:
-            nbytes = sum(len(buffer) for buffer in each.submessages)
-            state.queue.append(_Waiting(each, nbytes, deadline, priority, self._arrivals))
-            self._arrivals += 1
-            state.nbytes += nbytes
-            self.queued_bytes += nbytes
-        if was_idle and state.queue:
-            self._line_up(writer, state)
+        try:
+            for each in outgoing:
+                nbytes = sum(len(buffer) for buffer in each.submessages)
+                state.queue.append(_Waiting(each, nbytes, deadline, priority, self._arrivals))
+                self._arrivals += 1
+                state.nbytes += nbytes
+                self.queued_bytes += nbytes
+            if was_idle and state.queue:
+                self._line_up(writer, state)
+        except BaseException:
+            self._settle()
+            raise
+
+    def _settle(self) -> None:
+        """An exception has stopped what changed the queues: count anew, and let each one that waits be in its place."""
+        self._heads = []
+        for writer, state in self._writers.items():
+            state.nbytes = sum(waiting.nbytes for waiting in state.queue)
+            if state.queue:
+                self._line_up(writer, state)
+        self.queued_bytes = sum(state.nbytes for state in self._writers.values())
 
     def forget(self, writer: Guid) -> None:
         """Drop what a writer has queued."""
@@ -116,14 +129,18 @@ class TokenBucket:
         """The datagrams that may be sent now, in order."""
         self._advance(now)
         out: list[Outgoing] = []
-        while (head := self._head()) is not None:
-            writer, waiting = head
-            cost = self._cost(waiting)
-            if self._tokens < min(cost, self._max_tokens):
-                break
-            self._tokens -= cost
-            out.append(waiting.outgoing)
-            self._take(writer)
+        try:
+            while (head := self._head()) is not None:
+                writer, waiting = head
+                cost = self._cost(waiting)
+                if self._tokens < min(cost, self._max_tokens):
+                    break
+                self._tokens -= cost
+                out.append(waiting.outgoing)
+                self._take(writer)
+        except BaseException:
+            self._settle()
+            raise
         self._leak()
         return out
 
