@@ -308,10 +308,11 @@ class UnsentChanges:
         first = change.train_part(train, change.first_sn, last_sn)
         first.position = end
         rest = change.train_part(train, last_sn + 1, change.last_sn)
-        self.queue.popleft()
-        self.queue.extendleft((rest, first))
         self._history.divide(change, (first, rest))
         self.numbers.divide(last_sn, end)
+        # In this order: what an exception stops in between is sent twice, and not never.
+        self.queue.appendleft(first)
+        self.queue[1] = rest
         return True
 
     def sent(self, change: Change) -> None:
