@@ -328,17 +328,19 @@ class StatefulWriter:
     def _send_pending(self, pending: PendingBatch, now: int, hand_over: Callable[[], object] | None) -> None:
         """Number, frame, keep and send samples that go together."""
         first_sn = self.state.last_sn + 1
+        if pending.key_hashes is not None and (keep_last := self.history.keep_last) is not None:
+            keep_last.expect(first_sn, pending.key_hashes, pending.flags)
         try:
             self._sender.write(self._framer.changes(pending), pending.count, now, hand_over)
         finally:  # of what has got numbers, if there was an exception
             self._note_written(pending, first_sn, now)
 
     def _note_written(self, pending: PendingBatch, first_sn: int, now: int) -> None:
+        if (keep_last := self.history.keep_last) is not None:
+            keep_last.note()
         if count := self.state.last_sn + 1 - first_sn:
             key_hashes = None if pending.key_hashes is None else pending.key_hashes[:count]
             flags = pending.flags if isinstance(pending.flags, int) else pending.flags[:count]
-            if key_hashes is not None and (keep_last := self.history.keep_last) is not None:
-                keep_last.note_instances(first_sn, key_hashes, flags)
             if self._deadline.is_finite:
                 self._deadline.written(key_hashes, flags, now)
             self._acks.written(now)

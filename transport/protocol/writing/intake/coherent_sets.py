@@ -46,9 +46,9 @@ class CoherentSets:
         state.touch()
         self._check_open(is_open=False)
         self._flush(now)
+        self._history.end_set()  # of the set before, if an exception has stopped that
         state.set_begun = state.last_sn + 1
         state.sets.append((state.set_begun, INFINITE))
-        self._history.begin_set()
         budget = self._readers.framing.budget
         self._window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * budget))
 
@@ -58,11 +58,9 @@ class CoherentSets:
         state.touch()
         self._check_open(is_open=True)
         self._flush(now)
-        begun = self._close()
-        if state.last_sn >= begun:
-            self._write_marker(begun, now)
-        self._history.end_set()
-        self._window.end_set()
+        if state.last_sn >= state.set_begun:
+            self._write_marker(state.set_begun, now)
+        self._close()
         self._acks.written(now)  # what the set has replaced may be dropped now
 
     def abort(self, *, now: int) -> None:
@@ -72,33 +70,36 @@ class CoherentSets:
         state.touch()
         self._check_open(is_open=True)
         self._intake.discard()
-        begun = self._close()
-        self._window.end_set()
-        if state.last_sn < begun:
-            self._history.end_set()
-            return
-        try:
-            self._sender.gap(begun, self._history.abort_set(begun))
-            self._unsent.give_up(begun)
-            self._acks.given_up(begun, now)
-        except BaseException:
-            self._acks.settle()
-            raise
-        self._acks.written(now)
-        self._sender.request_acknowledgment(now)
+        begun = state.set_begun
+        is_empty = state.last_sn < begun
+        if not is_empty:
+            try:
+                self._sender.gap(begun, self._history.abort_set(begun))
+                self._unsent.give_up(begun)
+                self._acks.given_up(begun, now)
+            except BaseException:
+                self._acks.settle()
+                raise
+        self._close()
+        if not is_empty:
+            self._acks.written(now)
+            self._sender.request_acknowledgment(now)
 
-    def _close(self) -> int:
-        """No set is open from now on; returns where it began. An exception may have stopped what noted it."""
+    def _close(self) -> None:
+        """No set is open from now on. What an exception stops before leaves one, to be aborted or ended once more."""
         state = self._state
         if state.sets and state.sets[-1][1] == INFINITE:
             state.sets.pop()
-        begun, state.set_begun = state.set_begun, 0
-        return begun
+        self._window.end_set()
+        state.set_begun = 0
+        self._history.end_set()
 
     def _write_marker(self, begun: int, now: int) -> None:
         """Write the last change of the set, which holds no sample of the user's."""
         state = self._state
         sn = state.last_sn + 1
+        if state.sets and state.sets[-1][0] == begun:
+            state.sets.pop()
         state.sets.append((begun, sn))
         end = frame_end_of_coherent_set(state.guid.entity, sn)
         marker = Change(sn, sn, state.written_stamp, end, state.last_batch_sn)

@@ -176,11 +176,6 @@ class WriterHistory:
 
     # --- coherent sets --------------------------------------------------------------------------
 
-    def begin_set(self) -> None:
-        """What is written next belongs to a coherent set."""
-        if self.keep_last is not None:
-            self.keep_last.begin_set()
-
     def note_end_marker(self, sn: int) -> None:
         """``sn`` ends the set, and is no sample."""
         if self.keep_last is not None:
@@ -190,7 +185,7 @@ class WriterHistory:
     def end_set(self) -> None:
         """The set is complete."""
         if self.keep_last is not None:
-            self.keep_last.end_set()
+            self.keep_last.note()
 
     def abort_set(self, begun: int) -> int:
         """Drop the open set, which begins at ``begun``, and skip a number, so that every reader lacks something of

@@ -6,6 +6,8 @@ reader has acknowledged them.
 Invariants:
 * while a coherent set is open nothing of it replaces anything; what is noted of it counts at its end;
 * neither does a claimed sample, before it is committed: it may be aborted; without key, nothing behind it does, either;
+* of what has a number nothing stays unnoted: what an exception stops is noted from its beginning by the next call, and
+  noting anything twice changes nothing;
 * an instance of which the history holds nothing any more is forgotten, sooner or later.
 """
 
@@ -47,10 +49,11 @@ class KeepLast:
         #: each with the number that did so.
         self._claimed: dict[int, None] = {}
         self._unregistered: dict[bytes, int] = {}
+        #: What is being written: its first number, key hashes and flags.
+        self._expected: list[tuple[int, U8, int | U32]] = []
         #: Numbers replaced and not taken yet.
         self._replaced = IntervalSet()
-        #: Where the open coherent set begins, and what is noted of it; 0: none is open.
-        self._set_begun = 0
+        #: What is noted of the open coherent set.
         self._noted: list[tuple[int, U8, int]] = []
         #: Newest numbers that are no samples, and the end marker of the last set.
         self._hollow = IntervalSet()
@@ -58,58 +61,83 @@ class KeepLast:
 
     # --- what is written -------------------------------------------------------------------------
 
+    def expect(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
+        """Samples of these instances are about to get the numbers from ``first_sn`` on; :meth:`note` follows."""
+        self.note(first_sn)
+        self._expected.append((first_sn, key_hashes.copy(), flags))
+
+    def note(self, before: int = INFINITE) -> None:
+        """Note which instances belong to what has got numbers, if these are below ``before``."""
+        while self._noted and not self._state.set_begun:
+            self.note_instances(*self._noted[0])
+            del self._noted[0]
+        while self._expected:
+            first_sn, key_hashes, flags = self._expected[0]
+            if (count := min(before, self._state.last_sn + 1) - first_sn) > 0:
+                flags = flags if isinstance(flags, int) else flags[:count]
+                self.note_instances(first_sn, key_hashes[:count], flags)
+            del self._expected[0]
+
     def note_instances(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
         """Note which instances the newest samples, from ``first_sn`` on, belong to; the cost is per instance."""
         if not isinstance(flags, int):
             for start, stop in stretches(flags[1:] != flags[:-1]):
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
             return
-        if 0 < self._set_begun <= first_sn:
+        if 0 < self._state.set_begun <= first_sn:
             self._noted.append((first_sn, key_hashes.copy(), flags))
             return
         self.is_keyed = True
         groups = Groups.of(np.arange(len(key_hashes)), key_hashes)  # by instance, oldest first
         note = self._note_newest if self._depth == 1 else self._note_newest_few
-        self._replace(note(groups, first_sn, is_kept=not flags & UNREGISTERED))
+        note(groups, first_sn, is_kept=not flags & UNREGISTERED)
 
-    def _note_newest(self, groups: Groups, first_sn: int, *, is_kept: bool) -> I64:
-        """With a depth of 1; returns what is replaced."""
-        names, written = _names(groups), first_sn + groups.positions
+    def _note_newest(self, groups: Groups, first_sn: int, *, is_kept: bool) -> None:
+        """With a depth of 1."""
+        names, written, last = _names(groups), first_sn + groups.positions, groups.stops() - 1
+        newest = written[last]
         known = np.fromiter(map(self._newest.get, names, repeat(0)), np.int64, len(names))
         if not is_kept:  # the instance is forgotten: late joiners need not hear of it
+            self._replace(np.concatenate((written, known[known > 0])))
+            self._note_unregistered(names, newest.tolist())
             for name in names:
                 self._newest.pop(name, None)
-            self._note_unregistered(names, written[groups.stops() - 1].tolist())
-            return np.concatenate((written, known[known > 0]))
-        newest = groups.stops() - 1
+            return
         # a claim is committed after what was written behind it
-        replaced = np.minimum(known, written[newest])[known > 0]
-        self._newest.update(zip(names, np.maximum(known, written[newest]).tolist(), strict=True))
-        return np.concatenate((np.delete(written, newest), replaced))
+        replaced = np.minimum(known, newest)[(known > 0) & (known != newest)]
+        self._replace(np.concatenate((np.delete(written, last), replaced)))
+        self._newest.update(zip(names, np.maximum(known, newest).tolist(), strict=True))
 
-    def _note_newest_few(self, groups: Groups, first_sn: int, *, is_kept: bool) -> I64:
-        """With any depth; returns what is replaced."""
+    def _note_newest_few(self, groups: Groups, first_sn: int, *, is_kept: bool) -> None:
+        """With any depth."""
         written = (first_sn + groups.positions).tolist()
         instances, keep = self._instances, self._depth if is_kept else 0
         replaced: list[int] = []
+        held: dict[bytes, list[int]] = {}
+        forgotten: list[bytes] = []
         start = 0
         for name, stop in zip(_names(groups), groups.stops().tolist(), strict=True):
             numbers = written[start:stop]
             start = stop
             if known := instances.get(name):
                 numbers = known + numbers
-                if known[-1] > first_sn:  # a claim, committed after what was written behind it
-                    numbers.sort()
+                if (
+                    known[-1] >= first_sn
+                ):  # a claim, committed after what was written behind it; or noted in part
+                    numbers = sorted(set(numbers))
             if len(numbers) > keep:
                 replaced += numbers[: len(numbers) - keep]
                 numbers = numbers[len(numbers) - keep :]
             if keep:
-                instances[name] = numbers
+                held[name] = numbers
             elif known:  # the instance is forgotten: late joiners need not hear of it
-                del instances[name]
+                forgotten.append(name)
+        self._replace(np.array(replaced, np.int64))
         if not is_kept:
             self._note_unregistered(_names(groups), [written[stop - 1] for stop in groups.stops().tolist()])
-        return np.array(replaced, np.int64)
+        instances.update(held)
+        for name in forgotten:
+            del instances[name]
 
     def _note_unregistered(self, names: list[bytes], numbers: list[int]) -> None:
         if self._claimed:  # a claim with a lower number may be of that instance
@@ -126,6 +154,7 @@ class KeepLast:
 
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
         """The newest numbers, first_sn..last_sn, are no samples."""
+        self.note(first_sn)
         self._hollow.add(first_sn, last_sn)
 
     def settle(self) -> None:
@@ -144,6 +173,7 @@ class KeepLast:
 
     def begin_claim(self, sn: int) -> None:
         """The newest number is that of a sample which is not complete yet."""
+        self.note(sn)
         self._claimed[sn] = None
 
     def end_claim(self, sn: int, key_hash: U8 | None) -> None:
@@ -151,27 +181,20 @@ class KeepLast:
         if sn not in self._claimed:
             return  # it was complete before
         unregistered = 0 if key_hash is None else self._unregistered.get(key_hash.tobytes(), 0)
-        self._end_claim(sn)
         if key_hash is not None:
             if unregistered > sn:
                 self._replaced.add(sn, sn)  # what unregistered the instance was written behind it
             else:
                 self.note_instances(sn, key_hash, 0)
+        self.abort_claim(sn)  # the last of it: what an exception stops is done once more
 
     def abort_claim(self, sn: int) -> None:
         """There will be no such sample."""
-        self._end_claim(sn)
-
-    def _end_claim(self, sn: int) -> None:
         self._claimed.pop(sn, None)
         if not self._claimed:
             self._unregistered.clear()
 
     # --- coherent sets ---------------------------------------------------------------------------
-
-    def begin_set(self) -> None:
-        """What is written next belongs to a coherent set."""
-        self._set_begun = self._state.last_sn + 1
 
     def note_end_marker(self, sn: int) -> None:
         """``sn`` ends a set; it replaces the marker before it, whose set is also ended by what follows."""
@@ -179,29 +202,22 @@ class KeepLast:
             self._replaced.add(self._end_marker, self._end_marker)
         self._end_marker = sn
 
-    def end_set(self) -> None:
-        """The set is complete: what is noted of it counts."""
-        self._set_begun = 0
-        noted, self._noted = self._noted, []
-        for first_sn, key_hashes, flags in noted:
-            self.note_instances(first_sn, key_hashes, flags)
-
     def abort_set(self) -> None:
         """The set is aborted: it replaces nothing."""
-        self._set_begun = 0
         self._noted.clear()
 
     # --- what is replaced ------------------------------------------------------------------------
 
     def take_replaced(self, last_sn: int) -> tuple[I64, I64]:
         """The ranges up to ``last_sn`` that are replaced, each once; of a keyed topic."""
+        self.note()
         firsts, lasts = self._replaced.take(last_sn)
         return np.array(firsts, np.int64), np.array(lasts, np.int64)
 
     def newest_replaced(self) -> int:
         """The number above which ``depth`` samples lie, of a topic without key."""
         behind = min(
-            self._set_begun or INFINITE, next(iter(self._claimed), INFINITE), self._state.last_sn + 1
+            self._state.set_begun or INFINITE, next(iter(self._claimed), INFINITE), self._state.last_sn + 1
         )
         newest = below = behind - 1 - self._depth
         while self._hollow:
