@@ -18,7 +18,7 @@ from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy, WriterPolicy
-from spark_rtps.transport.protocol.writing.batching.batch_queue import Queue
+from spark_rtps.transport.protocol.writing.batching.batch_queue import FlushReason, PendingBatch, Queue
 from spark_rtps.transport.qos import LivelinessKind
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, cut_off, scene_of
 from tests.support import domains
@@ -143,18 +143,19 @@ def test_thread_safe_write_false_is_as_safe(scene, monkeypatch):
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
     began, flushes = threading.Event(), list[threading.Thread]()
-    clear = Queue._clear
+    batch = Queue.batch
 
-    def flushed_meanwhile(queue: Queue) -> None:
+    def flushed_meanwhile(queue: Queue, reason: FlushReason) -> tuple[PendingBatch, Queue]:
         """Another thread flushes between the taking of what is queued and its clearing."""
+        taken = batch(queue, reason)
         if not began.is_set():
             began.set()
             flushes.append(started(writer.flush))
             flushes[0].join(0.1)
-        clear(queue)
+        return taken
 
     writer.write(numbered(0, 3))
-    monkeypatch.setattr(Queue, "_clear", flushed_meanwhile)
+    monkeypatch.setattr(Queue, "batch", flushed_meanwhile)
     writer.write(numbered(3, 6_000))  # it fills the batch
     writer.flush()
     assert joined(flushes)

@@ -170,6 +170,7 @@ class BatcherMachine(RuleBasedStateMachine):
             self._check_limits(batch, expected)
             self.sent += batch.count
             self.largest = max(self.largest, batch.nbytes)
+        self.batcher.sent()
 
     def _check_samples(self, batch: PendingBatch, expected: list[Sample]) -> None:
         data = batch.samples.data.tobytes()

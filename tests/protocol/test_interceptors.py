@@ -59,11 +59,14 @@ class Script:
         memory = uniform(self.written, count).data.copy()
         self.written += count
         found = numbers(self.batcher.add(Samples.uniform(memory, count, 16), timestamp=timestamp, now=0))
+        self.batcher.sent()
         memory[:] = 0xEE  # it is the caller's again
         return found
 
     def flush(self) -> list[list[int]]:
-        return numbers(self.batcher.flush())
+        found = numbers(self.batcher.flush())
+        self.batcher.sent()
+        return found
 
 
 def numbers(batches: list[PendingBatch]) -> list[list[int]]:
@@ -188,6 +191,7 @@ def test_what_it_holds_waits_for_a_later_call(says_so: bool) -> None:
     assert (s.batcher.queued_samples, s.batcher.count, s.batcher.nbytes) == (5, 6, 96)
     s.batcher.flush_intercepted()
     assert numbers(s.batcher.handle_timer(0)) == [[0, 2, 4, 1, 3]]
+    s.batcher.sent()
     assert s.batcher.count == 1  # the sixth is still held
     assert s.flush() == [[5]]
 
@@ -215,6 +219,7 @@ def test_the_flush_delay_sends_what_is_queued_alone() -> None:
     )
     s.write(2)
     assert numbers(s.batcher.handle_timer(5)) == [[0]]
+    s.batcher.sent()
     assert s.batcher.count == 1
 
 
@@ -281,6 +286,7 @@ def test_what_it_raises_reaches_the_writer_and_loses_nothing() -> None:
     assert caught.value.__notes__ == ["raised by the batch interceptor, at a sample of 16 bytes"]
     assert s.batcher.get_timer() == 0
     assert numbers(s.batcher.handle_timer(0)) == [[0, 1]]
+    s.batcher.sent()
     with pytest.raises(UsageError, match="void"):
         kept[0].enqueue()
     assert s.flush() == [[2]]

@@ -23,8 +23,7 @@ used before.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...errors import UsageError
@@ -280,23 +279,23 @@ class StatefulWriter:
         )
 
     def send(
-        self, batches: Iterable[PendingBatch], *, now: int, hand_over: Callable[[], object] | None = None
+        self, batches: Sequence[PendingBatch], *, now: int, hand_over: Callable[[], object] | None = None
     ) -> None:
         """Send what :meth:`queue` returned; ``hand_over`` may be called when :meth:`outgoing` has much."""
         self.state.touch()
-        left, before, wrote = deque(batches), self.state.last_sn, False
+        before = self.state.last_sn
         try:
             if self.history.is_mortal:
                 self.feedback.expire(now)
-            while left:
-                for each in self._framer.together(left[0]):
+            for batch in batches:
+                for each in self._framer.together(batch):
                     self._send_pending(each, now, hand_over)
-                before, wrote = before + left.popleft().count, True
+            self.intake.sent()
         except BaseException:
             # Samples of writes that have returned are among them.
-            self.intake.put_back(left, self.state.last_sn - before)
+            self.intake.put_back(batches, self.state.last_sn - before)
             raise
-        self.admission.conclude(now, wrote=wrote)
+        self.admission.conclude(now, wrote=bool(batches))
         if self._unsent.queue:
             self.feedback.progress(now)  # what a reader held up that is now known to be silent
 

@@ -44,7 +44,7 @@ class FlushReason(enum.Enum):
 class PendingBatch:
     """Samples that are sent as one batch, or as several that are alike.
 
-    They may view what was written, so they are to be sent before that changes.
+    They may view what was written, so they are to be sent before that changes; what ``is_own`` does not.
     """
 
     samples: Samples
@@ -61,6 +61,8 @@ class PendingBatch:
     per_batch: int = 0
     #: Whether it is compressed for readers that know the codec; None: if it is as large as the policy asks.
     compress: bool | None = None
+    #: They have memory of their own.
+    is_own: bool = False
 
     @property
     def count(self) -> int:
@@ -73,6 +75,7 @@ class PendingBatch:
             self,
             samples=replace(samples, data=samples.data.copy()),
             key_hashes=None if self.key_hashes is None else self.key_hashes.copy(),
+            is_own=True,
         )
 
     @property
@@ -212,11 +215,9 @@ class Write:
 class Queue:
     """The samples of the batch in progress, and what is known of each; cheap to append to."""
 
-    def __init__(self) -> None:
-        self._buffer: U8 = np.empty(_BUFFER_MIN, np.uint8)
-        self._clear()
-
-    def _clear(self) -> None:
+    def __init__(self, buffer: U8 | None = None) -> None:
+        """``buffer``: memory of another one that needs it no more."""
+        self._buffer: U8 = np.empty(_BUFFER_MIN, np.uint8) if buffer is None else buffer
         self.count = self.nbytes = self.wire_bytes = 0
         self.encapsulation: int | None = None
         self.last_timestamp = 0
@@ -236,7 +237,7 @@ class Queue:
 
     def append(self, write: Write, i: int, j: int, timestamp: int) -> None:
         """Add samples [i, j) of a write."""
-        # What an exception has stopped in the middle, here or in `_clear`, is no part of what is queued.
+        # What an exception has stopped in the middle is no part of what is queued.
         known = self.count
         if len(self._key_hashes) > 16 * known or max(map(len, self._columns)) > known:
             for column in self._columns:
@@ -268,8 +269,8 @@ class Queue:
     def _columns(self) -> tuple[array[int], array[int], array[int]]:
         return self._lengths, self._timestamps, self._flags
 
-    def pop(self, reason: FlushReason) -> PendingBatch:
-        """Take everything out as a batch."""
+    def batch(self, reason: FlushReason) -> tuple[PendingBatch, Queue]:
+        """All that is queued as a batch, and the empty queue that is to stand in for this one."""
         count, data, buffer = self.count, self._buffer[: self.nbytes], self._buffer
         if 2 * self.nbytes <= self._buffer.nbytes:
             data = data.copy()
@@ -286,11 +287,9 @@ class Queue:
             hashes.reshape(-1, 16) if self._keyed else None,
             False,
             reason,
+            is_own=True,
         )
-        # No sooner: what an exception stops before this is still queued.
-        self._clear()
-        self._buffer = buffer
-        return batch
+        return batch, Queue(buffer)
 
 
 class InstanceEnds:
@@ -373,6 +372,7 @@ def split(batch: PendingBatch, limit: int, overhead: int) -> Iterator[PendingBat
             piece.timestamps = _own_timestamps(batch.timestamps[i:j])
         piece.flags = batch.flags if isinstance(batch.flags, int) else _common_flags(batch.flags[i:j])
         piece.key_hashes = None if batch.key_hashes is None else batch.key_hashes[i:j]
+        piece.is_own = batch.is_own
         yield piece
         i = j
 

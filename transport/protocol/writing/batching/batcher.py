@@ -106,8 +106,9 @@ class Batcher:
         self._max_delay = min(policy.max_flush_delay, BLOCKED_DELAY_MAX if self._turbo else INFINITE)
         self._now = self._first_written = 0
         self._deadline: int | None = None
-        #: Full batches that were not fetched yet.
+        #: Full batches that were not fetched yet; those that were, and are not known to be :meth:`sent`.
         self._ready: list[PendingBatch] = []
+        self._leaving: list[PendingBatch] = []
 
     @property
     def count(self) -> int:
@@ -173,6 +174,7 @@ class Batcher:
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self._now = now
+        self._take_back()
         if self._gate is None:
             self._add(samples, timestamp, now, flags, key_hashes)
         else:
@@ -238,6 +240,7 @@ class Batcher:
             if j == i:
                 if queue.count:  # the next sample would exceed a limit: what is queued goes first
                     self._flush(reason)
+                    queue = self._queue
                 else:
                     self._emit(write.batch(i, i + 1, reason, alone=True))
                     i += 1
@@ -258,6 +261,7 @@ class Batcher:
                 self._enqueue(write, i, j, now)
                 if is_full:
                     self._flush(reason)
+                    queue = self._queue
             i = j
 
     def _train(self, write: Write, i: int) -> PendingBatch | None:
@@ -308,57 +312,69 @@ class Batcher:
 
     def flush(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
         """Send what waits."""
+        self._take_back()
         if self._gate is not None:
             self._gate.release()
         self._flush(reason)
         return self._fetch()
 
+    def sent(self) -> None:
+        """What was fetched last is sent."""
+        self._leaving = []
+
     def put_back(self, batches: list[PendingBatch]) -> None:
-        """These were fetched and not sent: an exception has stopped that."""
-        self._ready[:0] = batches
+        """These are left of what was fetched last: an exception has stopped that it is sent."""
+        self._ready[:0], self._leaving = batches, []
+
+    def _take_back(self) -> None:
+        """Keep what calls have left that an exception stopped before they could send it, or put it back: samples of
+        writes that have returned are among it. What views memory is of those calls, whose memory may be another's."""
+        if self._leaving or self._ready:
+            left = [batch for batch in (*self._leaving, *self._ready) if batch.is_own]
+            self._ready, self._leaving = left, []
 
     def discard(self) -> None:
         """Forget what waits."""
         if self._gate is not None:
             self._gate.discard()
-        if self._queue.count:
-            self._queue.pop(FlushReason.FLUSH)
+        self._queue, self._ready, self._leaving = Queue(), [], []
         self._deadline = None
         self._instances.clear()
-        self._ready.clear()
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
-        return 0 if self._ready else self._deadline
+        return 0 if self._ready or self._leaving else self._deadline
 
     def handle_timer(self, now: int) -> list[PendingBatch]:
         """Send what has been queued for as long as it may."""
+        self._take_back()
         if self._deadline is not None and now >= self._deadline:
             self._flush(FlushReason.TURBO if self._turbo else FlushReason.MAX_FLUSH_DELAY)
         return self._fetch()
 
     def _flush(self, reason: FlushReason) -> None:
-        if not self._queue.count:
-            return
-        wire_bytes = self._queue.wire_bytes
-        batch = self._queue.pop(reason)
+        if self._queue.count:
+            batch, empty = self._queue.batch(reason)
+            batches = [batch]
+            if self._queue.wire_bytes > self._limit:  # which has become smaller meanwhile
+                flags = (
+                    batch.flags if isinstance(batch.flags, int) else int(np.bitwise_or.reduce(batch.flags))
+                )
+                overhead = self._overhead(flags, batch.key_hashes is not None)
+                batches = list(split(batch, self._limit, overhead))
+            # In one statement: what an exception stops before it is still queued, and is ready behind it.
+            self._ready[len(self._ready) :], self._queue = batches, empty
+            self.flushes[reason] += len(batches)
         self._deadline = None
         self._instances.clear()
-        if wire_bytes <= self._limit:
-            self._emit(batch)
-            return
-        flags = batch.flags if isinstance(batch.flags, int) else int(np.bitwise_or.reduce(batch.flags))
-        overhead = self._overhead(flags, batch.key_hashes is not None)
-        for piece in split(batch, self._limit, overhead):  # the limit has become smaller meanwhile
-            self._emit(piece)
 
     def _emit(self, batch: PendingBatch) -> None:
         self.flushes[batch.reason] += batch.batches
         self._ready.append(batch)
 
     def _fetch(self) -> list[PendingBatch]:
-        ready, self._ready = self._ready, []
-        return ready
+        self._leaving, self._ready = self._ready, []
+        return self._leaving
 
 
 def _bound(limit: int) -> int:

@@ -100,14 +100,22 @@ class Intake:
         self._fit()
         return [] if self._batcher is None else self._batcher.flush(reason)
 
+    def sent(self) -> None:
+        """What was handed out last to be sent is."""
+        if self._batcher is not None:
+            self._batcher.sent()
+
     def put_back(self, batches: Iterable[PendingBatch], sent: int) -> None:
         """These were to be sent, and an exception has stopped that: but for the first ``sent`` samples they go with
         what is sent next.
 
         Samples that are not gathered into batches are those of the call which raises it."""
         if self._batcher is not None:
-            parts = [each.behind(0 if i else sent) for i, each in enumerate(batches)]
-            self._batcher.put_back([part for each in parts for part in each])
+            parts: list[PendingBatch] = []
+            for each in batches:
+                parts += each.behind(sent)
+                sent = max(0, sent - each.count)
+            self._batcher.put_back(parts)
 
     def discard(self) -> None:
         """Forget the batch in progress."""
