@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_rtps.monitoring import range_tally
 from spark_rtps.monitoring.decoding_report import (
     DAMAGED,
     DECODING_REPORT,
@@ -52,6 +53,23 @@ def test_what_arrives_counts_as_what_was_sent(malformed, filtered, first, length
     arrived = RangeTally.from_json(sent.to_json())
     assert counts(arrived) == counts(sent)
     assert counts(arrived, sent) == counts(sent), "a repeated task counts once"
+
+
+def test_the_first_sample_of_a_log_counts_once_though_it_ends_each_attempt_of_a_task() -> None:
+    none = np.empty(0, np.int64)
+    tally = tally_of(np.array([0]), none, (0, -1), 0)
+    malformed, *_ = counts(tally, tally)
+    assert [each.count for each in malformed.values()] == [1]
+
+
+def test_the_numbers_of_all_entries_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes may unpack to very many."""
+    monkeypatch.setattr(range_tally, "_BITS_MAX", 8 * 64)
+    entry = MalformedNumbers("01.02:03", "a string without its end", np.array([3, 202]), 5, 9)
+    taken, refused = (RangeTally((entry,) * times, seen=(0, 300)).to_json() for times in (2, 3))
+    assert len(RangeTally.from_json(taken).malformed) == 2
+    with pytest.raises(ValueError, match="too many samples"):
+        RangeTally.from_json(refused)
 
 
 def test_more_lost_parts_than_one_report_takes_are_sent_in_several() -> None:
