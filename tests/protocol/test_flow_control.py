@@ -311,7 +311,7 @@ def test_max_a_slow_reader_is_repaired_for_a_term_and_then_rejoins_at_the_newest
     assert 202 in sns(s.said())
 
 
-def test_max_fragments_of_what_a_reader_that_fell_behind_has_lost_are_no_gap() -> None:
+def test_max_what_a_reader_that_fell_behind_has_lost_is_no_gap() -> None:
     """A GAP would make it irrelevant, and nobody would count it."""
     policy = FlowControlPolicy(strategy="max", term_length=64 << 10)
     s = Script(readers=2, flow_control=flow_control_of(policy))
@@ -321,10 +321,11 @@ def test_max_fragments_of_what_a_reader_that_fell_behind_has_lost_are_no_gap() -
         s.said()
         s.acknack(s.writer.last_sn + 1, i=1)
     s.sleep(200 * MS)
-    s.nack_frag(1, 2, i=2)
-    said = s.said()
-    assert told(said) == [(s.reader(2).rejoins_at, s.writer.last_sn)]
-    assert not any(isinstance(each, Gap) for each in said)
+    for ask in (lambda: s.nack_frag(1, 2, i=2), lambda: s.acknack(1, 1, i=2)):
+        ask()
+        said = s.said()
+        assert told(said) == [(s.reader(2).rejoins_at, s.writer.last_sn)]
+        assert not any(isinstance(each, Gap) for each in said)
 
 
 def test_tagged_only_the_tagged_set_the_pace() -> None:
@@ -595,3 +596,12 @@ def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:
         s.acknack(base, *range(base, min(base + 256, 6_001)))
         got |= {each.sn: bytes(each.payload or b"") for each in s.said() if isinstance(each, Data)}
     assert got == kept
+
+
+def test_nothing_is_left_of_best_effort_readers_of_the_log() -> None:
+    s = script(readers=0)
+    for i in range(1, 20):
+        s.match(i, reliable=False)
+        s.writer.feedback.on_log_positions({reader_guid(i): 0}, [], now=s.now)
+        s.writer.unmatch_reader(reader_guid(i))
+    assert not s.writer.pacing._reporting

@@ -270,3 +270,17 @@ def test_instances_of_which_nothing_is_held_are_forgotten(depth: int, bound: dic
     keep_last = topic.writer.history.keep_last
     assert keep_last is not None
     assert len(keep_last._newest) + len(keep_last._instances) < 5_000
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_nothing_is_left_of_coherent_sets_that_are_sent(keyed: bool) -> None:
+    topic = Topic(KEEP_LAST, keyed=keyed)
+    sets, keep_last = topic.writer.coherent_sets, topic.writer.history.keep_last
+    topic.join()
+    assert keep_last is not None
+    for _ in range(100):
+        sets.begin(now=topic.link.now)
+        topic.write(1)
+        sets.end(now=topic.link.now)
+        topic.link.run(10 * MS)
+    assert len(topic.writer.state.sets) == 1 and len(keep_last._hollow) <= 1

@@ -140,7 +140,7 @@ class Feedback:
             self._pacing.begin_anew()
         window = self._unsent.log_window
         for guid, position in readers.items():
-            if (proxy := self._readers.proxies.get(guid)) is not None:
+            if (proxy := self._reliable.get(guid)) is not None:
                 self._pacing.on_position(proxy, position, window)
         self._unsent.spies = list(spies)
         self._pacing.update()

@@ -8,7 +8,7 @@ Every stage may read all of it. Each field has one writer::
                                               which skips one when a set is aborted
     last_batch_sn                             `Sender`
     sent_sn, sent_batch_sn                    `UnsentChanges`
-    set_begun, sets                           `CoherentSets`; `Sender` drops the sets that are sent
+    set_begun, sets                           `CoherentSets`; it and `Sender` drop the sets that are sent
     blocked_by                                `Admission`
     written_stamp, written_at                 `StatefulWriter.queue` and `SampleClaims`
     is_asynchronous, backlog                  `AsynchronousPublishing`

@@ -47,6 +47,8 @@ class CoherentSets:
         self._check_open(is_open=False)
         self._flush(now)
         self._history.end_set()  # of the set before, if an exception has stopped that
+        while state.sets and state.sets[0][1] <= state.sent_sn:
+            state.sets.popleft()
         state.set_begun = state.last_sn + 1
         state.sets.append((state.set_begun, INFINITE))
         budget = self._readers.framing.budget

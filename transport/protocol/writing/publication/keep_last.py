@@ -155,7 +155,8 @@ class KeepLast:
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
         """The newest numbers, first_sn..last_sn, are no samples."""
         self.note(first_sn)
-        self._hollow.add(first_sn, last_sn)
+        if not self.is_keyed:  # nothing looks at them where instances are told apart
+            self._hollow.add(first_sn, last_sn)
 
     def settle(self) -> None:
         """Only numbers that were given away are no samples."""
