@@ -392,6 +392,8 @@ class McapFile:
         plain = _Plain(contents)
         at = len(m.MAGIC)
         chunk: tuple[Section, dict[int, int]] | None = None
+        #: Chunks whose channels were known before them.
+        unseen: list[Section] = []
         is_whole = False
 
         def finish(*, is_indexed: bool) -> None:
@@ -408,6 +410,8 @@ class McapFile:
                 index = {}
             if not index or not index.keys() <= contents.channels.keys():
                 self._define(section, contents)
+            else:
+                unseen.append(section)
             contents.place(section, index or None)
 
         try:
@@ -442,6 +446,12 @@ class McapFile:
                 )
         finish(is_indexed=is_whole)
         plain.finish()
+        # a channel may be defined in a chunk before that of its first message
+        of_messages = {id for index in contents.of_channels for id in index or ()}
+        for section in unseen:
+            if contents.has_schemas and of_messages <= contents.channels.keys():
+                break
+            self._define(section, contents)
         return contents
 
     def _define(self, section: Section, contents: _Contents) -> None:

@@ -510,3 +510,25 @@ def recorded_row(
     recorder.add("rt/t", struct_, pa.table(sample))
     recorder.close()
     return path, struct_
+
+
+def test_a_channel_that_is_defined_a_chunk_before_its_first_message_is_known(tmp_path: Path) -> None:
+    """As recorders define topics when they see them; a file that is cut has no summary that names them."""
+    path = tmp_path / "a.mcap"
+    early, late = messages("/early", "std_msgs/msg/String", 3), messages("/late", "std_msgs/msg/String", 2)
+    with path.open("wb") as file:
+        writer = Writer(file, chunk_size=1 << 20, use_statistics=False, repeat_channels=False)
+        writer.start(profile="ros2", library="tests")
+        schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data")
+        first = writer.register_channel("/early", "cdr", schema)
+        for i, given in enumerate(early):
+            if i == 1:
+                second = writer.register_channel("/late", "cdr", schema)
+            writer.add_message(first, given.time, given.data, given.time)
+            writer._Writer__finalize_chunk()  # type: ignore[attr-defined]
+        for given in late:
+            writer.add_message(second, given.time, given.data, given.time)
+        writer.finish()
+    assert compared(read(path, "/late")) == expected(late)
+    path.write_bytes(path.read_bytes()[:-60])
+    assert compared(read(path, "/late", failOnDataLoss="false")) == expected(late)
