@@ -6,7 +6,8 @@ its type in IDL (``omgidl``), so that Foxglove, PlotJuggler and ``ros2 bag`` ope
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,6 +123,7 @@ class McapRecorder:
             self._file = Path(path).open("xb")  # noqa: SIM115  (close() closes it)
         except OSError as error:
             raise RecordingError(f"it cannot be written: {error.strerror or error}", path=path) from None
+        self._path = path
         self._hash_of = hash_of
         self._writer = Writer(self._file)
         # readers of ROS 2's files, such as rosbags, refuse those without its profile
@@ -131,7 +133,27 @@ class McapRecorder:
         self.samples = self.nbytes = 0
 
     def add(self, topic: str, struct: Struct, rows: pa.Table) -> None:
-        """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP has no word for, are left out."""
+        """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP has no word for, are left out.
+
+        Raises RecordingError if the file cannot be written, as on a full disk; so does :meth:`close`.
+        """
+        with self._told():
+            self._add(topic, struct, rows)
+
+    def close(self) -> None:
+        with self._told(), self._file:
+            self._writer.finish()  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = f"it cannot be written to its end: {error.strerror or error}"
+            fix = "failOnDataLoss=false reads what it has"
+            raise RecordingError(f"{why}; {fix}", path=self._path) from None
+
+    def _add(self, topic: str, struct: Struct, rows: pa.Table) -> None:
         times = [_nanoseconds(rows[name]) for name in ("reception_timestamp", "source_timestamp")]
         columns = [
             rows[name].to_pylist() for name in ("writer", "sequence_number", "instance_state", "value")
@@ -144,10 +166,6 @@ class McapRecorder:
             self._writer.add_message(channel, log_time, value, publish_time, sn & 0xFFFF_FFFF)
             self.samples += 1
             self.nbytes += len(value)
-
-    def close(self) -> None:
-        self._writer.finish()  # type: ignore[no-untyped-call]
-        self._file.close()
 
     def _channel(self, topic: str, struct: Struct, writer: str) -> int:
         found = self._channels.get((topic, writer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.commands import record as record_module
+from spark_rtps.recordings.mcap_writing import McapRecorder
+from spark_rtps.transport.errors import RecordingError
 from spark_rtps.transport.types.idl.parser import parse_struct
 
 POINT = parse_struct("@final struct Point { long x; };", "Point", "here")
@@ -101,3 +104,23 @@ def test_a_topic_that_is_named_twice_is_recorded_once(
             (channel.topic, message.sequence) for _, channel, message in make_reader(file).iter_messages()
         ]
     assert sorted(found) == [(topic, number) for topic in "TU" for number in range(ROWS)]
+
+
+def test_a_full_disk_is_an_error_that_says_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = McapRecorder(str(tmp_path / "t.mcap"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(recorder._writer, "add_message", full)
+    monkeypatch.setattr(recorder._writer, "finish", full)
+    said = (
+        r"t\.mcap: it cannot be written to its end: No space left on device; failOnDataLoss=false reads what"
+    )
+    with pytest.raises(RecordingError, match=said):
+        recorder.add("T", POINT, rows(0))
+    with pytest.raises(RecordingError, match=said):
+        recorder.close()
+    assert recorder._file.closed
