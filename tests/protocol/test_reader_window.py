@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from spark_rtps.transport.protocol.reading.ordering.reorder_buffer import ReorderBudget, ReorderBuffer
+from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import AckNack
-from tests.protocol.reader_script import RELIABLE, started
+from tests.protocol.reader_script import RELIABLE, samples, started
 
 
 def test_a_run_longer_than_the_room_is_taken_in_parts() -> None:
@@ -74,3 +76,32 @@ def test_what_belongs_together_is_taken_whole_or_not_at_all(kind: str) -> None:
     if kind == "batch":
         s.batch(1, 1, 100)
     assert s.taken() == list(range(1, 101))
+
+
+def _held(first: int, last: int, *, batch: int = 0) -> Run:
+    run = samples(first, last, 32)
+    run.batch_sn = batch
+    return run
+
+
+def test_what_a_full_buffer_cannot_hold_leaves_nothing_in_it() -> None:
+    held = ReorderBuffer(ReorderBudget(), units_max=4)
+    assert held.add(_held(10, 13)) == (4, 4, 0)
+    assert held.add(_held(20, 22)) == (3, 0, 3)
+    assert (len(held), held.units, held.highest) == (1, 4, 13)
+
+
+def test_a_batch_is_held_whole_or_not_at_all() -> None:
+    held = ReorderBuffer(ReorderBudget(), units_max=4)
+    held.bytes_max = 6 * 32
+    assert held.add(_held(10, 12)) == (3, 3, 0)
+    assert held.add(_held(20, 27, batch=1)) == (8, 0, 8)
+    assert (len(held), held.highest) == (1, 12)
+
+
+def test_a_run_is_not_cut_for_the_receive_window_where_the_bytes_do_not_fit_either() -> None:
+    held = ReorderBuffer(ReorderBudget(), units_max=8)
+    held.bytes_max = 5 * 32
+    assert held.add(_held(10, 13)) == (4, 4, 0)
+    assert held.add(_held(20, 29)) == (10, 0, 10)
+    assert held.nbytes <= held.bytes_max
