@@ -319,3 +319,19 @@ def test_a_set_whose_beginning_was_stopped_can_be_aborted(monkeypatch: pytest.Mo
     scene.write()
     scene.exchange()
     assert state.set_begun == 0 and scene.writer.positions.snd_pos == scene.writer.positions.pub_pos > 0
+
+
+def test_a_set_whose_abort_was_stopped_is_in_no_later_ones_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(logged=False)
+    sets, history, now = scene.writer.coherent_sets, scene.writer.history, scene.script.now
+    sets.begin(now=now)
+    scene.write()
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "abort_set", None)
+        with pytest.raises(TypeError):
+            sets.abort(now=now)
+    sets.begin(now=now)
+    scene.write()
+    sets.end(now=now)
+    scene.sleep(S)
+    assert scene.writer.state.set_begun == 0 and scene.reader.expected == scene.writer.last_sn + 1

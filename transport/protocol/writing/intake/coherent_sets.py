@@ -39,11 +39,15 @@ class CoherentSets:
         self._sender = sender
         self._intake = intake
         self._flush = flush
+        #: The open set is being aborted.
+        self._is_aborting = False
 
     def begin(self, *, now: int) -> None:
         """What is written until :meth:`end` becomes visible together (RTPS 2.5 §8.7.5)."""
         state = self._state
         state.touch()
+        if self._is_aborting:  # an exception has stopped that
+            self.abort(now=now)
         self._check_open(is_open=False)
         self._flush(now)
         self._history.end_set()  # of the set before, if an exception has stopped that
@@ -71,6 +75,7 @@ class CoherentSets:
         state = self._state
         state.touch()
         self._check_open(is_open=True)
+        self._is_aborting = True
         self._intake.discard()
         begun = state.set_begun
         is_empty = state.last_sn < begun
@@ -93,7 +98,7 @@ class CoherentSets:
         if state.sets and state.sets[-1][1] == INFINITE:
             state.sets.pop()
         self._window.end_set()
-        state.set_begun = 0
+        self._is_aborting, state.set_begun = False, 0
         self._history.end_set()
 
     def _write_marker(self, begun: int, now: int) -> None:
