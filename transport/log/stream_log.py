@@ -17,8 +17,8 @@ Invariants
   is ever given to other samples than before: after a power failure, of which nobody knows what it cost, the log goes on
   in a new segment far behind its last frame.
 
-Nothing is synced but metadata that is replaced: the log is made to outlive a killed process, and the page cache does
-that. What a power loss leaves torn is found by the checksums.
+Nothing is synced but metadata that is replaced and checkpoints of many writers: the log is made to outlive a killed
+process, and the page cache does that. What a power loss leaves torn is found by the checksums.
 """
 
 from __future__ import annotations
