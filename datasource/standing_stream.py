@@ -115,10 +115,6 @@ class StandingStream(DataSourceStreamReader):
         offset = self._known(start)
         tails = self._poll()
         group = self._settings.receiver_group or offset.group
-        if is_processed and not self._order.is_late:
-            # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
-            # would wait for that for ever.
-            self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
         places, behind = dict(offset.places), dict[str, Cursor]()
         for name, place in offset.places.items():
             if name not in tails:
@@ -151,6 +147,10 @@ class StandingStream(DataSourceStreamReader):
         since = start.places if start == self._initial else None
         if places == start.places:
             self._planned = start
+            if is_processed and not self._order.is_late:
+                # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full
+                # log, would wait for that for ever.
+                self._tell(group, {name: place for name, place in places.items() if name in tails})
         else:
             awaited = self._awaited_now(places, offset.awaited or {})
             self._planned = StandingOffset(offset.group, places, since, awaited)

@@ -110,6 +110,7 @@ def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(standing, mo
     for each in (reader, standing.reader(startingOffsets="earliest", **{"receiver.group": "new-query"})):
         assert ids(each, each.partitions(zero, end)) == list(range(200_000))
     reader.latestOffset(end, ALL)
+    reader.commit(end)
     assert standing.a.stream.base > 0, "it was held for the group alone"
 
 
