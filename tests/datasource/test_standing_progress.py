@@ -410,6 +410,20 @@ def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes
     assert "awaited" not in offset
 
 
+def test_a_new_name_that_is_away_when_a_query_begins_loses_nothing_though_the_others_are_silent(standing):
+    standing.a.receive(0, 1)
+    standing.b.is_gone = True
+    offset = standing.reader().initialOffset()
+    del offset["awaited"]  # the run before did not name it
+    reader = standing.reader()  # latest
+    reader.partitions(offset, offset)
+    assert step(reader, offset) == (offset, [])
+    receive(standing.b, 100, 3)
+    standing.b.is_gone = False
+    offset, _ = step(reader, offset)
+    assert step(reader, offset)[1] == [100, 101, 102]
+
+
 def test_who_is_awaited_is_kept_in_the_checkpoint():
     offset = StandingOffset("g", {}, None, {"b": 5, "a": 7})
     told = json.loads(json.dumps(offset.to_json()))
