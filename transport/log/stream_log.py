@@ -213,7 +213,8 @@ class StreamLog:
             if not self._is_torn:  # else the frames say it, as after kill -9
                 self._stored.end_life(self._position)
                 self._checkpoint(base=self._base)
-            self._spares.shrink(0)
+            with contextlib.suppress(OSError):  # who opens it next removes them
+                self._spares.shrink(0)
         finally:
             os.close(self._lock)
             self._lock = None
