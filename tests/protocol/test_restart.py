@@ -26,6 +26,27 @@ def restart(network: VirtualNetwork, participant: Participant) -> Participant:
     return again
 
 
+@pytest.mark.parametrize("is_recalled", [True, False], ids=["recalled", "met again"])
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "no key"])
+def test_no_writer_waits_for_a_reader_that_is_not_made_again(keyed: bool, is_recalled: bool) -> None:
+    network = VirtualNetwork()
+    peer, host = network.add(), network.add()
+    writer = peer.create_writer(WriterSpec("t", "T", RELIABLE, keyed=keyed), now=network.now)
+    for key in (500, 501):
+        host.create_reader(ReaderSpec("t", "T", RELIABLE, entity_key=key, keyed=keyed), now=network.now)
+    network.run(2 * SECOND)
+    assert len(writer.readers) == 2
+
+    known = host.announcements
+    host = restart(network, host)
+    if is_recalled:
+        host.recall(known, now=network.now)
+    kept = host.create_reader(ReaderSpec("t", "T", RELIABLE, entity_key=500, keyed=keyed), now=network.now)
+    host.withdraw_reader(501, keyed=keyed, now=network.now)
+    network.run(2 * SECOND)
+    assert list(writer.readers) == [kept.guid]
+
+
 @pytest.mark.parametrize("multicast", [True, False])
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_both_sides_learn_what_is_new_after_a_restart(multicast: bool, loss: float) -> None:

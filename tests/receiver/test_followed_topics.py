@@ -29,6 +29,11 @@ class Domain:
         #: What later writers of a topic call its type.
         self.later: dict[str, str] = {}
         self.changes = 0
+        #: The keys of the readers of an earlier receiver that writers were told to forget.
+        self.withdrawn: list[tuple[int, bool]] = []
+
+    def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
+        self.withdrawn.append((entity_key, keyed))
 
     def write(self, topic: str, type_name: str = "T") -> None:
         self.types[topic] = type_name
@@ -88,14 +93,17 @@ def test_another_selection_goes_on_with_the_log(tmp_path: Path) -> None:
     """The readers of topics that are selected still are the same, and no key is given twice."""
     asked, node = config(tmp_path), Domain()
     with open_log(asked) as log:
-        for topic in ("rt/a", "rt/b"):
+        for topic in ("rt/a_k", "rt/b"):
             node.write(topic)
             assert len(told(following(asked, log, node).look())) >= 1
+        assert node.withdrawn == []
     fewer = config(tmp_path, TopicSelection(names=("rt/b", "x")), type_name="T", keyed=False)
     with open_log(fewer) as log:
         assert log.metadata["topic"] == "rt/b,x"
         found = told(following(fewer, log, node).begin())
         key = found[0][3]
+        assert (1, True) in node.withdrawn, "no writer waits for the reader of rt/a_k"
+        assert key not in dict(node.withdrawn)
         assert found[0][:3] == ("rt/b", "T", False) and found[1][:3] == ("x", "T", False)
         assert found[1][3] > key > 1
 

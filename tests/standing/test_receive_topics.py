@@ -71,7 +71,8 @@ def test_topics_join_and_come_once_whoever_is_killed(receive: Receive) -> None:
 
 
 def test_types_that_differ_and_a_selection_that_changes(receive: Receive) -> None:
-    """Payloads carry topic, type and hash; a query with a type reads its topics alone."""
+    """Payloads carry topic, type and hash; a query with a type reads its topics alone. Writers of a topic that is no
+    longer selected do not wait for its reader."""
     names = {kind: f"mixed_{kind.__name__}" for kind in (Vehicle, Part)}
     both = ",".join(names.values())
     receive.start(f'[subscriptions.mixed]\n{HEAD}subscribe = "{names[Vehicle]}"\n')
@@ -89,6 +90,10 @@ def test_types_that_differ_and_a_selection_that_changes(receive: Receive) -> Non
         assert receive.log("mixed") == log
         columns, rows = query(receive, subscribe=both)
         typed = query(receive, subscribe=both, type="interop::Vehicle")
+        receive.write(f'[subscriptions.mixed]\n{HEAD}subscribe = ["{names[Part]}", "none"]\n')
+        receive.signal(signal.SIGHUP)
+        wait_until(lambda: peer.matched(names[Vehicle]) == [], receive.said)
+        assert peer.matched(names[Part]) != []
     assert columns[:3] == ["topic", "type_name", "type_hash"] and columns[-1] == "value"
     hashes = {row["topic"]: (row["type_name"], row["type_hash"]) for row in rows}
     assert {topic: name for topic, (name, _) in hashes.items()} == {

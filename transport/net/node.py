@@ -179,6 +179,12 @@ class Node:
         self.wake()
         return reader
 
+    def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
+        """An earlier node of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        with self.lock:
+            self.participant.withdraw_reader(entity_key, keyed=keyed, now=time.monotonic_ns())
+            self.flush()
+
     def _join_graph(self) -> None:
         """Become a node of a ROS graph, if that is wanted."""
         if self.config.ros is None:

@@ -46,6 +46,10 @@ class ReceivingNode(Protocol):
         """Remove a reader, and let go of its recipient."""
         ...
 
+    def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
+        """An earlier node of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        ...
+
     def offer_room(self, reader: StatefulReader) -> None:
         """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
         ...

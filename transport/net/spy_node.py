@@ -97,6 +97,9 @@ class SpyNode:
             self._recipients.remove(guid)
             self.participant.delete_reader(guid)
 
+    def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
+        """No writer knows of any."""
+
     def offer_room(self, reader: StatefulReader) -> None:
         with self.lock:
             self._recipients.offer_room(reader)

@@ -265,7 +265,7 @@ class Participant:
         data = self._endpoints.remove(guid)
         if data is None:
             raise UsageError(f"no endpoint {guid} here")
-        self._sedp.withdraw(data, now=now)
+        self._sedp.withdraw(data.guid, now=now)
         if data.type_information is not None:
             self._library.withdraw(data.type_information)
         if data.is_writer:
@@ -276,6 +276,11 @@ class Participant:
         self._agenda.remove(guid)
         self._keys.discard(_key_of(guid))
 
+    def withdraw_reader(self, entity_key: int, *, keyed: bool, now: int) -> None:
+        """An earlier participant of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        kind = KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY
+        self._sedp.withdraw(_guid(self.prefix, entity_key, kind), now=now, is_kept=True)
+
     def _new_guid(self, kind: int, key: int | None) -> Guid:
         if self._closed:
             raise UsageError("the participant is closed")
@@ -285,7 +290,7 @@ class Participant:
             key = self._last_key = next((k for k in keys if k not in self._keys), 0)
         if not 0 < key <= _ENTITY_KEY_MAX or key in self._keys:
             raise UsageError(f"entity key {key} is taken or not in 1..{_ENTITY_KEY_MAX}")
-        return Guid(self.prefix, key.to_bytes(3, "big") + bytes((kind,)))
+        return _guid(self.prefix, key, kind)
 
     def assert_liveliness(self, now: int, writer: Guid | None = None) -> None:
         """Assert that our MANUAL_BY_PARTICIPANT writers live, or that this MANUAL_BY_TOPIC writer does."""
@@ -452,7 +457,7 @@ class Participant:
         if self._closed:
             return
         for data in self._endpoints.data():
-            self._sedp.withdraw(data, now=now)
+            self._sedp.withdraw(data.guid, now=now)
         self._farewell = self._spdp.dispose()
         self._closed = True
 
@@ -533,6 +538,10 @@ class Participant:
             self._events.append(event)
         else:
             self.drops[DropReason.OVER_LIMIT] += 1
+
+
+def _guid(prefix: bytes, key: int, kind: int) -> Guid:
+    return Guid(prefix, key.to_bytes(3, "big") + bytes((kind,)))
 
 
 def _key_of(guid: Guid) -> int:

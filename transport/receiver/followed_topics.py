@@ -123,6 +123,8 @@ class _SelectedTopics:
             named = NamedType(str(reader["type"]), bool(reader["keyed"]))
             if self._selection.selects(reader["topic"]) and type_name in (None, named.type_name):
                 yield self._follow(reader)
+            else:  # writers still wait for it, and go on to as long as there is a receiver of this GUID
+                self._node.withdraw_reader(int(reader["key"]), keyed=named.keyed)
         keyed = self._config.keyed
         if type_name is not None and keyed is not None and self._left.is_empty:
             named = NamedType(type_name, keyed)

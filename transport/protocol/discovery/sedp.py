@@ -19,6 +19,7 @@ from ...structure import (
     ENTITYID_SEDP_SUBSCRIPTIONS_READER,
     ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
     Guid,
+    is_writer,
 )
 from ...wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, UNREGISTERED, Run
 from . import participant_data as bits
@@ -77,10 +78,10 @@ class Sedp:
         writer = self.publications_writer if endpoint.is_writer else self.subscriptions_writer
         write_one(writer, encode_endpoint(endpoint), endpoint.guid.to_bytes(), now=now)
 
-    def withdraw(self, endpoint: EndpointData, *, now: int) -> None:
-        writer = self.publications_writer if endpoint.is_writer else self.subscriptions_writer
-        flags = DISPOSED | UNREGISTERED | KEY_ONLY
-        guid = endpoint.guid
+    def withdraw(self, guid: Guid, *, now: int, is_kept: bool = False) -> None:
+        """``is_kept``: participants that are matched later are told, too."""
+        writer = self.publications_writer if is_writer(guid.entity) else self.subscriptions_writer
+        flags = DISPOSED | KEY_ONLY | (0 if is_kept else UNREGISTERED)
         write_one(writer, encode_endpoint_key(guid), guid.to_bytes(), flags=flags, now=now)
 
     # --- remote endpoints -------------------------------------------------------------------------
