@@ -130,9 +130,11 @@ class Script:
         self.reader.on_heartbeat_batch(IT, heartbeat, now=self.now)
         return self
 
-    def heartbeat(self, first: int, last: int, *, final: bool = False, count: int | None = None) -> Script:
+    def heartbeat(
+        self, first: int, last: int, *, final: bool = False, count: int | None = None, to: bytes = ANY
+    ) -> Script:
         self.count = self.count + 1 if count is None else count
-        self.reader.on_heartbeat(IT, Heartbeat(ANY, IT.entity, first, last, self.count, final), now=self.now)
+        self.reader.on_heartbeat(IT, Heartbeat(to, IT.entity, first, last, self.count, final), now=self.now)
         return self
 
     def gap(self, start: int, base: int, *numbers: int) -> Script:

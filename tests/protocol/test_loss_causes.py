@@ -8,7 +8,7 @@ import pytest
 
 from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.qos import Qos
-from tests.protocol.reader_script import IT, LASTING, RELIABLE, Script, started
+from tests.protocol.reader_script import IT, LASTING, ME, RELIABLE, Script, started
 
 
 def lost(s: Script) -> dict[LossCause, int]:
@@ -29,6 +29,24 @@ def test_what_a_reliable_writer_no_longer_has() -> None:
     s = started()
     s.data(1, 2).heartbeat(5, 8)
     assert lost(s) == {LossCause.HISTORY: 2}
+
+
+def test_what_others_lacked_at_the_match_is_no_loss() -> None:
+    """A HEARTBEAT to all announces what others lack; it is gone once they have it, and was never for this reader."""
+    s = Script()
+    s.heartbeat(3, 5).heartbeat(6, 8)
+    assert lost(s) == {}
+    s.data(6).heartbeat(9, 9)
+    assert lost(s) == {LossCause.HISTORY: 2}, "it was written later"
+    assert s.taken() == [6]
+
+
+def test_a_heartbeat_to_the_reader_alone_tells_where_it_begins() -> None:
+    s = Script()
+    s.heartbeat(3, 5).heartbeat(8, 9, to=ME.entity)
+    assert lost(s) == {}, "6 and 7 were written before the match, too"
+    s.heartbeat(9, 9)
+    assert lost(s) == {LossCause.HISTORY: 1}
 
 
 def test_what_a_writer_that_is_gone_would_have_sent_again() -> None:

@@ -194,3 +194,38 @@ class Coming:
 )
 def test_readers_that_come_and_go_get_every_sample_once_or_count_it(seed: int, restarts: bool) -> None:
     assert Coming(seed, restarts=restarts).run() == []
+
+
+def test_a_reader_that_joins_others_which_lack_something_counts_none_of_it_as_lost() -> None:
+    """What a HEARTBEAT for the others announces is gone when they have it."""
+    network = VirtualNetwork()
+    writing, reading = network.add(), network.add()
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    writer = writing.create_writer(WriterSpec("t", "T", qos, keyed=False), now=network.now)
+
+    def join(key: int) -> StatefulReader:
+        spec = ReaderSpec("t", "T", qos, keyed=False, entity_key=key)
+        return reading.create_reader(spec, now=network.now)
+
+    def write(count: int) -> None:
+        samples = Samples.uniform(np.zeros(count * 16, np.uint8), count, 16)
+        assert writer.write(samples, timestamp=network.now, now=network.now) == count
+
+    there, back = network.address_of(reading), network.address_of(writing)
+    others = [join(20), join(21)]
+    network.run(3 * SECOND)
+    network.blocked.add((back, there))
+    write(5)
+    network.run(10 * MS)
+    network.blocked = {(there, back)}  # their HEARTBEATs come, and nothing that is answered
+    late = join(22)
+    network.run(2 * SECOND)
+    write(1)
+    assert late.counters.heartbeats > 0 and writer.last_sn == 6 and len(writer.readers) == 2
+    network.blocked = set()
+    network.run(20 * SECOND)
+    assert len(writer.readers) == 3
+    write(3)
+    network.run(5 * SECOND)
+    assert [sum(run.count for run in each.take()) for each in (*others, late)] == [9, 9, 4]
+    assert [each.counters.lost_samples for each in (*others, late)] == [0, 0, 0]

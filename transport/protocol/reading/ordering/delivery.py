@@ -341,8 +341,8 @@ class Delivery:
                 if proxy.info.filters:
                     counters.irrelevant_samples += proxy.move_to(skipped_to)
                 elif not self._pass_missed(proxy, skipped_to - 1):
-                    if proxy.counts_losses:
-                        self._lose_range(proxy, proxy.expected, skipped_to - 1, LossCause.HISTORY)
+                    if (first := max(proxy.expected, proxy.counts_losses_from)) < skipped_to:
+                        self._lose_range(proxy, first, skipped_to - 1, LossCause.HISTORY)
                     proxy.move_to(skipped_to)
                 continue
             after, run = step

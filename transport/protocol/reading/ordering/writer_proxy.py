@@ -52,7 +52,7 @@ class WriterProxy:
         "back_since",
         "back_told",
         "batches",
-        "counts_losses",
+        "counts_losses_from",
         "expected",
         "first_sn",
         "fragments",
@@ -101,8 +101,9 @@ class WriterProxy:
         self.back_rises = self.back_count = self.back_told = 0
         #: The highest number known of the writer at that time.
         self.back_at = 0
-        #: What the writer no longer has is lost only once the reader had something to lose.
-        self.counts_losses = expected is not None and expected > 1
+        #: What the writer no longer has is lost from this number on. What its first HEARTBEAT announced to all may be
+        #: from before the match, still there because others lack it; one to this reader alone tells where it begins.
+        self.counts_losses_from = 1 if expected is not None and expected > 1 else INFINITE
         #: Why what is lost up to ``away_until`` is lost: the writer had used these numbers before it was matched again.
         #: Of a reliable writer its first HEARTBEAT tells; of a best-effort one it is what lies before its first sample.
         self.away = away
