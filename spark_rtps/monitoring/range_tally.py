@@ -76,11 +76,40 @@ class RangeTally:
         assert self.seen is not None
         return report.uncounted(numbers[(numbers <= self.seen[1]) | (numbers == self.failed)])
 
-    def split(self) -> Iterator[RangeTally]:
-        """The tally in parts of which each is small enough to be taken: :meth:`from_json` bounds what was lost."""
-        yield replace(self, lost=self.lost[:_LOST_MAX])
-        for i in range(_LOST_MAX, len(self.lost), _LOST_MAX):
-            yield RangeTally(lost=self.lost[i : i + _LOST_MAX])
+    def split(self, most: int) -> Iterator[bytes]:
+        """The tally as JSON, in parts that :meth:`from_json` takes, of at most ``most`` bytes as far as that can be."""
+        yield from replace(self, lost=())._halves(most)
+        for i in range(0, len(self.lost), _LOST_MAX):
+            yield RangeTally(lost=self.lost[i : i + _LOST_MAX]).to_json()
+
+    def _halves(self, most: int) -> Iterator[bytes]:
+        if self.seen is None:
+            return
+        first, last = self.seen
+        raw = self.to_json() if self._is_little or first >= last else b""
+        if raw and (len(raw) <= most or first >= last):
+            yield raw
+            return
+        middle = (first + last) // 2
+        yield from self._of(first, middle, -1)._halves(most)
+        yield from self._of(middle + 1, last, self.failed)._halves(most)
+
+    def _of(self, first: int, last: int, failed: int) -> RangeTally:
+        """What was found of the samples first..last, and of the one that ended the task."""
+
+        def some(numbers: I64) -> I64:
+            kept: I64 = numbers[(numbers >= first) & (numbers <= last) | (numbers == failed)]
+            return kept
+
+        parts = (replace(each, numbers=some(each.numbers)) for each in self.malformed)
+        malformed = tuple(each for each in parts if len(each.numbers))
+        return RangeTally(malformed, some(self.overflow), some(self.filtered), (first, last), failed)
+
+    @property
+    def _is_little(self) -> bool:
+        """Whether all its numbers together take no more bits than the numbers of one reason may."""
+        every = (*(each.numbers for each in self.malformed), self.overflow, self.filtered)
+        return sum(int(each[-1] - each[0]) + 1 for each in every if len(each)) <= _SAMPLES_MAX
 
     def to_json(self) -> bytes:
         """The tally as JSON, of at most a bit for each sample of the range and reason."""

@@ -151,12 +151,9 @@ class FetchedLog:
     def report(self, found: RangeTally) -> None:
         """Have it counted where the log is; what cannot be delivered is not counted, and said once."""
         try:
-            bodies = [part.to_json() for part in found.split()]
-            if (size := max(map(len, bodies))) > _REPORT_BYTES_MAX:
-                raise RangeServerError(f"{size} bytes are too many", addresses=self._served.addresses)
             patience = min(self._patience, _REPORT_SECONDS)
             client = RangeClient(self._served, self._directory, patience=patience)
-            for body in bodies:
+            for body in found.split(_REPORT_BYTES_MAX):
                 client.post(f"/v1/logs/{self._log}/report", "a report", body)
         except RtpsError as error:
             _unreported(self._directory, str(error))

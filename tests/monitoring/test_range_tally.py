@@ -75,9 +75,38 @@ def test_the_numbers_of_all_entries_together_are_bounded(monkeypatch: pytest.Mon
 def test_more_lost_parts_than_one_report_takes_are_sent_in_several() -> None:
     lost = tuple(LostPart(DAMAGED, 32 * i, 7, 32, None, "ab") for i in range(10_000))
     whole = replace(tally_of(np.array([3]), np.array([4]), (0, 9), -1), lost=lost)
-    parts = [RangeTally.from_json(part.to_json()) for part in whole.split()]
-    assert [len(part.lost) for part in parts] == [4096, 4096, 1808]
+    parts = [RangeTally.from_json(part) for part in whole.split(1 << 20)]
+    assert [len(part.lost) for part in parts] == [0, 4096, 4096, 1808]
     assert counts(*parts) == counts(whole) == counts(*parts, *parts)
+
+
+@pytest.mark.parametrize("failed", [-1, 20_004])
+def test_samples_of_many_reasons_are_sent_in_as_many_parts_as_it_takes(
+    failed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 64 writers, half a million malformed samples took more than one report may have, and none was counted."""
+    reason_of = np.random.default_rng(5).integers(0, 40, 20_000)
+    entries = tuple(
+        MalformedNumbers(f"{n:02}", "too short", np.flatnonzero(reason_of == n) + 3, 5, 9) for n in range(40)
+    )
+    some = np.append(np.arange(7, 20_000, 3), np.array([failed] * (failed > 0), np.int64))
+    whole = RangeTally(entries, some, some, (3, 20_002), failed)
+    for bits_max, parts_least in ((1 << 26, 10), (1 << 16, 16)):
+        monkeypatch.setattr(range_tally, "_SAMPLES_MAX", bits_max)
+        raw = list(whole.split(8_000))
+        assert len(raw) >= parts_least and max(map(len, raw)) <= 8_000
+        parts = [RangeTally.from_json(each) for each in raw]
+        assert counts(*parts) == counts(whole) == counts(*parts, *parts)
+
+
+@given(numbers, numbers, st.integers(0, 2_000), st.integers(-1, 5_000), st.booleans(), st.integers(0, 900))
+def test_parts_count_as_the_whole(malformed, filtered, first, length, fails, most) -> None:
+    last = first + length
+    failed = last + 3 if fails else -1
+    malformed, filtered = (some[(some >= first) & (some <= last)] for some in (malformed, filtered))
+    malformed = np.append(malformed, failed) if fails else malformed
+    whole = tally_of(malformed, filtered, (first, last), failed)
+    assert counts(*map(RangeTally.from_json, whole.split(most))) == counts(whole)
 
 
 def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(tmp_path, monkeypatch) -> None:
