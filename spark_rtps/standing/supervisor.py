@@ -32,7 +32,7 @@ PATTERN_TOPICS_MAX: Final = 256
 #: Subscriptions that clients may make.
 DYNAMIC_MAX: Final = 256
 #: Topics that patterns find and that cannot be received: so many are named in a warning each.
-_REFUSED_MAX: Final = 256
+_REFUSED_SAID_MAX: Final = 256
 _OF_SERVER: Final = (
     "address", "port", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "pem_digest",
     "network",
@@ -76,8 +76,9 @@ class Supervisor:
         #: The parts of a step that failed at their last turn, and how: each failure is logged when it begins.
         self._failing: dict[str, str] = {}
         self._full: set[str] = set()
-        #: The pattern and the topic of each name on the wire that no option can hold, which was said.
-        self._refused: set[tuple[str, str]] = set()
+        #: Of each pattern the topics that are written now and that no option can hold, and how many were said.
+        self._refused: dict[str, set[str]] = {}
+        self._refused_said = 0
         for each in config.subscriptions:
             self._keep(each)
         self._take_up_records()
@@ -144,6 +145,7 @@ class Supervisor:
         said += self._reload_subscriptions(config, wanted_now)
         self._full.clear()
         self._refused.clear()
+        self._refused_said = 0
         return said
 
     def drain(self, *, goodbye: bool, patience: float, pause: Callable[[], None]) -> list[str]:
@@ -273,15 +275,17 @@ class Supervisor:
         networks = {each.name: network_of(each.settings) for each in self.config.patterns}
         topics = self._watch.look(networks.values(), now)
         for pattern in self.config.patterns:
-            found = topics.get(networks[pattern.name], set())
+            found = topics.get(networks[pattern.name])
+            if found is None:  # it is not yet time to look again
+                continue
             with self._alone(f"finding topics of the pattern {pattern.name}"):
                 self._add_topics(pattern, {each for each in found if matches(pattern.settings.topic, each)})
 
     def _add_topics(self, pattern: Wanted, found: set[str]) -> None:
         mine = {each.wanted.settings.topic for each in self.keepers if each.wanted.pattern == pattern.name}
-        for topic in sorted(found - mine):
-            if (pattern.name, topic) in self._refused:
-                continue
+        # a peer may have thousands of them, and each look meets all of them again
+        refused = self._refused[pattern.name] = self._refused.get(pattern.name, set()) & found
+        for topic in sorted(found - mine - refused):
             if len(mine) >= PATTERN_TOPICS_MAX or len(self._keepers) >= SUBSCRIPTIONS_MAX:
                 if pattern.name not in self._full:
                     self._full.add(pattern.name)
@@ -293,21 +297,19 @@ class Supervisor:
                         topic[:80],
                     )
                 return
-            if self._add_topic(pattern, topic):
-                mine.add(topic)
+            (mine if self._add_topic(pattern, topic) else refused).add(topic)
 
     def _add_topic(self, pattern: Wanted, topic: str) -> bool:
         """Receive a topic that was found; False: no option can hold its name."""
         try:
-            # looked at first: a peer may have thousands of such names, and each look meets all of them again
             if topic != topic.strip() or "\0" in topic:
                 fix = "begins or ends with a blank, which options leave out, or has a NUL"
                 raise OptionError("topic", topic, fix)
             name = self._name_of_topic(pattern, topic)
             subscription = wanted(name, {**pattern.options, "topic": topic}, pattern=pattern.name)
         except Exception as error:  # noqa: BLE001  (the topics behind it are received)
-            if len(self._refused) < _REFUSED_MAX:
-                self._refused.add((pattern.name, topic))
+            if self._refused_said < _REFUSED_SAID_MAX:
+                self._refused_said += 1
                 _log.warning("pattern %s: topic %r is not received: %s", pattern.name, topic[:80], error)
             return False
         self._keep(subscription)

@@ -567,13 +567,13 @@ class TestPatterns:
     def test_names_that_no_option_can_hold_are_said_within_bounds(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(supervisor_module, "_REFUSED_MAX", 3)
+        monkeypatch.setattr(supervisor_module, "_REFUSED_SAID_MAX", 3)
         scene.topics |= {" " * n for n in range(1, 9)} | {"Square"}
         scene.begin('[subscriptions.all]\ntopic = "*"\n')
         scene.steps(5)
         assert caplog.text.count("is not received") == 3 and scene.states() == {"all/Square": "running"}
 
-    def test_names_that_no_option_can_hold_cost_no_look_at_options(
+    def test_names_that_no_option_can_hold_are_tried_once(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A peer may have thousands of them, and each look meets all again."""
@@ -584,10 +584,18 @@ class TestPatterns:
             return subscribing.wanted(name, options, **given)
 
         monkeypatch.setattr(supervisor_module, "wanted", wanted)
-        scene.topics |= {"Square", " Square", "Square\t", "Square\u3000", "Squ\0are"}
+        monkeypatch.setattr(supervisor_module, "_REFUSED_SAID_MAX", 3)
+        blank = {" Square", "Square\t", "Square\u3000", "Squ\0are"}
+        long = {"\N{REPLACEMENT CHARACTER}" * n for n in range(1_366, 1_374)}  # what is no UTF-8 on the wire
+        scene.topics |= {"Square"} | blank | long
         scene.begin('[subscriptions.all]\ntopic = "*"\n')
-        scene.steps(5)
-        assert tried == ["Square"]
+        scene.steps(20)
+        assert sorted(tried) == ["Square", *sorted(long)]
+        scene.topics -= long
+        scene.steps(20)
+        scene.topics |= long
+        scene.steps(20)
+        assert len(tried) == 1 + 2 * len(long), "those that are gone are not remembered"
 
     def test_reload_without_it(self, scene: Scene) -> None:
         scene.topics.add("rt/imu")
