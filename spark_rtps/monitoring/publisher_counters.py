@@ -2,8 +2,8 @@
 
 A writer has two files in ``<default log dir>/publishers/``::
 
-    <pid>-<start>-<n>.json        topic, type, domain and GUID prefix; written before the counters
     <pid>-<start>-<n>.counters    labels writer.<counter>, status.<status>.<field>, matched.<i>.<field>, drop.<reason>
+    <pid>-<start>-<n>.json        topic, type, domain and GUID prefix; written once the counters are there, and held
 
 ``start`` is when the process began, because process ids are used again. ``matched.<i>`` is the i-th matched
 reader; its GUID is two int64, big-endian, and zeros where there is no i-th reader (any more).

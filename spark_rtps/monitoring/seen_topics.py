@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
-from .told import told_json, told_list, told_number, told_text
+from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
 
 if TYPE_CHECKING:
     from ..transport.protocol.discovery.participant_data import ParticipantData
@@ -151,7 +151,7 @@ def _endpoint(seen: RemoteEndpoint, name: str) -> SeenEndpoint:
 
 def _told_participant(told: dict[str, Any]) -> SeenParticipant:
     lease = told.get("lease_duration_s")
-    if not isinstance(lease, int | float) or isinstance(lease, bool):
+    if not isinstance(lease, int | float) or isinstance(lease, bool) or not abs(lease) <= NUMBER_MAX:
         raise ValueError(f"a number has to be where {lease!r:.40} is")
     return SeenParticipant(
         told_text(told.get("guid_prefix")),

@@ -159,6 +159,7 @@ def test_a_loss_that_cannot_be_is_refused(change: dict[str, object]) -> None:
     ("which", "change"),
     [
         ("participants", {"lease_duration_s": "long"}),
+        ("participants", {"lease_duration_s": 10**400}),
         ("participants", {"addresses": ["a"] * 65}),
         ("participants", {"addresses": [1]}),
         ("endpoints", {"qos": None}),
