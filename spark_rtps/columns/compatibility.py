@@ -48,9 +48,9 @@ def cannot_read(topic: TopicType, mine: TopicType) -> tuple[str, ...]:
 def cannot_write(topic: TopicType, mine: TopicType) -> tuple[str, ...]:
     """Why a sink of ``mine`` cannot write to a reader of ``topic``; () if it can."""
     assert topic.struct is not None and mine.struct is not None
-    if mine.certain:
-        return incompatibilities_of_types(mine.struct, topic.struct, TypeConsistency())
     plain = least_representation(mine.struct) is DataRepresentation.XCDR1
+    if mine.certain:
+        return incompatibilities_of_types(mine.struct, topic.struct, TypeConsistency(), in_xcdr1=plain)
     written = _read_as(topic.struct, mine.struct, plain=plain)
     assert isinstance(written, Struct)
     reasons = incompatibilities_of_types(written, topic.struct, TypeConsistency())

@@ -171,10 +171,10 @@ def test_types_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
     compare = type_matching.incompatibilities_of_types
 
-    def count(*arguments: Any) -> tuple[str, ...]:
+    def count(*arguments: Any, **more: Any) -> tuple[str, ...]:
         nonlocal compared
         compared += 1
-        return compare(*arguments)
+        return compare(*arguments, **more)
 
     monkeypatch.setattr(type_matching, "incompatibilities_of_types", count)
     network = VirtualNetwork()

@@ -10,7 +10,10 @@ from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.type_lookup import TIMEOUT
+from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.types.idl.parser import parse_idl
+from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
 from tests.protocol.type_pair import EXACT, FORCED, Pair, reader, writer
 from tests.protocol.type_scene import RELIABLE, struct
@@ -66,6 +69,26 @@ def test_a_reader_that_takes_its_own_type_only() -> None:
     pair = Pair(struct("Wide"), struct("Rich"), EXACT).run()
     assert not pair.matched
     assert pair.reasons()[0][0].startswith("TYPE_CONSISTENCY: ")
+
+
+def test_in_xcdr1_appendable_parts_are_not_wider_at_one_side() -> None:
+    """What follows them would be read at the wrong place. Writers of both representations, compared with one reader."""
+    idl = "@appendable struct Part {{ long a; {} }}; @appendable struct Whole {{ Part part; long x; }};"
+    old, new = (parse_idl(idl.format(more))["Whole"] for more in ("", "long b;"))
+    assert isinstance(old, Struct)
+    assert isinstance(new, Struct)
+    either = replace(RELIABLE, data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2))
+    pair = Pair(old, new, either)
+    xcdr2 = replace(RELIABLE, data_representation=(DataRepresentation.XCDR2,))
+    other = writer(pair.two, pair.network.now, new, xcdr2)
+    pair.run()
+    assert not pair.matched
+    assert other.guid in pair.reader.writers
+    for participant in (pair.one, pair.two):
+        ((reason,),) = pair.reasons(participant)
+        assert reason.startswith(
+            "TYPE_CONSISTENCY: member 'part.b': only the writer has it, and nothing tells where"
+        )
 
 
 def test_endpoints_of_one_participant_are_compared_too() -> None:

@@ -184,3 +184,44 @@ def test_enums_of_one_size_are_not_signed_at_one_side_only() -> None:
     assert incompatibilities_of_types(large, signed, TypeConsistency())
     assert not incompatibilities_of_types(small, large, TypeConsistency())
     assert not incompatibilities_of_types(large, small, TypeConsistency())
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "wider", "narrower"),
+    [
+        ("@appendable struct S { I i; long x; };", "struct", False, False),
+        ("@final struct S { sequence<I> i; };", "struct", False, False),
+        ("@appendable struct S { long x; I i; };", "struct", True, False),
+        ("@mutable struct S { I i; long x; };", "struct", True, False),
+        ("@appendable struct S { @optional I i; long x; };", "struct", True, False),
+        ("@appendable struct S { I i; long x; };", "union", False, False),
+        ("@mutable struct S { I i; long x; };", "union", True, True),
+    ],
+    ids=["member", "element", "last", "in mutable", "optional", "union", "union in mutable"],
+)
+def test_in_xcdr1_an_appendable_value_has_no_end_of_its_own(
+    outer: str, inner: str, wider: bool, narrower: bool
+) -> None:
+    """Where something follows it, that would be read at the wrong place; in XCDR2, it has a DHEADER."""
+    of = {
+        "struct": "@appendable struct I {{ long a; {} }};",
+        "union": "@appendable union I switch (long) {{ case 1: long a; {} }};",
+    }[inner]
+    more = {"struct": "long b;", "union": "case 2: string b;"}[inner]
+    old, new = (parse_idl(of.format(members) + outer)["S"] for members in ("", more))
+    assert isinstance(old, Struct)
+    assert isinstance(new, Struct)
+    for writer, reader, able in ((new, old, wider), (old, new, narrower)):
+        assert incompatibilities_of_types(writer, reader, TypeConsistency()) == ()
+        reasons = incompatibilities_of_types(writer, reader, TypeConsistency(), in_xcdr1=True)
+        assert (reasons == ()) is able
+        assert all("let the writer use XCDR2" in reason for reason in reasons)
+        assert incompatibilities_of_types(writer, writer, TypeConsistency(), in_xcdr1=True) == ()
+
+
+def test_in_xcdr1_bounds_inside_of_appendable_values_may_differ() -> None:
+    idl = "@appendable struct I {{ string<{}> a; }}; @appendable struct S {{ I i; long x; }};"
+    short, long = (parse_idl(idl.format(bound))["S"] for bound in (8, 16))
+    assert isinstance(short, Struct)
+    assert isinstance(long, Struct)
+    assert incompatibilities_of_types(short, long, TypeConsistency(), in_xcdr1=True) == ()

@@ -63,6 +63,9 @@ def test_what_both_types_have_is_read(case: tuple[Struct, list[dict[str, Any]], 
         reader = _changed(struct, rng, may_change, is_top=True)
         assert isinstance(reader, Struct)
         assert not incompatibilities_of_types(struct, reader, TypeConsistency())
+        in_xcdr1 = version is DataRepresentation.XCDR1
+        if incompatibilities_of_types(struct, reader, TypeConsistency(), in_xcdr1=in_xcdr1):
+            continue
         wanted = [_read_as(row, struct, reader) for row in batch.to_pylist()]
         for big_endian in (False, True):
             samples = Codec(struct).encode(batch, representation=version, big_endian=big_endian)
@@ -74,8 +77,8 @@ def test_what_both_types_have_is_read(case: tuple[Struct, list[dict[str, Any]], 
 
 
 def _in_xcdr1(rng: random.Random) -> Callable[[Struct], bool]:
-    """There, an appendable struct inside of another type has no end of its own."""
-    return lambda t: t.extensibility is Extensibility.MUTABLE and rng.random() < 0.6
+    """There, an appendable struct inside of another type has no end of its own; it may be the last thing."""
+    return lambda t: rng.random() < (0.6 if t.extensibility is Extensibility.MUTABLE else 0.2)
 
 
 def _changed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...errors import UsageError
 from ...limits import TYPE_COMPARISONS_MAX
-from ...qos import TypeConsistency, TypeConsistencyKind
+from ...qos import DataRepresentation, TypeConsistency, TypeConsistencyKind
 from ...types.model import Struct
 from ...types.xtypes.assignability import incompatibilities_of_types
 from ...types.xtypes.information import TypeInformation
@@ -17,9 +17,9 @@ from .matching import mismatches_by_name
 from .type_library import KnownType, TypeLibrary
 from .type_lookup import NOT_ANNOUNCED, TypeLookup
 
-#: What peers announce of the two types; the last is the hash of a type object that one of them announces beside it,
-#: which may be another type.
-_Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool, int]
+#: What peers announce of the two types, and whether the writer's samples are in XCDR1; the last is the hash of a type
+#: object that one of them announces beside it, which may be another type.
+_Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool, bool, int]
 
 
 class TypeMatching:
@@ -54,18 +54,23 @@ class TypeMatching:
                         return None
                     return mismatches_by_name(writer, reader, _unknown(endpoint, known))
                 complete = complete and known.is_complete
-        key = (written, read, reader.qos.type_consistency, complete, announced)
+        in_xcdr1 = (*writer.qos.data_representation, DataRepresentation.XCDR1)[0] == DataRepresentation.XCDR1
+        key = (written, read, reader.qos.type_consistency, in_xcdr1, complete, announced)
         if (reasons := self._remembered.get(key)) is None:
             if len(self._remembered) >= TYPE_COMPARISONS_MAX:
                 self._remembered.clear()
-            reasons = self._remembered[key] = self._compare(writer, reader, complete=complete)
+            reasons = self._remembered[key] = self._compare(
+                writer, reader, complete=complete, in_xcdr1=in_xcdr1
+            )
         return reasons
 
-    def _compare(self, writer: EndpointData, reader: EndpointData, *, complete: bool) -> tuple[str, ...]:
+    def _compare(
+        self, writer: EndpointData, reader: EndpointData, *, complete: bool, in_xcdr1: bool
+    ) -> tuple[str, ...]:
         """Minimal types have no names, so both types are compared in their minimal forms."""
         policy = reader.qos.type_consistency
         written, read = self._struct(writer, complete), self._struct(reader, complete)
-        reasons = incompatibilities_of_types(written, read, policy)
+        reasons = incompatibilities_of_types(written, read, policy, in_xcdr1=in_xcdr1)
         if not reasons and policy.kind is TypeConsistencyKind.DISALLOW_TYPE_COERCION:
             reasons = (
                 "TYPE_CONSISTENCY: the reader allows no other type than its own, and the writer's has another hash",

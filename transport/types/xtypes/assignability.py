@@ -34,14 +34,15 @@ from .equivalence import Equivalence, describe, join
 
 
 def incompatibilities_of_types(
-    writer: Struct, reader: Struct, consistency: TypeConsistency
+    writer: Struct, reader: Struct, consistency: TypeConsistency, *, in_xcdr1: bool = False
 ) -> tuple[str, ...]:
     """Why a reader with this TYPE_CONSISTENCY_ENFORCEMENT cannot read a writer's type; () if it can.
 
     Sentences that name the member by its path. ``force_type_validation`` is for the caller: it is about types that
-    are not known.
+    are not known. ``in_xcdr1``: the samples are written in XCDR1, where nothing tells the end of an appendable value
+    inside of another.
     """
-    comparison = _Comparison(consistency)
+    comparison = _Comparison(consistency, in_xcdr1=in_xcdr1)
     if consistency.kind is TypeConsistencyKind.DISALLOW_TYPE_COERCION:
         comparison.equal("", writer, reader)
     else:
@@ -59,13 +60,18 @@ class _Keys(enum.Enum):
 
 
 class _Comparison:
-    """``seen``: structs and unions that have been compared; each pair is once, or shared types would explode."""
+    """``seen``: structs and unions that have been compared; each pair is once, or shared types would explode.
 
-    def __init__(self, consistency: TypeConsistency) -> None:
+    ``has_end``: what is compared has an end of its own on the wire, or nothing follows it there.
+    """
+
+    def __init__(self, consistency: TypeConsistency, *, in_xcdr1: bool) -> None:
         self.consistency = consistency
+        self.in_xcdr1 = in_xcdr1
+        self.has_end = True
         self.reasons: list[str] = []
         self.types = Equivalence()
-        self.seen: set[tuple[int, int, _Keys]] = set()
+        self.seen: set[tuple[int, int, _Keys, bool]] = set()
 
     def say(self, path: str, text: str) -> None:
         subject = f"member '{path}'" if path else "type"
@@ -77,18 +83,20 @@ class _Comparison:
         if not self.types.same(writer, reader):
             self.say(*self.types.difference(path, writer, reader))
 
-    def strongly_assignable(self, path: str, writer: Type, reader: Type) -> None:
+    def strongly_assignable(self, path: str, writer: Type, reader: Type, *, has_end: bool = False) -> None:
         """§7.2.4.3: assignable, and the reader can skip what it does not know of the writer's values."""
         writer, reader = resolve(writer), resolve(reader)
-        said = len(self.reasons)
+        said, outer = len(self.reasons), self.has_end
+        self.has_end = has_end
         self.assignable(path, writer, reader)
+        self.has_end = outer
         if len(self.reasons) == said and not self.types.same(writer, reader) and not is_delimited(writer):
             where, text = self.types.difference(path, writer, reader)
             self.say(where, f"{text}, and {_innermost(writer)} is @final: both must be the same")
 
     def assignable(self, path: str, writer: Type, reader: Type, keys: _Keys = _Keys.INSIDE) -> None:
         writer, reader = resolve(writer), resolve(reader)
-        pair = (id(writer), id(reader), keys)
+        pair = (id(writer), id(reader), keys, self.has_end)
         if pair in self.seen or self.types.same(writer, reader):
             return
         if isinstance(writer, Struct | Union):
@@ -193,10 +201,12 @@ class _Comparison:
                 side = "writer" if id_ in w_keys else "reader"
                 self.say(join(path, w_by_id[id_].name), f"it is a key of the {side} only")
         if reader.extensibility is Extensibility.MUTABLE:
+            outer, self.has_end = self.has_end, True
             for member in of_writer:
                 if member.id in r_by_id:
                     name = join(path, member.name)
                     self.assignable(name, member.type, r_by_id[member.id].type, _Keys.ERASED)
+            self.has_end = outer
         else:
             self._in_order(path, of_writer, of_reader, reader.extensibility)
         for member in of_writer:
@@ -234,6 +244,8 @@ class _Comparison:
             why = "it is a key"
         elif owner.extensibility is Extensibility.FINAL:
             why = f"{describe(owner)} is @final"
+        elif path and (side == "reader" or not self.has_end) and self._has_no_header(owner):
+            why = _WITHOUT_HEADER
         elif member.must_understand and not member.optional:
             why = "it is @must_understand"
         # A wider type is not to be assigned to a narrower one (§7.6.3.4.1), so the reader must not lack a member.
@@ -260,7 +272,11 @@ class _Comparison:
             name = join(path, w.name)
             if w.optional != r.optional:
                 self.say(name, f"it is @optional at the {'writer' if w.optional else 'reader'} only")
-            self.strongly_assignable(name, w.type, r.type)
+            is_last = self.has_end and place == len(writer) == len(reader)
+            self.strongly_assignable(name, w.type, r.type, has_end=is_last or w.optional)
+
+    def _has_no_header(self, t: Struct | Union) -> bool:
+        return self.in_xcdr1 and t.extensibility is Extensibility.APPENDABLE
 
     def _key(self, path: str, writer: Type, reader: Type) -> None:
         """A reader must be able to hold every key of the writer."""
@@ -309,6 +325,8 @@ class _Comparison:
         of_writer, of_reader = _labels(writer), _labels(reader)
         if reader.extensibility is Extensibility.FINAL:
             why = "the union is @final"
+        elif not self.has_end and self._has_no_header(reader):
+            why = _WITHOUT_HEADER
         elif self.consistency.prevent_type_widening:
             why = "prevent_type_widening is set"
         else:
@@ -325,6 +343,9 @@ class _Comparison:
 
 _Bounded = String | WString | Sequence | Map
 _Named = tuple[Member, ...] | tuple[Case, ...]
+_WITHOUT_HEADER: Final = (
+    "nothing tells where an @appendable value inside of another ends in XCDR1: let the writer use XCDR2"
+)
 _BOUNDED: Final = (String, WString, Sequence, Map)
 _HOLDERS: Final = {
     "u1": PrimitiveKind.UINT8,
