@@ -217,6 +217,17 @@ def test_topics_of_writers(tmp_path: Path) -> None:
     assert found.topic_of(writer(5), 0) == WriterTopic()
 
 
+def test_a_topic_without_a_name(tmp_path: Path) -> None:
+    """A peer may announce one, which .* selects: without a line its samples would pass for damaged ones."""
+    types = WriterTypes(tmp_path, TOLD.get)
+    assert (
+        types.note(writer(1), "", 64) and types.note(writer(1), "", 96) and types.note(writer(1), "one", 128)
+    )
+    found = read_writer_types(tmp_path)
+    assert found.by_writer == {writer(1): TOLD[writer(1)]}
+    assert [found.topic_of(writer(1), at).topic for at in (64, 128)] == ["", "one"]
+
+
 def test_a_topic_that_is_not_recorded_yet(tmp_path: Path, disk: Disk) -> None:
     types = WriterTypes(tmp_path, TOLD.get)
     types.note(writer(1), "one", 0)

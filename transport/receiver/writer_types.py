@@ -50,8 +50,6 @@ _Contents: TypeAlias = tuple[
 ]
 #: Part of the lines that have to go for the file to be written anew before it must be.
 _PRUNED_PART: Final = 8
-#: In place of the topic of a writer that has no line.
-_NOBODY: Final = ""
 
 
 class WriterTypes:
@@ -97,8 +95,8 @@ class WriterTypes:
         False: there is no room for its line; the sample must not be appended. LogError, if the line cannot be written;
         it can be tried again.
         """
-        before = self._known.get(writer, _NOBODY)
-        if before == topic:
+        is_known = writer in self._known
+        if is_known and self._known[writer] == topic:
             return True
         if self._others_end is None:
             self._others_end = position
@@ -121,7 +119,7 @@ class WriterTypes:
         line: dict[str, object] = {"writer": writer.to_bytes().hex(), "is": place}
         if topic is not None:
             line |= self._about(writer, topic)
-            if before is not _NOBODY:
+            if is_known:
                 line["from"] = position
         lines.append(line)
         self._append(lines, writer)
