@@ -394,6 +394,19 @@ def test_a_reliable_writer_that_may_have_begun_anew_is_counted_by_a_reliable_rea
     assert s.reader.counters.doubted_samples == s.reader.counters.duplicate_samples == 40
 
 
+def test_a_reliable_writer_matched_again_is_in_no_doubt_until_its_heartbeats_show_its_life() -> None:
+    """The query was started again, and the writer, too. It tells seldom where it is, and nothing is lost."""
+    s = Script(resume={IT: 1_000})
+    for i in range(1, 61):
+        s.sleep(50 * MS)
+        s.data(i)
+        if i % 20 == 0:
+            s.heartbeat(1, i)
+    s.data(1, 60)
+    assert s.taken() == list(range(1, 61))
+    assert s.reader.counters.doubted_samples == 0
+
+
 def test_what_a_reliable_writer_repeats_for_others_is_in_no_doubt_where_it_says_where_it_is() -> None:
     s = started()
     s.data(1, 100).heartbeat(1, 100)

@@ -431,14 +431,14 @@ class StatefulReader:
 
         A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life. A reliable
         one may repeat something for other readers: what it sends there is counted as doubted, unless its last HEARTBEAT
-        shows that it is where it was.
+        shows that it is where it was, or its HEARTBEATs are still to show whether this is the life matched before.
         """
         if proxy.resting:
             return proxy
         has_gone_back = last_sn < proxy.expected and proxy.has_gone_back(first_sn, last_sn, now)
         if proxy.reliable:
             is_anew = False
-            has_gone_back = has_gone_back and proxy.last_sn < proxy.expected - 1
+            has_gone_back = has_gone_back and not proxy.resumed and proxy.last_sn < proxy.expected - 1
         elif proxy.is_below_resumed(last_sn):
             proxy.seen_below = proxy.seen_below or first_sn
             is_anew = proxy.has_begun_anew(now)
