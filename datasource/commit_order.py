@@ -1,11 +1,11 @@
 """Whether Spark has written down that a micro-batch is processed before it plans the next one.
 
 It has, and tells the source so, by ``commit()``, between the end of the next micro-batch and its partitions: a source
-that is asked for an end, and has nothing more, can therefore let go everything before. With
-``asyncProgressTrackingEnabled`` Spark writes both down later, and tells it later still, once more micro-batches come.
-What was let go would be missing if the driver died meanwhile. Where it is kept, a log that is full of what was read
-has no room for what Spark would commit it with, which is warned of. It is no error: Spark's thread of such a query
-does not outlive one that a Python source raises, and the query would neither go on nor end.
+that is asked for an end can therefore let go everything before. With ``asyncProgressTrackingEnabled`` Spark writes both
+down later, and tells it later still, once more micro-batches come. What was let go would be missing if the driver died
+meanwhile. Where it is kept, a log that is full of what was read has no room for what Spark would commit it with, which
+is warned of. It is no error: Spark's thread of such a query does not outlive one that a Python source raises, and the
+query would neither go on nor end.
 """
 
 from __future__ import annotations

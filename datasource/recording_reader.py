@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,11 +15,10 @@ from ..columns.topic_plan import TopicPlan
 from ..columns.type_sources import TopicType
 from ..options import Payload, Settings
 from ..options.explanations import explained
-from ..recordings.files import open_piece, recording_files
+from ..recordings.files import recording_files
 from ..recordings.recorded import TIME_MAX, TIME_MIN, Piece, Times
 from ..recordings.recorded_topic import bytes_of, pieces, planned_type, topic_files, type_of_topics
 from ..recordings.rows import decode_piece
-from ..transport.errors import RecordingError
 from .range_calculator import PARTITION_BYTES
 from .workers import settle
 
@@ -88,27 +86,11 @@ def read_piece(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a partition. Reading it again gives the same rows."""
     settle()
-    is_lenient = not settings.fail_on_data_loss
+    path, is_lenient = partition.piece.path, not settings.fail_on_data_loss
+    if is_lenient and not os.path.exists(path):
+        _log.warning(
+            "%s: it was removed before it was read; going on without it because failOnDataLoss=false", path
+        )
+        return
     with explained():
-        if is_lenient and (why := _why_gone(partition.piece)) is not None:
-            _log.warning("%s; going on without it because failOnDataLoss=false", why)
-            return
         yield from decode_piece(partition.piece, plan, partition.times, is_lenient=is_lenient)
-
-
-def is_other_file(error: RecordingError) -> bool:
-    """Whether a file that was planned is none of its kind any more, rather than out of reach for now."""
-    return not isinstance(error.__context__, OSError | sqlite3.OperationalError)
-
-
-def _why_gone(piece: Piece) -> str | None:
-    """Why nothing of a file can be read that was planned; None: it can be opened."""
-    if not os.path.exists(piece.path):
-        return f"{piece.path}: it was removed before it was read"
-    try:
-        open_piece(piece, is_lenient=True)
-    except RecordingError as error:
-        if not is_other_file(error):
-            raise
-        return str(error)
-    return None

@@ -31,7 +31,7 @@ from ..transport.slotted import frozen
 from .offsets import VERSION, Json
 from .range_calculator import PARTITION_BYTES
 from .read_limits import default_read_limit
-from .recording_reader import RecordingPartition, is_other_file, read_piece, times_of
+from .recording_reader import RecordingPartition, read_piece, times_of
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -145,8 +145,8 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             since = begin.get(path, 0)
             if since == until:
                 continue
-            file = self._planned(path, since, until)
-            if file is None:
+            file = self._read(path)
+            if file is None or self._is_gone(path, file, since, until):
                 continue
             for group in _groups(_between(file.sections, since, until), PARTITION_BYTES):
                 piece = Piece(path, file.form, file.channels, group, self._settings.domain)
@@ -186,7 +186,6 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             try:
                 self._known[key] = self._read(path)
             except RecordingError as error:
-                error.remedy = ""  # a stream takes no part of a file, of which more may come
                 self._say(f"{error}; it is looked at again when it has changed")
                 self._known[key] = None
         return self._known[key]
@@ -207,25 +206,16 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return None
         return _File(file.form, channels, tuple(file.sections(channels, ALL_TIMES)))
 
-    def _planned(self, path: str, since: int, until: int) -> _File | None:
-        """A file of which this range was planned; None: that is gone, which is a RecordingError with failOnDataLoss."""
-        may_go_on = not self._settings.fail_on_data_loss
-        try:
-            file = self._read(path)
-        except RecordingError as error:
-            if may_go_on and is_other_file(error):
-                error.remedy = ""
-                self._say(f"{error}; going on without it because failOnDataLoss=false")
-                return None
-            raise
-        if file is None or (file.has(path, since) and file.has(path, until)):
-            return file
+    def _is_gone(self, path: str, file: _File, since: int, until: int) -> bool:
+        """Whether what was planned is not in the file any more. Raises RecordingError then, with failOnDataLoss."""
+        if file.has(path, since) and file.has(path, until):
+            return False
         what = "it was replaced or shortened before it was read"
-        if not may_go_on:
+        if self._settings.fail_on_data_loss:
             fix = f"failOnDataLoss=false goes on without it. {_NAMES.capitalize()}"
             raise RecordingError(f"{what}; {fix}", path=path)
         self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
-        return None
+        return True
 
     def _say(self, sentence: str) -> None:
         if self._said.is_new(sentence):

@@ -115,6 +115,10 @@ class StandingStream(DataSourceStreamReader):
         offset = self._known(start)
         tails = self._poll()
         group = self._settings.receiver_group or offset.group
+        if is_processed and not self._order.is_late:
+            # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
+            # would wait for that for ever.
+            self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
         places, behind = dict(offset.places), dict[str, Cursor]()
         for name, place in offset.places.items():
             if name not in tails:
@@ -145,14 +149,10 @@ class StandingStream(DataSourceStreamReader):
             places[name] = self._trust(name, Place(tails[name][0], end))
         places |= self._new(offset.group, tails, places, offset.awaited or {})
         since = start.places if start == self._initial else None
-        awaited = self._awaited_now(places, offset.awaited or {})  # noted also where nothing is planned
         if places == start.places:
             self._planned = start
-            if is_processed and not self._order.is_late:
-                # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full
-                # log, would wait for that for ever.
-                self._tell(group, {name: place for name, place in places.items() if name in tails})
         else:
+            awaited = self._awaited_now(places, offset.awaited or {})
             self._planned = StandingOffset(offset.group, places, since, awaited)
         return self._planned
 

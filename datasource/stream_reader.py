@@ -131,24 +131,17 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_to_be_named(first.log):
             return Offset(self._new.log, START).to_json()
         session, begin = self._attach_to(first)
+        # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
+        # wait for that for ever, and so would a writer's window that only commits open.
+        if begin > START and not self._order.is_late:
+            session.commit(begin)
         if self._available_now and self._target is None:
-            self._let_go(session, begin)  # so that there is room for what it listens for
             self._target = self._listen(session)
         tail = session.tail() if self._target is None else self._target
         limits = limits_of(limit, self._settings)
         end = plan_end(session.directory, begin, tail, limits, log_max_bytes=self._settings.log_max_bytes)
         self._planned = max(begin, end)
-        if end > begin:
-            return self._offset(self._checks.trust(end))
-        # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
-        # wait for that for ever, and so would a writer's window that only commits open.
-        self._let_go(session, begin)
-        return start
-
-    def _let_go(self, session: ReceiverSession, begin: Cursor) -> None:
-        """Everything before ``begin`` is processed, unless Spark is late to write that down."""
-        if begin > START and not self._order.is_late:
-            session.commit(begin)
+        return self._offset(self._checks.trust(end)) if end > begin else start
 
     @explained()
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802

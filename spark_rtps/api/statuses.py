@@ -6,7 +6,6 @@ the last reason of something, ``by_<reason>`` counts each.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -67,9 +66,8 @@ class StatusBoard:
         self._kept = kept
         self._counted = counted
         self._listener = listener
-        #: Total counts as :meth:`get` last returned them, by status; several threads may ask.
+        #: Total counts as :meth:`get` last returned them, by status.
         self._read: dict[str, int] = {}
-        self._reading = threading.Lock()
         #: The statuses that the listener knows; None: not yet.
         self._heard: dict[str, dict[str, int]] = {}
 
@@ -89,15 +87,14 @@ class StatusBoard:
 
     def get(self, name: str) -> dict[str, int]:
         """One status. Its ``total_count_change`` counts from the call before. Raises UsageError for an unknown name."""
+        statuses = self.all()
         wanted = name.upper().removesuffix("_STATUS")
-        with self._reading:
-            statuses = self.all()
-            if wanted not in statuses:
-                raise UsageError(f"there is no status {name!r}, but {', '.join(sorted(statuses))}")
-            fields = statuses[wanted]
-            if _TOTAL in fields:
-                fields[_CHANGE] = fields[_TOTAL] - self._read.get(wanted, 0)
-                self._read[wanted] = fields[_TOTAL]
+        if wanted not in statuses:
+            raise UsageError(f"there is no status {name!r}, but {', '.join(sorted(statuses))}")
+        fields = statuses[wanted]
+        if _TOTAL in fields:
+            fields[_CHANGE] = fields[_TOTAL] - self._read.get(wanted, 0)
+            self._read[wanted] = fields[_TOTAL]
         return fields
 
     def on_event(self, event: Event) -> None:

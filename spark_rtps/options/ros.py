@@ -157,8 +157,7 @@ def _of_environment(given: Mapping[str, str], environment: Mapping[str, str]) ->
     distribution = said.get("ROS_DISTRO", "").lower()
     if distribution in BY_KEY["type.ros_distribution"].choices:
         found["type.ros_distribution"] = distribution
-    # how far standing receivers look around is a matter of their own environment
-    return found if "receivers" in given else found | _range(said)
+    return found | _range(said)
 
 
 def _range(said: Mapping[str, str]) -> dict[str, str]:

@@ -40,8 +40,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         None,
         "Regular expression (of Python) for the names of topics to read together, as `subscribe` does: `rt/.*`. It has "
         "to match a whole name. Topics that appear later are read from then on. With `type`, only topics of that type "
-        "are read. A pattern with several repetitions that looks around or refers to a group selects no name of more "
-        "than 256 characters, which is RTPS's limit.",
+        "are read.",
         _READ,
         maximum=_NAME_MAX,
     ),

@@ -49,9 +49,9 @@ _UNCOMPRESSED_MAX: Final = (1 << 32) - 1
 _MALFORMED: Final = (StructError, ValueError, LookupError, OverflowError)
 _LEAVE_OUT: Final = "failOnDataLoss=false leaves it out"
 _CUT: Final = (
-    "it has no end: its recorder was stopped, or the copy is not whole. `mcap recover` (mcap.dev) repairs it"
+    "it has no end: its recorder was stopped, or the copy is not whole. `mcap recover` (mcap.dev) repairs it; "
+    "failOnDataLoss=false reads what is whole"
 )
-_READ_WHOLE: Final = "failOnDataLoss=false reads what is whole"
 
 
 @slotted
@@ -289,11 +289,6 @@ class McapFile:
     def _damaged(self, what: str, why: str = "") -> RecordingError:
         return RecordingError(f"damaged: {what}{why}", path=self.path, is_damage=True)
 
-    def _cut(self) -> RecordingError:
-        error = RecordingError(_CUT, path=self.path)
-        error.remedy = _READ_WHOLE
-        return error
-
     # --- what it holds --------------------------------------------------------------------------------
 
     @cached_property
@@ -324,7 +319,7 @@ class McapFile:
         footer = end - _FOOTER_BYTES
         if footer < len(m.MAGIC) or bytes(data[end:]) != m.MAGIC or data[footer] != m.FOOTER:
             if not self._is_lenient:
-                raise self._cut()
+                raise RecordingError(_CUT, path=self.path)
             return None
         at = int.from_bytes(bytes(data[footer + m.RECORD.size :][:8]), "little")
         if not at:
@@ -442,7 +437,7 @@ class McapFile:
                 at = stop
         except RecordingError as error:
             if not self._is_lenient:
-                raise self._cut() from None
+                raise RecordingError(_CUT, path=self.path) from None
             _log.warning("%s; what lies behind byte %d is left out because failOnDataLoss=false", error, at)
         else:
             if not is_whole:

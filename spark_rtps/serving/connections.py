@@ -66,10 +66,7 @@ class Connection(http.client.HTTPConnection):
 
     def _plain(self) -> socket.socket:
         left = max(0.01, min(CONNECT_SECONDS, self.until - time.monotonic()))
-        try:
-            sock = socket.create_connection((self.host, self.port), timeout=left)
-        except UnicodeError as error:
-            raise OSError(f"no host can have the name {self.host!r}") from error
+        sock = socket.create_connection((self.host, self.port), timeout=left)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 

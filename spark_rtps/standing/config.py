@@ -24,7 +24,7 @@ from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig
 from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
-from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted, with_defaults
+from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 
 #: At once, from the file and from clients.
 SUBSCRIPTIONS_MAX: Final = 1024
@@ -101,7 +101,7 @@ def _parse(file: Path) -> dict[str, Any]:
     try:
         if file.stat().st_size > _FILE_BYTES_MAX:
             raise ReceiverFileError(file, "", "", f"has more than {_FILE_BYTES_MAX >> 20} MiB")
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReceiverFileError(file, "", "", f"cannot be read: {error.strerror}") from None
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError, and what int() says of too many digits
@@ -301,7 +301,7 @@ class _Reader:
         if is_pattern(own.get("topic", "")) and "filter" in own:
             raise self._error(table, "filter", "needs one type, and the topics of a pattern have many")
         try:
-            subscription = wanted(name, with_defaults(given, defaults))
+            subscription = wanted(name, own)
         except OptionError as error:
             inherited = error.option in defaults and error.option not in given
             place = "defaults" if inherited else table

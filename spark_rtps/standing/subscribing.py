@@ -16,11 +16,9 @@ from ..columns.topic_plan import ContentFilter, TopicPlan, binary_schema, plan_r
 from ..columns.type_sources import given_type
 from ..options import Settings
 from ..options.participants import node_config
-from ..options.rules import BEST_AVAILABLE
 from ..options.settings import parse_options
 from ..options.spec import AppliesTo
 from ..options.table import BY_KEY
-from ..options.values import parse_value
 from ..serving.standing import is_name
 from ..transport.errors import FilterError, OptionError
 from ..transport.net.node_config import NodeConfig
@@ -48,12 +46,6 @@ _RECEIVED: Final = (
     "topic", "topics", "qos", "left_to_writers", "policy", "filter", "accept_writer_removed_batch_samples",
     "consumption", "spy", "slice",
 )  # fmt: skip
-#: Defaults that another option of a subscription has no use for, unless it is this word.
-_USED_WITH: Final = {
-    "history.depth": ("history", "keep_last"),
-    "retention.time": ("retention", "time"),
-    "flow_control.consumption": ("retention", "committed"),
-}
 #: What names the topics of a subscription.
 TOPICS: Final = ("topic", "subscribe", "subscribePattern")
 _TYPE: Final = ("type_name", "keyed", "type", "announces_type", "tells_instances")
@@ -179,26 +171,13 @@ def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[st
     }
     if is_pattern(asked.get("topic", "")):
         raise OptionError("topic", asked["topic"], "is a pattern, which only the receiver's file may have")
-    merged = with_defaults(asked, defaults)
+    merged = {**defaults, **asked}
     if not _has_type(merged):
         if given.get("key", "").strip(" ,"):
             merged["keyed"] = "true"  # which columns are the key, the query alone needs to know
         # Nobody here can check a filter, and the query filters in any case: its log has more than it needs.
         merged = {key: text for key, text in merged.items() if key not in ("filter", "filter.parameters")}
     return wanted(name, merged, dynamic=True)
-
-
-def with_defaults(given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The options of a subscription: its own, and the defaults that do not contradict them. Raises OptionError."""
-    left = dict(defaults)
-    for name, (other, word) in _USED_WITH.items():
-        if other in given and parse_value(BY_KEY[other], given[other]) != word:
-            left.pop(name, None)
-    if "history.depth" in given:  # it means KEEP_LAST
-        left.pop("history", None)
-    if given.get("qos.profile", "").strip().lower() == BEST_AVAILABLE:  # no file has it
-        left.pop("qos.file", None)
-    return {**left, **given}
 
 
 def _has_type(options: Mapping[str, str]) -> bool:

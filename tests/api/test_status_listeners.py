@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from spark_rtps.api.statuses import StatusBoard, StatusChange
@@ -85,21 +83,3 @@ def test_a_writer_of_another_topic_that_is_back_is_not_the_last_of_this_one() ->
     kept = ReaderStatuses(ME)
     kept.on_event(LivelinessGained(Guid(b"r" * 12, b"\0\0\1\2"), "another"))
     assert kept.snapshot({})["last.liveliness_changed.guid_high"] == 0
-
-
-def test_each_change_is_told_to_one_of_the_threads_that_ask():
-    """The second one asks while the first has counted and has not noted it yet."""
-    totals, told = iter((5, 7)), []
-    other = threading.Thread(target=lambda: told.append(board.get("SAMPLE_LOST")["total_count_change"]))
-
-    def counted() -> dict[str, int]:
-        found = {"status.sample_lost.total_count": next(totals)}
-        if threading.current_thread() is not other:
-            other.start()
-            other.join(0.1)
-        return found
-
-    board = StatusBoard("T", ReaderStatuses(ME), counted, None)
-    told.append(board.get("SAMPLE_LOST")["total_count_change"])
-    other.join()
-    assert told == [5, 2]

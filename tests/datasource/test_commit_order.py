@@ -62,18 +62,6 @@ class TestOwnReceiver:
         again.reader.latestOffset(two, ALL)
         assert max(again.receiver.committed) == two["receivers"]["embedded"]["position"]
 
-    def test_what_a_killed_run_had_not_written_down_is_kept(self, tmp_path, caplog):
-        """Spark commits late, and repeats a micro-batch: whether it writes that down is seen with the next one."""
-        zero, one = planned(lambda: Source(tmp_path / "logs"))
-        again = Source(tmp_path / "logs")
-        assert again.ids(zero, one) == list(range(10))
-        again.receiver.receive(10, 10)
-        two = again.reader.latestOffset(one, ALL)
-        assert again.ids(one, two) == list(range(10, 20))
-        again.reader.latestOffset(two, ALL)
-        assert again.receiver.committed == []
-        assert caplog.text.count(WARNED) == 1
-
 
 @pytest.mark.parametrize("version", ["4.0", "4.3"])
 @pytest.mark.parametrize("begins_with", [0, 10])
@@ -102,24 +90,3 @@ class TestStandingReceivers:
         last = progress(reader, receive, is_async=is_async, batches=6, latest=latest)
         assert max(cursor.position for _, cursor in standing.a.committed) == position(last, "a") > 0
         assert caplog.text.count(WARNED) == is_async
-
-    def test_what_a_killed_run_had_not_written_down_is_kept(self, standing, caplog, version, begins_with):
-        standing.a.receive(0, begins_with)
-        first = standing.reader(startingOffsets="earliest")
-        zero = first.initialOffset()
-        standing.a.receive(begins_with, 10)
-        one = first.latestOffset(zero, ALL)
-        standing.a.receive(begins_with + 10, 10)
-        if version == "4.0":
-            settings = settings_of(startingOffsets="earliest")
-            again = StandingStreamReader40(settings, plan_source(settings, COLUMNS), make=standing.connect)
-            latest = lambda _: again.latestOffset()  # noqa: E731
-        else:
-            again = standing.reader(startingOffsets="earliest")
-            latest = lambda start: again.latestOffset(start, ALL)  # noqa: E731
-        again.partitions(zero, one)
-        two = latest(one)
-        again.partitions(one, two)
-        latest(two)
-        assert {cursor.position for _, cursor in standing.a.committed} == {0}
-        assert caplog.text.count(WARNED) == 1

@@ -110,7 +110,6 @@ def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(standing, mo
     for each in (reader, standing.reader(startingOffsets="earliest", **{"receiver.group": "new-query"})):
         assert ids(each, each.partitions(zero, end)) == list(range(200_000))
     reader.latestOffset(end, ALL)
-    reader.commit(end)
     assert standing.a.stream.base > 0, "it was held for the group alone"
 
 
@@ -408,20 +407,6 @@ def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes
     offset, found = step(reader, offset)
     assert sorted(got + found) == [0, 1, *range(100, 107)]
     assert "awaited" not in offset
-
-
-def test_a_new_name_that_is_away_when_a_query_begins_loses_nothing_though_the_others_are_silent(standing):
-    standing.a.receive(0, 1)
-    standing.b.is_gone = True
-    offset = standing.reader().initialOffset()
-    del offset["awaited"]  # the run before did not name it
-    reader = standing.reader()  # latest
-    reader.partitions(offset, offset)
-    assert step(reader, offset) == (offset, [])
-    receive(standing.b, 100, 3)
-    standing.b.is_gone = False
-    offset, _ = step(reader, offset)
-    assert step(reader, offset)[1] == [100, 101, 102]
 
 
 def test_who_is_awaited_is_kept_in_the_checkpoint():

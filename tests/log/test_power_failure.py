@@ -291,36 +291,3 @@ def test_only_what_was_not_closed_goes_on_behind_its_end(
         monkeypatch.setattr(host_clocks, "boot_id", lambda: "after")
     with StreamLog.open(left) as log:
         assert (log.position, log.damage) == (end, [])
-
-
-def test_a_checkpoint_of_many_writers_is_whole_after_a_power_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes several pages of the disk, any of which may be as it was before; so may those of the one before it."""
-    chance = random.Random(1)
-    checkpoint.create_checkpoint_file(tmp_path)
-    path = tmp_path / checkpoint.WRITERS
-    left = tmp_path / "left"
-    left.mkdir()
-    versions = [path.read_bytes()]
-    serials = set[int]()
-
-    def fail() -> None:
-        """Power fails now."""
-        versions.append(path.read_bytes())
-        for _ in range(5):
-            pages = (chance.choice(versions)[at : at + PAGE] for at in range(0, len(versions[-1]), PAGE))
-            (left / checkpoint.WRITERS).write_bytes(b"".join(pages))
-            if count > 1:
-                serials.add(checkpoint.read_checkpoint(left, seed=3).serial)
-
-    def synced(_: int) -> None:
-        fail()
-        del versions[:-1]
-
-    monkeypatch.setattr(os, "fdatasync", synced)
-    for count in range(1, 20):
-        writers = tuple((guid(number), count) for number in range(100 + 50 * count))
-        checkpoint.write_checkpoint(tmp_path, checkpoint.Checkpoint(count, 0, 0, 0, 0, 0, writers), seed=3)
-        fail()
-    assert max(serials) == 19

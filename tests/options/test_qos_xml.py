@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.options import AppliesTo, Settings, parse_options
-from spark_rtps.options.qos_profiles import Profile, xml_file
-from spark_rtps.options.qos_profiles.xml_file import _collect, read_profile
+from spark_rtps.options.qos_profiles import Profile
+from spark_rtps.options.qos_profiles.xml_file import read_profile
 from spark_rtps.options.qos_profiles.xml_paths import (
     DDS_PROPERTIES,
     DDS_READER,
@@ -139,31 +139,6 @@ class TestConnext:
             settings(AppliesTo.WRITE, CONNEXT, profile)
         assert caught.value.option == "qos.profile"
         assert said in str(caught.value)
-
-    def test_bases_above_one_another_are_bounded(self, tmp_path):
-        more = "".join(f'<qos_profile name="P{i}" base_name="P{i - 1}"/>' for i in range(1, 600))
-        file = written(
-            tmp_path, f'<dds><qos_library name="L"><qos_profile name="P0"/>{more}</qos_library></dds>'
-        )
-        assert read_profile(file, "L::P64", writes=False).options == {}
-        with pytest.raises(OptionError, match="'L::P65': has more than 64 bases above one another"):
-            read_profile(file, "L::P65", writes=False)
-        with pytest.raises(OptionError, match="has more than 64 bases"):
-            read_profile(file, "L::P599", writes=False)
-
-    def test_a_base_that_is_named_twice_at_each_level_is_read_once(self, tmp_path, monkeypatch):
-        read = []
-        monkeypatch.setattr(xml_file, "_collect", lambda *given: read.append(1) or _collect(*given))
-        twice = "<base_name><element>P{0}</element><element>P{0}</element></base_name>"
-        more = "".join(f'<qos_profile name="P{i}">{twice.format(i - 1)}</qos_profile>' for i in range(1, 13))
-        first = "<datareader_qos><history><kind>KEEP_ALL_HISTORY_QOS</kind><other>1</other></history></datareader_qos>"
-        file = written(
-            tmp_path,
-            f'<dds><qos_library name="L"><qos_profile name="P0">{first}</qos_profile>{more}</qos_library></dds>',
-        )
-        found = read_profile(file, "P12", writes=False)
-        assert found.options == {"history": "KEEP_ALL_HISTORY_QOS"}
-        assert len(found.warnings) == len(read) == 1
 
 
 class TestDdsXml:

@@ -261,23 +261,6 @@ class TestQos:
         assert (again.topic, again.left_to_writers) == ("rt/r/imu", ("reliability", "durability"))
         assert again.ros == RosNode("spark_rtps", "/r")
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("LOCALHOST_ONLY", "1"),
-            ("AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST"),
-            ("AUTOMATIC_DISCOVERY_RANGE", "OFF"),
-            ("STATIC_PEERS", "a"),
-        ],
-    )
-    def test_receivers_look_around_as_their_own_environment_says(self, monkeypatch, name, text):
-        given = {"receivers": "a=h:1", "receiver.subscribe": "true", "ros": "true", "topic": "imu"}
-        monkeypatch.setenv("ROS_DOMAIN_ID", "42")
-        plain = parse_options(given, READ).receiver_subscribes
-        assert plain is not None and plain["domain"] == "42"
-        monkeypatch.setenv(f"ROS_{name}", text)
-        assert parse_options(given, READ).receiver_subscribes == plain
-
 
 def test_statuses_are_of_topics_of_ros(monkeypatch):
     """What the environment says of a participant is no option of a source that has none."""

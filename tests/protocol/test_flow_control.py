@@ -605,14 +605,3 @@ def test_nothing_is_left_of_best_effort_readers_of_the_log() -> None:
         s.writer.feedback.on_log_positions({reader_guid(i): 0}, [], now=s.now)
         s.writer.unmatch_reader(reader_guid(i))
     assert not s.writer.pacing._reporting
-
-
-def test_what_readers_allowed_holds_until_one_of_them_leaves() -> None:
-    s = script(readers=2)
-    for i in (1, 2):
-        both(s, 1, 100 * PLACE, i=i)
-    s.status(0, 2 * PLACE, i=2)
-    s.writer.unmatch_reader(reader_guid(1))
-    assert s.writer.pacing._reporting == {reader_guid(2)}
-    write(s, 4)
-    assert sns(s.said()) == [1, 2]

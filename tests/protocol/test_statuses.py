@@ -28,12 +28,9 @@ from spark_rtps.transport.qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
-    TypeConsistency,
     incompatibilities,
 )
 from spark_rtps.transport.structure import INFINITE, Guid
-from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
-from spark_rtps.transport.types.xtypes.assignability import incompatibilities_of_types
 from tests.support.virtual_network import SECOND, VirtualNetwork
 
 US, WE = (Guid(b"\1" * 12, bytes((0, 0, n, 7))) for n in (1, 2))
@@ -95,19 +92,6 @@ def test_incompatible_qos(statuses: ReaderStatuses | WriterStatuses, name: str) 
         "by_liveliness": 2,
     }
     assert fields(snapshot, "inconsistent_topic") == {}
-
-
-def test_a_type_that_is_not_assignable_is_an_inconsistent_topic() -> None:
-    written, read = (
-        Struct("S", (Member("a", Primitive(kind), 0),))
-        for kind in (PrimitiveKind.INT32, PrimitiveKind.FLOAT32)
-    )
-    statuses = ReaderStatuses()
-    statuses.on_event(
-        IncompatibleQos(US, ONE, "t", incompatibilities_of_types(written, read, TypeConsistency()))
-    )
-    assert fields(statuses.snapshot({}), "inconsistent_topic") == {"total_count": 1}
-    assert fields(statuses.snapshot({}), "requested_incompatible_qos") == {}
 
 
 def test_inconsistent_topic() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import InputPartition
 
 from spark_rtps.datasource.recording_stream_reader import RecordingStreamReader
 from spark_rtps.transport.errors import RecordingError
@@ -25,10 +23,6 @@ def stream_of(folder: Path, topic: str, **options: str) -> RecordingStreamReader
 
 def end_of(reader: RecordingStreamReader, start: dict[str, Any]) -> dict[str, Any]:
     return reader.latestOffset(start, reader.getDefaultReadLimit())
-
-
-def count_of(reader: RecordingStreamReader, parts: Sequence[InputPartition]) -> int:
-    return sum(batch.num_rows for part in parts for batch in reader.read(part))
 
 
 def rows(reader: RecordingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
@@ -129,62 +123,3 @@ def test_a_file_that_is_removed_before_its_task_runs(
         else:
             assert list(reader.read(part)) == []
             assert "1.mcap: it was removed before it was read; going on without it" in caplog.text
-
-
-@pytest.mark.parametrize("name", ["1.mcap", "1.db3"])
-@pytest.mark.parametrize("left", [0, 3, 3_000])
-@pytest.mark.parametrize("is_planned", [False, True])
-def test_a_file_that_is_cut_before_it_is_read_ends_no_query_that_may_lose_it(
-    tmp_path: Path, name: str, left: int, is_planned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / name
-    drive(path, 200)
-    whole = path.read_bytes()
-    for fail in ("true", "false"):
-        path.write_bytes(whole)
-        reader = stream_of(tmp_path, "/imu", type=IMU, failOnDataLoss=fail)
-        start = reader.initialOffset()
-        end = end_of(reader, start)
-        parts = reader.partitions(start, end) if is_planned else []
-        path.write_bytes(whole[:left])
-        caplog.clear()
-        if not is_planned and fail == "true":
-            with pytest.raises(RecordingError):
-                reader.partitions(start, end)
-            continue
-        parts = parts if is_planned else reader.partitions(start, end)
-        if fail == "true":
-            with pytest.raises(RecordingError):
-                count_of(reader, parts)
-        else:
-            assert count_of(reader, parts) < 200
-            assert "because failOnDataLoss=false" in caplog.text
-
-
-def test_a_file_that_cannot_be_read_for_now_is_no_loss(tmp_path: Path) -> None:
-    path = tmp_path / "1.mcap"
-    drive(path, 20)
-    reader = stream_of(tmp_path, "/imu", type=IMU, failOnDataLoss="false")
-    start = reader.initialOffset()
-    end = end_of(reader, start)
-    (part,) = reader.partitions(start, end)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(RecordingError, match="cannot be read"):
-        reader.partitions(start, end)
-    with pytest.raises(RecordingError, match="cannot be read"):
-        list(reader.read(part))
-
-
-def test_a_file_without_an_end_is_promised_nothing_in_a_stream(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "1.mcap"
-    drive(path, 20)
-    path.write_bytes(path.read_bytes()[:-100])
-    reader = stream_of(tmp_path, "/imu", type=IMU, failOnDataLoss="false")
-    start = reader.initialOffset()
-    assert end_of(reader, start) == start
-    assert "has no end" in caplog.text
-    assert "looked at again when it has changed" in caplog.text
-    assert "reads what is whole" not in caplog.text

@@ -97,9 +97,8 @@ def network(log_dir: Path | None = None, **options: object) -> dict[str, str]:
 
 
 def sink_options(**options: object) -> dict[str, str]:
-    """As :func:`network`, for a sink whose readers know no @optional members, and may take long to be there."""
-    patience = {} if options.get("on_no_reader") == "drop" else {"connect_timeout": "60s"}
-    return network(**{"nullable": "required", **patience, **options})
+    """As :func:`network`, for a sink whose readers know no @optional members."""
+    return network(**{"nullable": "required", **options})
 
 
 @contextlib.contextmanager

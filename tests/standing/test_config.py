@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.standing.config import ReceiverFileError, StandingConfig, read_config
-from spark_rtps.standing.subscribing import wanted_by_client
 from spark_rtps.transport.structure import INFINITE
 
 TOKEN = "0123456789abcdef-read"
@@ -200,47 +199,6 @@ def test_a_certificate_that_goes_while_the_file_is_read(read, tmp_path, monkeypa
     monkeypatch.setattr(Path, "read_bytes", gone)
     with pytest.raises(ReceiverFileError, match=r"certificate: .*tls\.crt cannot be read: No such file"):
         read(text)
-
-
-def test_a_byte_order_mark(read, tmp_path):
-    assert read("", directory='\ufeffdirectory = "state"\n').directory == tmp_path / "state"
-
-
-@pytest.mark.parametrize(
-    ("defaults", "own", "left_out"),
-    [
-        ('"history.depth" = 5', 'history = "keep_all"', "history.depth"),
-        ('"history.depth" = 5', 'history = "KEEP_LAST_HISTORY_QOS"', None),
-        ('history = "keep_all"', '"history.depth" = 5', "history"),
-        ('retention = "time"\n"retention.time" = "24h"', 'retention = "committed"', "retention.time"),
-        ('"retention.time" = "24h"', 'retention = "time"', None),
-        (
-            'retention = "committed"\n"flow_control.consumption" = "committed"',
-            'retention = "bytes"',
-            "flow_control.consumption",
-        ),
-        (
-            '"qos.file" = "qos.xml"\n"qos.profile" = "P"',
-            '"qos.profile" = "best_available"',
-            "qos.file",
-        ),
-    ],
-)
-def test_defaults_that_a_subscription_contradicts_are_left_out(read, tmp_path, defaults, own, left_out):
-    profile = '<dds><qos_library name="L"><qos_profile name="P"/></qos_library></dds>'
-    (tmp_path / "qos.xml").write_text(profile)
-    config = read(f'[defaults]\n{defaults}\n[subscriptions.a]\ntopic = "A"\n{own}\n')
-    mine = wanted_by_client("a", config.subscriptions[0].options, config.defaults)
-    (named,) = config.subscriptions
-    assert mine.options == named.options
-    missing = config.defaults.keys() - named.options.keys()
-    assert missing == ({left_out} if left_out else set())
-    assert named.options.items() >= {"topic": "A"}.items()
-
-
-def test_a_contradiction_of_one_table_is_an_error(read):
-    with pytest.raises(ReceiverFileError, match=r"\[subscriptions.a\] history.depth: '5' has no meaning"):
-        read('[subscriptions.a]\ntopic = "A"\nhistory = "keep_all"\n"history.depth" = 5\n')
 
 
 def test_the_directory_has_no_default(read):

@@ -19,7 +19,7 @@ from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire import datagrams as wire_datagrams
-from spark_rtps.transport.wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from spark_rtps.transport.wire.datagrams import DATAGRAMS_MIN, DatagramRun, scan_datagrams
 from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
@@ -98,8 +98,9 @@ def test_a_drain_holds_what_its_datagrams_hold(
     data, starts, stops = in_slots(datagrams, slot)
     found = scan_datagrams(data, starts, stops)
     seen = {}
-    for _, run, heartbeat_at, _ in found.runs:
-        assert heartbeat_at < 0 or data[heartbeat_at] == Heartbeat.KIND
+    for _, run, heartbeats in found.runs:
+        for behind, at in heartbeats:
+            assert data[at] == Heartbeat.KIND and starts[behind] < at < stops[behind]
         for i in range(run.count):
             stamp = int(run.timestamps()[i])
             seen[run.writer.prefix[0], run.first_sn + i] = (bytes(run.samples().payload(i)), stamp)
@@ -113,7 +114,7 @@ def test_one_writer_is_one_run_that_views_the_drain() -> None:
     datagrams = [datagram(1, sn, bytes(64), sn) for sn in range(1, 101)]
     data, starts, stops = lay_out(datagrams)
     (found,), rest = scan_datagrams(data, starts, stops)
-    assert not rest and found.heartbeat_at == -1
+    assert not rest and not found.heartbeats
     assert (found.run.first_sn, found.run.count) == (1, 100)
     assert np.shares_memory(found.run.data, data)
 
@@ -166,22 +167,32 @@ def test_a_submessage_of_ours_behind_a_sample_is_left(
     assert [(each.run.first_sn, each.run.count) for each in found] == [(1, 6), (8, 93)]
 
 
-def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
-    beats = {5: False, 20: True}
-    datagrams = [
-        datagram(
-            1,
-            sn,
-            bytes(8),
-            sn,
-            Heartbeat(bytes(4), b"\0\0\1\3", 1, sn, sn, final=beats[sn]).encode() if sn in beats else b"",
-        )
-        for sn in range(1, 31)
-    ]
+def heartbeats_of(data: np.ndarray, found: DatagramRun) -> list[Heartbeat]:
+    beats = [data[at:][:32].tobytes() for _, at in found.heartbeats]
+    return [Heartbeat.decode(beat[1], memoryview(beat)[4:]) for beat in beats]
+
+
+@pytest.mark.parametrize(
+    ("final", "named"),
+    [
+        ({5: False, 12: False, 20: True}, [5, 12]),
+        ({5: False, 12: True, 20: True}, [5]),
+        ({5: True, 12: True, 20: True}, [5, 20]),
+        ({5: True, 12: True, 20: False}, [5, 20]),
+        ({5: True}, [5]),
+    ],
+)
+def test_the_first_heartbeat_is_named_and_the_last_that_asks_for_an_answer(
+    final: dict[int, bool], named: list[int]
+) -> None:
+    beats = {
+        sn: Heartbeat(bytes(4), b"\0\0\1\3", 1, sn, sn, final=is_final).encode()
+        for sn, is_final in final.items()
+    }
+    datagrams = [datagram(1, sn, bytes(8), sn, beats.get(sn, b"")) for sn in range(1, 31)]
     data, starts, stops = lay_out(datagrams)
     (found,), _ = scan_datagrams(data, starts, stops)
-    beat = data[found.heartbeat_at :][:32].tobytes()
-    assert Heartbeat.decode(beat[1], memoryview(beat)[4:]).last_sn == 5
+    assert [beat.last_sn for beat in heartbeats_of(data, found)] == named
 
 
 @pytest.mark.parametrize("little", [True, False])
@@ -216,8 +227,7 @@ def test_a_heartbeat_that_another_cannot_stand_for_is_left(
     data, starts, stops = lay_out(datagrams)
     found, rest = scan_datagrams(data, starts, stops)
     assert rest == [8]
-    beats = [data[each.heartbeat_at :][:32].tobytes() for each in found if each.heartbeat_at >= 0]
-    assert [Heartbeat.decode(beat[1], memoryview(beat)[4:]) for beat in beats] == [own]
+    assert [beat for each in found for beat in heartbeats_of(data, each)] == [own]
 
 
 @pytest.mark.parametrize("little", [True, False])

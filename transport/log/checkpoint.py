@@ -3,8 +3,7 @@
 ::
 
     2 slots     checkpoints, written in turn: a full disk cannot keep us from trimming, and a slot cut by ``kill -9``
-                fails its checksum, which leaves the one before. One of several pages is synced: a power failure would
-                leave some of its pages old and some new, and of the other slot too
+                fails its checksum, which leaves the one before
     1 page      Tail: position, rows, and both again with all bits inverted; i64, native. At 512, in a sector
                 of its own, Life: in which start of the host's kernel the log was opened, and where it was closed
 
@@ -102,8 +101,6 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, seed: int) -> None
         while rest:  # the system may take a part, and refuse the rest
             written = os.pwrite(fd, rest, at)
             rest, at = rest[written:], at + written
-        if len(slot) > PAGE:
-            os.fdatasync(fd)
     finally:
         os.close(fd)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,8 +38,7 @@ def create_mapped(
             made = fill(mmap.mmap(fd, size))
             os.replace(made_at, path)
         except BaseException:
-            with suppress(OSError):  # it says less than what is raised
-                os.unlink(made_at)
+            os.unlink(made_at)
             raise
         finally:
             os.close(fd)

@@ -21,7 +21,6 @@ import mmap
 import os
 import time
 import zlib
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -313,8 +312,7 @@ class Segment:
             segment = cls(base, fd)
             os.replace(unfinished, path)
         except BaseException as error:
-            with suppress(OSError):  # who opens the log next removes it
-                os.unlink(unfinished)
+            os.unlink(unfinished)
             if isinstance(error, OSError):
                 raise refusal(error, f"create a segment in {directory}", path=directory) from error
             raise

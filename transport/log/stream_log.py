@@ -17,8 +17,8 @@ Invariants
   is ever given to other samples than before: after a power failure, of which nobody knows what it cost, the log goes on
   in a new segment far behind its last frame.
 
-Nothing is synced but metadata that is replaced and checkpoints of many writers: the log is made to outlive a killed
-process, and the page cache does that. What a power loss leaves torn is found by the checksums.
+Nothing is synced but metadata that is replaced: the log is made to outlive a killed process, and the page cache does
+that. What a power loss leaves torn is found by the checksums.
 """
 
 from __future__ import annotations
@@ -213,8 +213,7 @@ class StreamLog:
             if not self._is_torn:  # else the frames say it, as after kill -9
                 self._stored.end_life(self._position)
                 self._checkpoint(base=self._base)
-            with contextlib.suppress(OSError):  # who opens it next removes them
-                self._spares.shrink(0)
+            self._spares.shrink(0)
         finally:
             os.close(self._lock)
             self._lock = None

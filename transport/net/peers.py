@@ -22,7 +22,7 @@ def split_peer(peer: str) -> tuple[str, int | None]:
     host, colon, port = peer.strip().rpartition(":")
     if not colon:
         host, port = port, ""
-    if not host or (colon and not (port.isdecimal() and 0 < int(port) < 65536)):
+    if not host or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
         raise TransportError(f"peer {peer!r} is not HOST or HOST:PORT")
     return host, int(port) if port else None
 
@@ -36,7 +36,7 @@ def resolve(peers: tuple[str, ...], domain: int) -> tuple[Locator, ...]:
             addresses = {
                 info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_DGRAM)
             }
-        except (OSError, UnicodeError) as error:  # which is said of a name that no host can have
+        except OSError as error:
             _log.warning("peer %r does not resolve: %s", peer, error)
             continue
         ports = (

@@ -69,22 +69,21 @@ class DrainReceiver:
             messages.unread.passes_over,
         )
         rest, handed = found.rest, 0
-        #: The position of each run, and of each HEARTBEAT of one, which comes behind what lies before it.
-        turns = [(each.first, i) for i, each in enumerate(found.runs)]
-        turns += [(each.heartbeat_behind, ~i) for i, each in enumerate(found.runs) if each.heartbeat_at >= 0]
-        turns.sort(key=lambda turn: (turn[0], turn[1] < 0))
+        #: The position of each run, and of its HEARTBEATs, which come behind what lies before them.
+        turns = [(each.first, -1, i) for i, each in enumerate(found.runs)]
+        turns += [(behind, at, i) for i, each in enumerate(found.runs) for behind, at in each.heartbeats]
+        turns.sort()
         believed: set[int] = set()
         pause = messages.work + RUNS_WORK
-        for position, i in turns:
+        for position, heartbeat_at, i in turns:
             before = bisect(rest, position, handed)
             yield from (spans[each] for each in rest[handed:before])
             handed = before
-            if i < 0:
-                if ~i in believed:
-                    _, of, heartbeat_at, _ = found.runs[~i]
-                    messages.on_heartbeat_at(data, heartbeat_at, of.writer.prefix, now)
+            first, run, _ = found.runs[i]
+            if heartbeat_at >= 0:
+                if i in believed:
+                    messages.on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
                 continue
-            first, run, _, _ = found.runs[i]
             if messages.work > pause:
                 yield None
                 pause = messages.work + RUNS_WORK

@@ -37,8 +37,8 @@ POLICY_IDS: Final = {
         QosPolicyId.DATA_REPRESENTATION,
     )
 }
-#: Reasons of a mismatch that are about the type, however it was compared: INCONSISTENT_TOPIC.
-_OF_THE_TYPE: Final = ("TYPE", "KEY", "TYPE_CONSISTENCY")
+#: Reasons of a mismatch that are about the type: INCONSISTENT_TOPIC.
+_OF_THE_TYPE: Final = ("TYPE", "KEY")
 
 _LIVELINESS_CHANGED: Final = "liveliness_changed"
 _NOBODY: Final = Guid(bytes(12), bytes(4))

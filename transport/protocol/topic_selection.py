@@ -9,14 +9,9 @@ from typing import Final
 
 from ..slotted import frozen
 
-#: Repeats several things, or one thing that may be several: Python may try each repetition at each place.
-_AMBIGUOUS: Final = re.compile(r"[*+{].*[*+{]|\)[*+{]", re.DOTALL)
-#: What Python and RE2 take for different characters or places, beyond what is printed in ASCII.
-_UNLIKE: Final = re.compile(r"\\[wdsbWDSB]|\(\?[a-z]*i|\$")
-#: ``{,2}`` is no repetition in RE2, and ``[[:alpha:]]`` is no list of characters.
-_OF_PYTHON: Final = re.compile(r"\{,\d*\}|\[:.*:\]", re.DOTALL)
-#: Of a topic's name (RTPS 2.5 §9.6.4: string<256>).
-_NAME_MAX: Final = 256
+_REPEATED: Final = re.compile(r"[*+{]")
+#: What Python takes for more characters than RE2 does, beyond ASCII.
+_UNICODE: Final = re.compile(r"\\[wdsbWDSB]|\(\?[a-z]*i")
 
 
 @frozen
@@ -51,24 +46,17 @@ def _selects(pattern: str, topic: str) -> bool:
 
 
 def _matching(pattern: str, topics: list[str]) -> list[str]:
-    """Those of ``topics`` that match. A peer could name a topic for which Python takes hours to find that an ambiguous
-    pattern does not match it: RE2 compares it wherever it means the same, and else, names of RTPS's length do."""
+    """Those of ``topics`` that match. Where a pattern repeats several things, Python may try each repetition at each
+    place, so that a peer could name a topic for which that takes hours."""
     found: list[str] = []
-    if _AMBIGUOUS.search(pattern):
-        alike = [each for each in topics if _means_the_same(pattern, each)]
+    if len(_REPEATED.findall(pattern)) > 1:
+        alike = [each for each in topics if each.isascii() or not _UNICODE.search(pattern)]
         matching = _in_linear_time(pattern, alike)
-        known = set() if matching is None else set(alike)
-        found = matching or []
-        topics = [each for each in topics if each not in known and len(each) <= _NAME_MAX]
+        if matching is not None:
+            known = set(alike)
+            found, topics = matching, [each for each in topics if each not in known]
     compiled = _compiled(pattern)
     return found + [each for each in topics if compiled.fullmatch(each)]
-
-
-def _means_the_same(pattern: str, topic: str) -> bool:
-    if _OF_PYTHON.search(pattern):
-        return False
-    is_plain = topic != "" and topic.isprintable() and topic.isascii() and pattern.isascii()
-    return is_plain or not _UNLIKE.search(pattern)
 
 
 @lru_cache(maxsize=16)

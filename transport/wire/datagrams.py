@@ -75,14 +75,13 @@ class Unread:
 class DatagramRun(NamedTuple):
     """A run that spans datagrams; ``first`` is the position of the first of them in the drain.
 
-    ``heartbeat_at`` is where the HEARTBEAT that counts lies behind one of them, which has the position
-    ``heartbeat_behind``; -1: there is none.
+    ``heartbeats`` are those that count of the HEARTBEATs behind them: for each, the position of the datagram that it
+    ends, and where it lies.
     """
 
     first: int
     run: Run | Unread | BatchStretch
-    heartbeat_at: int = -1
-    heartbeat_behind: int = -1
+    heartbeats: tuple[tuple[int, int], ...] = ()
 
 
 class DatagramScan(NamedTuple):
@@ -239,8 +238,8 @@ def _singles(
         writer = Guid(key[:12], key[12:16])
         if passes_over(writer):
             left[group] = False
-            beat = _heartbeat_of(data, group, heartbeat, data_ends)
-            yield DatagramRun(int(group[0]), Unread(writer, len(group)), *beat)
+            beats = _heartbeats_of(data, group, heartbeat, data_ends)
+            yield DatagramRun(int(group[0]), Unread(writer, len(group)), beats)
             continue
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:
@@ -260,7 +259,7 @@ def _singles(
                 index=index,
                 reader_id=key[16:20],
             )
-            yield DatagramRun(int(rows[0]), run, *_heartbeat_of(data, rows, heartbeat, data_ends))
+            yield DatagramRun(int(rows[0]), run, _heartbeats_of(data, rows, heartbeat, data_ends))
 
 
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -338,13 +337,13 @@ def _body(data: U8, offsets: I64, index: npt.NDArray[Any], *, compact: bool) -> 
     return body
 
 
-def _heartbeat_of(
+def _heartbeats_of(
     data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bool_], data_ends: I64
-) -> tuple[int, int]:
-    """The last HEARTBEAT that asks for an answer, else the last one: where it is, and behind which datagram."""
+) -> tuple[tuple[int, int], ...]:
+    """The first HEARTBEAT, where a reader may have to begin; and the last that asks for an answer, else the last."""
     with_beat = rows[heartbeat[rows]]
     if not len(with_beat):
-        return -1, -1
+        return ()
     asking = with_beat[(data[data_ends[with_beat] + 1] & Heartbeat.FLAG_F) == 0]
-    row = int((asking if len(asking) else with_beat)[-1])
-    return int(data_ends[row]), row
+    first, last = int(with_beat[0]), int((asking if len(asking) else with_beat)[-1])
+    return tuple((row, int(data_ends[row])) for row in ((first, last) if first < last else (last,)))

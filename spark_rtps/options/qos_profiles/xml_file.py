@@ -19,7 +19,6 @@ from .xml_paths import DDS_PROPERTIES, DDS_READER, DDS_WRITER, FAST_READER, FAST
 from .xml_values import DDS_READS, FAST_READS, Read, value_text
 
 _FILE_BYTES_MAX: Final = 16 << 20
-#: Of elements, and of profiles that are each the base of the one before.
 _DEPTH_MAX: Final = 64
 _PREDEFINED_FLOW_CONTROLLERS: Final = ("default", "fixed_rate", "on_demand")
 _LIBRARIES: Final = ("qos_library", "qosLibrary")
@@ -155,8 +154,6 @@ class _DdsFile:
             for profile in library
             if profile.tag == "qos_profile"
         }
-        #: The options of a profile with its bases, or of one section of it, and what of it is not used.
-        self._known: dict[tuple[str, str | None], tuple[dict[str, str], list[str]]] = {}
 
     def profile(self, name: str | None) -> Profile:
         if name is None:
@@ -189,23 +186,6 @@ class _DdsFile:
         only: str | None = None,
     ) -> None:
         """The sections of the bases of a profile, then its own; of each the section ``only``, if that is given."""
-        known = self._known.get((full, only))
-        if known is None:
-            own: dict[str, str] = {}
-            not_used: list[str] = []
-            self._gather(full, own, not_used, heirs, only)
-            known = self._known[full, only] = own, list(dict.fromkeys(not_used))
-        options |= known[0]
-        unused += known[1]
-
-    def _gather(
-        self,
-        full: str,
-        options: dict[str, str],
-        unused: list[str],
-        heirs: tuple[str, ...],
-        only: str | None,
-    ) -> None:
         profile = self._profiles[full]
         for base in _bases(profile):
             self._inherit_base(base, options, unused, (*heirs, full), only)
@@ -223,8 +203,6 @@ class _DdsFile:
         found = self._find(base, heirs[-1].rpartition("::")[0])
         if found in heirs:
             raise OptionError("qos.profile", heirs[0], f"is its own base: {' -> '.join((*heirs, base))}")
-        if len(heirs) > _DEPTH_MAX:
-            raise OptionError("qos.profile", heirs[0], f"has more than {_DEPTH_MAX} bases above one another")
         if found is not None:
             self._inherit(found, options, unused, heirs, only)
         elif _BUILTIN.fullmatch(base):
