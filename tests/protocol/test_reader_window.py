@@ -105,3 +105,18 @@ def test_a_run_is_not_cut_for_the_receive_window_where_the_bytes_do_not_fit_eith
     assert held.add(_held(10, 13)) == (4, 4, 0)
     assert held.add(_held(20, 29)) == (10, 0, 10)
     assert held.nbytes <= held.bytes_max
+
+
+def test_what_is_held_and_arrives_again_in_another_run_is_a_duplicate() -> None:
+    s = started()
+    s.data(3, 6).data(1, 4).heartbeat(1, 6)
+    assert s.taken() == [1, 2, 3, 4, 5, 6]
+    assert (s.reader.counters.received_samples, s.reader.counters.duplicate_samples) == (6, 2)
+
+
+def test_of_what_is_held_a_part_can_be_thrown_away() -> None:
+    held = ReorderBuffer(ReorderBudget())
+    held.add(_held(10, 13))
+    assert (held.discard_below(12), held.units, held.nbytes, held.samples) == (2, 2, 64, 2)
+    assert held.discard_below(14) == 2
+    assert (held.units, held.nbytes, len(held)) == (0, 0, 0)

@@ -223,6 +223,12 @@ class ReorderBuffer:
         while self._runs and self._runs[0].last_sn < sn:
             thrown += self._runs[0].count
             self.pop()
+        if self._runs and (known := sn - self._runs[0].first_sn) > 0:
+            run = self._runs[0]
+            self._account(run, -1)
+            self._runs[0], self._firsts[0] = run.take(known, run.count), sn
+            self._account(self._runs[0], 1)
+            thrown += known
         if self._covered and self._covered.lowest[0] < sn:
             self._covered.remove(0, sn - 1)
         return thrown
