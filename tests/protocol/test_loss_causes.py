@@ -41,11 +41,12 @@ def test_what_others_lacked_at_the_match_is_no_loss() -> None:
     assert s.taken() == [6]
 
 
-def test_a_heartbeat_to_the_reader_alone_tells_where_it_begins() -> None:
-    s = Script()
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_heartbeat_to_the_reader_alone_tells_where_it_begins(lasting: bool) -> None:
+    s = Script(transient_local=lasting)
     s.heartbeat(3, 5).heartbeat(8, 9, to=ME.entity)
     assert lost(s) == {}, "6 and 7 were written before the match, too"
-    s.heartbeat(9, 9)
+    s.heartbeat(9, 9, to=ME.entity)
     assert lost(s) == {LossCause.HISTORY: 1}
 
 

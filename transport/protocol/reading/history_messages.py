@@ -33,15 +33,16 @@ class HistoryMessages:
         proxy.away_until = min(proxy.away_until, last_sn)
         if not proxy.synced:
             self._delivery.sync(proxy, last_sn + 1 if proxy.info.transient_local else first_sn)
-        if proxy.expected < proxy.counts_losses_from and heartbeat.reader_id != ENTITYID_UNKNOWN:
-            proxy.counts_losses_from = first_sn  # it begins where this reader was matched
+        is_to_it_alone = heartbeat.reader_id != ENTITYID_UNKNOWN
+        if is_to_it_alone and proxy.expected <= proxy.counts_losses_from:
+            proxy.counts_losses_from = first_sn  # where this reader was matched
         if first_sn > proxy.first_sn:
             proxy.first_sn = first_sn
         if proxy.resting:
             self._delivery.pass_by(proxy, last_sn)
         if proxy.expected < proxy.first_sn or proxy.held:
             self._delivery.drain(proxy)
-        proxy.counts_losses_from = min(proxy.counts_losses_from, last_sn + 1)
+        proxy.counts_losses_from = min(proxy.counts_losses_from, 0 if is_to_it_alone else last_sn + 1)
         self._responder.on_heartbeat(proxy, final=heartbeat.final, now=now)
 
     def on_heartbeat_batch(self, proxy: WriterProxy, heartbeat: HeartbeatBatch, now: int) -> None:
