@@ -57,6 +57,30 @@ def test_what_a_writer_that_is_gone_would_have_sent_again() -> None:
     assert lost(s) == {LossCause.WRITER_GONE: 3}
 
 
+@pytest.mark.parametrize("by_gap", [False, True])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_counted_as_lost_when_the_writer_was_gone_does_not_count_again(
+    lasting: bool, by_gap: bool
+) -> None:
+    s = started(qos=LASTING, transient_local=True) if lasting else started()
+    s.data(1).data(3).heartbeat(1, 4)
+    info = s.proxy.info
+    s.reader.unmatch_writer(IT)
+    assert lost(s) == {LossCause.WRITER_GONE: 3}
+    s.reader.match_writer(info, now=s.now)
+    s.heartbeat(1, 4)
+    s.reader.unmatch_writer(IT)
+    assert lost(s) == {}
+    s.reader.match_writer(info, now=s.now)
+    if by_gap and not lasting:
+        s.heartbeat(1, 6).gap(2, 7)
+    s.heartbeat(7, 6)
+    assert lost(s) == {LossCause.OUT_OF_REACH: 2}
+    s.data(7).heartbeat(9, 9)
+    assert lost(s) == {LossCause.HISTORY: 1}
+    assert s.taken() == [1, 7]
+
+
 def test_what_a_reliable_writer_sent_while_there_was_no_receiver() -> None:
     s = Script(resume={IT: 10})
     s.heartbeat(16, 20)

@@ -18,6 +18,8 @@ class EarlierMatch(NamedTuple):
     last_sn: int
     #: Why samples are lost that the writer sent since then.
     away: LossCause
+    #: What was missing up to here was counted as lost when the match ended.
+    told_until: int = 0
 
 
 class EarlierMatches:
@@ -42,6 +44,8 @@ class EarlierMatches:
             return
         was_heard = proxy.away is None or proxy.away_until < proxy.expected
         cause = LossCause.OUT_OF_REACH if was_heard or proxy.away is None else proxy.away
-        self._left[proxy.guid] = EarlierMatch(proxy.expected - 1, cause)
+        self._left[proxy.guid] = EarlierMatch(
+            proxy.expected - 1, cause, proxy.announced if proxy.reliable else 0
+        )
         if len(self._left) > ENDPOINTS_PER_PARTICIPANT_MAX:
             del self._left[next(iter(self._left))]

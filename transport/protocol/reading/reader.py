@@ -144,6 +144,7 @@ class StatefulReader:
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
             away=None if earlier is None else earlier.away,
+            told_until=0 if earlier is None else earlier.told_until,
         )
         self.writers[info.guid] = proxy
         if reliable or info.status_messages:
@@ -159,11 +160,11 @@ class StatefulReader:
         proxy = self.writers.pop(guid, None)
         if proxy is None:
             return
+        if not is_builtin(self.guid.entity):
+            self._earlier.keep(proxy)
         self._delivery.forget(proxy)
         self._responder.forget(guid)
         self.untethered.forget(guid)
-        if not is_builtin(self.guid.entity):
-            self._earlier.keep(proxy)
 
     # --- writers of other slices -----------------------------------------------------------------
 

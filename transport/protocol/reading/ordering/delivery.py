@@ -238,6 +238,7 @@ class Delivery:
 
     def _lose_range(self, proxy: WriterProxy, first: int, last: int, cause: LossCause) -> None:
         """first..last are lost: because the writer was away, as far as it was, and else for another ``cause``."""
+        first = min(max(first, proxy.told_until + 1), last + 1)
         away = proxy.away_in(first, last)
         if proxy.away is not None:
             self._lose(proxy, away, proxy.away)
@@ -247,9 +248,10 @@ class Delivery:
         """Pass what is missed up to ``last``; whether that is all."""
         count = proxy.missed_in(last)
         if count and proxy.away is not None:
+            told = min(max(proxy.told_until + 1 - proxy.expected, 0), count)
             proxy.move_to(proxy.expected + count)
-            self.counters.missed_samples += count if proxy.away is LossCause.MOVED else 0
-            self._lose(proxy, count, proxy.away)
+            self.counters.missed_samples += count - told if proxy.away is LossCause.MOVED else 0
+            self._lose(proxy, count - told, proxy.away)
         return proxy.expected > last
 
     def _pass_irrelevant(self, proxy: WriterProxy, last: int) -> None:

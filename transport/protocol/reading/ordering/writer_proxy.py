@@ -70,6 +70,7 @@ class WriterProxy:
         "sets",
         "stream",
         "synced",
+        "told_until",
     )
 
     def __init__(
@@ -82,6 +83,7 @@ class WriterProxy:
         receive_window: int = INFINITE,
         coherent: bool = False,
         away: LossCause | None = None,
+        told_until: int = 0,
     ) -> None:
         self.info = info
         #: Both sides are reliable: heartbeats are answered, what is missing is requested.
@@ -110,6 +112,8 @@ class WriterProxy:
         self.away_until = 0
         if away is not None:
             self.away_until = INFINITE if reliable else self.expected
+        #: What was missing up to here counted as lost when an earlier match with the writer ended.
+        self.told_until = told_until
         self.held = ReorderBuffer(budget, units_max=receive_window)
         #: Only if the reader has coherent access.
         self.sets = CoherentAccess() if coherent else None
@@ -238,7 +242,7 @@ class WriterProxy:
         """Samples that the writer is known to have sent or to hold for this reader, and that were not delivered."""
         if not (self.reliable and self.synced):  # a number alone proves no sample
             return self.held.samples + len(self.fragments)
-        holes = self.missing_changes(self.expected, self.announced)
+        holes = self.missing_changes(self.told_until + 1, self.announced)
         return self.held.samples + sum(last - first + 1 for first, last in holes)
 
     def reader_sn_state(self, first: int, last: int) -> SequenceNumberSet:
