@@ -26,5 +26,5 @@ class LogPlace:
         try:
             found = directory.stat()
             return cls(boot_id(), found.st_dev, found.st_ino)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: another host names what can be no folder
             return None

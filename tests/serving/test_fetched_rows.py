@@ -203,7 +203,7 @@ def test_a_partition_travels_and_hides_the_token(scene: Scene) -> None:
     assert pickle.loads(pickle.dumps(part)) == part
     assert pickle.loads(pickle.dumps(part)).place == LogPlace.of(scene.directory)
     assert TOKEN not in repr(part)
-    assert LogPlace.of(scene.directory / "none") is None
+    assert LogPlace.of(scene.directory / "none") is None and LogPlace.of(Path("a\0b")) is None
 
 
 def test_failfast_and_what_is_lost(scene: Scene, server: SceneServer) -> None:
