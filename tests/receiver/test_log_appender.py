@@ -239,6 +239,21 @@ def test_samples_of_a_writer_whose_line_cannot_be_written_are_dropped_where_that
     assert recording.found() == [(guid(2), 3, None)]
 
 
+def test_a_full_disk_is_said_once_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    recording = Recording(tmp_path / "log")
+    appender, reader = recording.appender, recording.reader
+    for time in (1, 2):
+        with full_disk():
+            appender.deliver(reader, [uniform(guid(2 * time), 1, 2)])
+            for _ in range(20):
+                appender.commit(reader, 0)
+        assert caplog.text.count("writers are held back until there is room") == time
+        appender.commit(reader, 0)
+        assert not reader.hold_acknowledgments
+        appender.deliver(reader, [uniform(guid(2 * time + 1), 1, 2)])
+        assert caplog.text.count("until there is room") == time
+
+
 def test_a_topic_that_is_recorded_late_begins_with_its_first_sample(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "log", "one")
     one, two, reader = recording.appender, recording.another("two"), recording.reader
