@@ -221,14 +221,17 @@ def _by_type(
 def as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
     """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then.
 
-    What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks.
+    What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks; by its own
+    type where samples in XCDR1 would be read at the wrong place.
     """
-    if plan.told and plan.struct is not None:
-        if not incompatibilities_of_types(struct, plan.struct, TypeConsistency()):
-            return plan, ""
     told = replace(plan, struct=struct)
+    if plan.told and plan.struct is not None:
+        if not incompatibilities_of_types(struct, plan.struct, TypeConsistency(), in_xcdr1=True):
+            return plan, ""
+        is_assignable = not incompatibilities_of_types(struct, plan.struct, TypeConsistency())
+        told = replace(told, lacking=is_assignable)
     try:
-        codec_for(struct, plan.data)
+        codec_for(struct, plan.data, told.lacking)
         if plan.filter is not None:
             _filter_for(struct, plan.filter)
     except (UsageError, FilterError, TypeDefinitionError) as error:
@@ -240,16 +243,16 @@ def as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
 
 
 @lru_cache(maxsize=16)
-def codec_for(struct: Struct, data: pa.Schema | None) -> Codec:
+def codec_for(struct: Struct, data: pa.Schema | None, lacking: bool = False) -> Codec:
     """The compiled codec; each worker process has one per type."""
-    return Codec(struct, arrow_schema=data)
+    return Codec(struct, arrow_schema=data, lacking=lacking)
 
 
 @lru_cache(maxsize=16)
 def _codec_of(plan: TopicPlan) -> Codec:
     """The codec of its columns. A plan is compared faster than a type and a schema."""
     assert plan.struct is not None
-    return codec_for(plan.struct, plan.data)
+    return codec_for(plan.struct, plan.data, plan.lacking)
 
 
 @lru_cache(maxsize=16)

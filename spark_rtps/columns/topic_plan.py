@@ -92,6 +92,8 @@ class TopicPlan:
     announced: bool = True
     #: Whether the type was told by writers of a log, of which others may have told another one.
     told: bool = False
+    #: Whether the type may lack fields of ``data``, which are null then.
+    lacking: bool = False
     #: Whether there are several topics, of which ``topic`` is a name for people.
     many: bool = False
     mode: Mode = Mode.DROPMALFORMED

@@ -30,6 +30,7 @@ from spark_rtps.transport.receiver.writer_types import WriterTypes
 from spark_rtps.transport.types.arrow import arrow_schema, struct_from_arrow
 from spark_rtps.transport.types.cdr import lanes
 from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, String, Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Run, Samples
 from tests.support.stream_logs import (
@@ -212,6 +213,25 @@ class TestCdr:
             decode(tmp_path / "again", runs, replace(guess, mode=Mode.FAILFAST))
         table = decode(tmp_path / "more", runs, replace(guess, mode=Mode.PERMISSIVE))
         assert table.to_pylist()[:3] == [dict.fromkeys(wanted.names)] * 3
+
+    @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
+    def test_writers_of_older_types_in_both_representations(self, tmp_path, representation):
+        """In XCDR1, what follows a part that one of them lacks is found by the writer's own type."""
+        part = "@appendable struct Part {{ long a; {} }};"
+        idl = part + "@appendable struct Whole {{ Part part; Part parts[2]; long x; }};"
+        old, new = (parse_idl(idl.format(more))["Whole"] for more in ("", "long b;"))
+        older, newer = {"a": 1}, {"a": 3, "b": 4}
+        rows = {"part": older, "parts": [older] * 2, "x": 2}, {"part": newer, "parts": [newer] * 2, "x": 5}
+        types = WriterTypes(tmp_path, {WRITER: old, OTHER: new}.get)
+        runs = []
+        for struct, row, writer in ((old, rows[0], WRITER), (new, rows[1], OTHER)):
+            types.note(writer)
+            batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct))
+            samples = Codec(struct).encode(batch, representation=representation)
+            runs.append(run_of(samples, 1, writer=writer))
+        found = decode(tmp_path, runs, replace(plan(new), told=True)).to_pylist()
+        lacking = older | {"b": None}
+        assert found == [{"part": lacking, "parts": [lacking] * 2, "x": 2}, rows[1]]
 
     def test_same_range_same_rows(self, tmp_path):
         runs = [run_of(encoded(points(i, 10)), i + 1) for i in range(0, 100, 10)]

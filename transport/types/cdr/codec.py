@@ -17,7 +17,8 @@ class Codec(Decoder, Encoder):
 
     ``arrow_schema`` is the schema that :meth:`decode` returns: any members of the type and any of their fields at any
     depth, in any order, each as an Arrow type that holds all its values (see :mod:`.decoding.targets`). None: the
-    schema that ``mapping`` selects (:mod:`..arrow`). Only the columns of the schema are built.
+    schema that ``mapping`` selects (:mod:`..arrow`). Only the columns of the schema are built. ``lacking``: the
+    type may lack fields of the schema, at any depth; these are null.
 
     A sample is malformed if one of its values does not lie inside the payload, whether or not it is in the schema:
     lengths, string ends, member headers and discriminators are always checked. Bytes that are not a value of their type
@@ -32,6 +33,7 @@ class Codec(Decoder, Encoder):
         *,
         arrow_schema: pa.Schema | None = None,
         mapping: Mapping = DEFAULT_MAPPING,
+        lacking: bool = False,
     ) -> None:
-        Decoder.__init__(self, struct, arrow_schema, mapping)
+        Decoder.__init__(self, struct, arrow_schema, mapping, lacking=lacking)
         Encoder.__init__(self, struct)

@@ -93,13 +93,15 @@ def _halves(samples: Samples) -> Iterable[Samples]:
 class Decoder:
     """Decodes samples of one type, vectorised over all samples of a call; see :class:`~..codec.Codec`."""
 
-    def __init__(self, struct: Struct, arrow_schema: pa.Schema | None, mapping: Mapping) -> None:
+    def __init__(
+        self, struct: Struct, arrow_schema: pa.Schema | None, mapping: Mapping, *, lacking: bool = False
+    ) -> None:
         bare = without_aliases(struct)
         assert isinstance(bare, Struct)
         _check(bare)
         self.struct = bare
         #: What :meth:`decode` gives.
-        self.arrow_schema = readable_schema(bare, arrow_schema, mapping)
+        self.arrow_schema = readable_schema(bare, arrow_schema, mapping, lacking=lacking)
         self._target = pa.struct(list(self.arrow_schema))
         self._leaves = leaves(bare, self._target)
         self._decoders: dict[tuple[int, Extensibility, bool], Record | MutableRecord] = {}

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from ....errors import UsageError
+from ....slotted import frozen
 from ...arrow import arrow_schema, arrow_type, time_type
 from ...mapping import Mapping
 from ...model import (
@@ -34,41 +35,52 @@ _TEXTS: Final = (pa.string(), pa.large_string())
 _BINARIES: Final = (pa.binary(), pa.large_binary())
 
 
-def readable_schema(struct: Struct, wanted: pa.Schema | None, mapping: Mapping) -> pa.Schema:
-    """The schema into which samples are decoded. Raises UsageError if the struct cannot be read by that schema."""
+def readable_schema(
+    struct: Struct, wanted: pa.Schema | None, mapping: Mapping, *, lacking: bool = False
+) -> pa.Schema:
+    """The schema into which samples are decoded; ``lacking``: the struct may lack fields of it, which are null then.
+
+    Raises UsageError if the struct cannot be read by that schema.
+    """
     if wanted is None:
         return arrow_schema(struct, mapping)
-    _check_fields(struct, pa.struct(list(wanted)), struct.name, "")
+    _Check(struct.name, lacking).fields(struct, pa.struct(list(wanted)), "")
     return pa.schema([pa.field(field.name, field.type) for field in wanted])
 
 
-def _check_fields(t: Struct | Union | Bitset, wanted: pa.DataType, owner: str, path: str) -> None:
-    known = fields_of(t)
-    if not wanted.num_fields and path:
-        raise UsageError(f"member {path[:-1]!r} of {owner}: a struct of no fields holds nothing")
-    seen = set()
-    for field in wanted:
-        if field.name not in known:
-            raise UsageError(f"{t.name} has no member {field.name!r}; it has {', '.join(known)}")
-        if field.name in seen:
-            raise UsageError(f"member {path + field.name!r} of {owner} is wanted twice")
-        seen.add(field.name)
-        _check(known[field.name], field.type, owner, path + field.name)
+@frozen
+class _Check:
+    owner: str
+    lacking: bool
 
+    def fields(self, t: Struct | Union | Bitset, wanted: pa.DataType, path: str) -> None:
+        known = fields_of(t)
+        if not wanted.num_fields and path:
+            raise UsageError(f"member {path[:-1]!r} of {self.owner}: a struct of no fields holds nothing")
+        seen = set()
+        for field in wanted:
+            if field.name not in known:
+                if self.lacking:
+                    continue
+                raise UsageError(f"{t.name} has no member {field.name!r}; it has {', '.join(known)}")
+            if field.name in seen:
+                raise UsageError(f"member {path + field.name!r} of {self.owner} is wanted twice")
+            seen.add(field.name)
+            self.value(known[field.name], field.type, path + field.name)
 
-def _check(t: Type, wanted: pa.DataType, owner: str, path: str) -> None:
-    if isinstance(t, Struct | Union | Bitset) and pa.types.is_struct(wanted):
-        _check_fields(t, wanted, owner, f"{path}.")
-    elif isinstance(t, Map) and pa.types.is_map(wanted):
-        _check(t.key, wanted.key_type, owner, f"{path}.key")
-        _check(t.value, wanted.item_type, owner, f"{path}.value")
-    elif isinstance(t, Sequence | Array) and pa.types.is_list(wanted) and not is_blob(t):
-        inner = t.element
-        if isinstance(t, Array) and len(t.dimensions) > 1:
-            inner = replace(t, dimensions=t.dimensions[1:])
-        _check(inner, wanted.value_type, owner, path)
-    elif not _is_readable(t, wanted):
-        raise UsageError(f"member {path!r} of {owner} is {arrow_type(t)}, not {wanted}")
+    def value(self, t: Type, wanted: pa.DataType, path: str) -> None:
+        if isinstance(t, Struct | Union | Bitset) and pa.types.is_struct(wanted):
+            self.fields(t, wanted, f"{path}.")
+        elif isinstance(t, Map) and pa.types.is_map(wanted):
+            self.value(t.key, wanted.key_type, f"{path}.key")
+            self.value(t.value, wanted.item_type, f"{path}.value")
+        elif isinstance(t, Sequence | Array) and pa.types.is_list(wanted) and not is_blob(t):
+            inner = t.element
+            if isinstance(t, Array) and len(t.dimensions) > 1:
+                inner = replace(t, dimensions=t.dimensions[1:])
+            self.value(inner, wanted.value_type, path)
+        elif not _is_readable(t, wanted):
+            raise UsageError(f"member {path!r} of {self.owner} is {arrow_type(t)}, not {wanted}")
 
 
 def _is_readable(t: Type, wanted: pa.DataType) -> bool:
