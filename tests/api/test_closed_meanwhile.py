@@ -52,6 +52,47 @@ def test_rows_of_a_publication_that_is_closed_before_they_are_written_are_an_err
         publication.write([{"n": 1}], wait=False)
 
 
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("what", ["publication", "participant"])
+def test_a_coherent_set_that_is_closed_before_its_end_is_an_error(
+    participate: Participate, what: str, wait: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    participate().subscribe("t", schema=SCHEMA, options=COHERENT)
+    writing = participate()
+    publication = writing.publish("t", schema=SCHEMA, options=COHERENT)
+    assert publication.wait_for_readers(PATIENCE)
+    closed = publication if what == "publication" else writing
+    before(publication._session._writer, "end_coherent_set", closed.close, monkeypatch)
+    with pytest.raises(rtps.TransportError, match="its writer was closed"), publication.coherent(wait=wait):
+        publication.write([{"n": 1}])
+
+
+@pytest.mark.parametrize("on_no_reader", ["wait", "drop"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_who_waits_for_acknowledgments_of_a_publication_that_is_closed_is_told_that(
+    participate: Participate, on_no_reader: str, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that readers left, or, where none is asked for, that they have everything."""
+    reading = participate()
+    reading.subscribe("t", schema=SCHEMA)
+    publication = participate().publish("t", schema=SCHEMA, options={"on_no_reader": on_no_reader})
+    assert publication.wait_for_readers(PATIENCE)
+    writer = publication._session._writer
+    wait = writer._wait
+
+    def close_behind() -> None:
+        wait()
+        publication.close()
+
+    if is_late:
+        monkeypatch.setattr(writer, "_wait", close_behind)
+    else:
+        before(writer, "wait_for_acknowledgments", publication.close, monkeypatch)
+    # the reader's answers wait
+    with reading.node.lock, pytest.raises(rtps.TransportError, match="its writer was closed"):
+        publication.write([{"n": 1}])
+
+
 def test_a_coherent_set_outlives_the_attempt_of_another_thread_to_begin_one(
     participate: Participate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

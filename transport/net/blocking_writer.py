@@ -245,6 +245,7 @@ class BlockingWriter:
     def begin_coherent_set(self) -> None:
         """What is written from now on becomes visible together (DDS: begin_coherent_changes)."""
         with self.node.lock:
+            self._check_open()
             self._begin_sending()
             self.writer.coherent_sets.begin(now=time.monotonic_ns())
             self._end_sending()
@@ -253,6 +254,7 @@ class BlockingWriter:
     def end_coherent_set(self) -> None:
         """The set is complete (DDS: end_coherent_changes)."""
         with self.node.lock:
+            self._check_open()
             self._begin_sending()
             self.writer.coherent_sets.end(now=time.monotonic_ns())
             self._end_sending()
@@ -328,6 +330,7 @@ class BlockingWriter:
         deadline = time.monotonic() + timeout
         while self._asynchronous:
             with self.node.lock:
+                self._check_open()
                 if not self.writer.state.backlog:
                     break
             if time.monotonic() >= deadline:
@@ -365,6 +368,7 @@ class BlockingWriter:
         """
         deadline = time.monotonic() + timeout
         with self.node.lock:
+            self._check_open()
             self._begin_sending()
             self.writer.flush(now=time.monotonic_ns())
             self._end_sending()
@@ -376,6 +380,7 @@ class BlockingWriter:
         with self._steering():
             while behind:
                 with self.node.lock:  # the node's thread may have heard of it before it stood aside
+                    self._check_open()  # a writer that has left has no readers
                     behind = self.writer.unacknowledged(last)
                 if not behind or time.monotonic() >= deadline:
                     break
