@@ -41,17 +41,26 @@ class BridgedHosts:
         run(f"ip -n {self._bridge} link set b0 up")
         for i, name in enumerate(self._names):
             run(f"ip netns add {name}")
-            run(f"ip -n {name} link add {INTERFACE} type veth peer name p{i} netns {self._bridge}")
-            run(f"ip -n {self._bridge} link set p{i} master b0 up")
-            run(f"ip -n {name} addr add {self.address(i)}/24 dev {INTERFACE}")
-            # Else a whole train of datagrams would be one packet, to be counted and lost as one.
-            run(f"ip -n {name} link set {INTERFACE} up gso_max_segs 1")
+            self.plug(i)
             run(f"ip -n {name} link set lo up")
             if loss:
                 table = "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
                 rule = f"numgen random mod 10000 < {round(loss * 10_000)} counter drop"
                 rule = f"{table}add rule ip t in ip protocol udp {rule}"
                 run("ip netns exec", name, "nft", rule)
+
+    def plug(self, host: int) -> None:
+        """Give a host its device."""
+        name = self._names[host]
+        run(f"ip -n {name} link add {INTERFACE} type veth peer name p{host} netns {self._bridge}")
+        run(f"ip -n {self._bridge} link set p{host} master b0 up")
+        run(f"ip -n {name} addr add {self.address(host)}/24 dev {INTERFACE}")
+        # Else a whole train of datagrams would be one packet, to be counted and lost as one.
+        run(f"ip -n {name} link set {INTERFACE} up gso_max_segs 1")
+
+    def unplug(self, host: int) -> None:
+        """Take a host its device."""
+        run(f"ip -n {self._names[host]} link del {INTERFACE}")
 
     def address(self, host: int) -> str:
         return f"10.98.0.{host + 1}"

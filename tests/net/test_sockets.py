@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -19,8 +21,10 @@ from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, S
 from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port, user_unicast_port
+from tests.net.bridged_hosts import BridgedHosts
+from tests.net.shaped_link import NoNamespaces
 from tests.support import domains
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 LOOPBACK = [Interface("lo", "127.0.0.1", 65_536, "255.0.0.0")]
 DOMAIN = domains.NET_SOCKETS
@@ -260,3 +264,39 @@ def test_sending_into_the_void_is_counted_not_raised() -> None:
         assert sockets.send_errors == 1
     finally:
         sockets.close()
+
+
+def test_a_device_that_comes_back_is_joined_again() -> None:
+    """A network adapter that was unplugged, or a tunnel that was started anew."""
+    try:
+        hosts = BridgedHosts(2)
+    except NoNamespaces as error:
+        pytest.skip(f"no network namespaces: {error}")
+    with contextlib.closing(hosts), contextlib.ExitStack() as opened:
+        ends = []
+        for host in range(2):
+            with hosts.inside(host):
+                Path("/proc/sys/net/ipv4/igmp_max_memberships").write_text("1")
+                here = [Interface("v0", hosts.address(host), 1500, "255.255.255.0", multicast=True)]
+                ends.append(Sockets.open(DOMAIN, here, multicast=True, receive_buffer=1 << 20))
+            opened.callback(ends[-1].close)
+        group = ends[0].metatraffic_multicast
+        hello = [OutgoingDatagrams([b"RTPS" + bytes(16)], group)]
+        sources = [hosts.address(host) for host in range(2)]
+
+        def meet() -> None:
+            """Whatever one of them sends, both receive it."""
+            for sender, source in zip(ends, sources, strict=True):
+                assert sender.send(hello) == 1
+                for receiver in ends:
+                    assert receiver.discovery is not None
+                    select.select([receiver.discovery], [], [], PATIENCE)
+                    assert [found for *_, found in receiver.drain(receiver.discovery)] == [source]
+
+        meet()
+        for _ in range(2):
+            hosts.unplug(0)
+            assert ends[0].send(hello) == 0
+            hosts.plug(0)
+            ends[0].send(hello)  # which finds out
+        meet()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import socket
+import struct
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -25,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 _SO_RCVBUFFORCE: Final = 33
 _SO_SNDBUFFORCE: Final = 32
+_SIOCGIFINDEX: Final = 0x8933
+#: ``struct ip_mreqn``: the group, our address, the number of the device.
+_MEMBERSHIP: Final = struct.Struct("=4s4si")
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
 
 
@@ -199,6 +205,40 @@ def join_group(
             opened.pop_all()
             return s
     return None
+
+
+def device_number(s: socket.socket, interface: Interface) -> int:
+    """The kernel's number of the device; 0: there is none."""
+    request = struct.pack("16si20x", interface.name.encode()[:15], 0)
+    try:
+        return int.from_bytes(fcntl.ioctl(s, _SIOCGIFINDEX, request)[16:20], sys.byteorder)
+    except OSError:
+        return 0
+
+
+def join_again(
+    sender: socket.socket, interface: Interface, groups: Iterable[socket.socket], before: int
+) -> bool:
+    """Send to groups, and receive what is sent to them, through the device that the interface has now; False: it has
+    none.
+
+    The kernel knows a device by its number, and one that was removed comes back with another than ``before``.
+    """
+    try:
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface.address))
+    except OSError:
+        return False
+    for s in groups:
+        group = socket.inet_aton(s.getsockname()[0])
+        with contextlib.suppress(OSError):  # a socket has room for few memberships
+            left = _MEMBERSHIP.pack(group, bytes(4), before)
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, left)
+        try:
+            joined = group + socket.inet_aton(interface.address)
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+        except OSError as error:
+            _log.warning("no multicast on %s (%s): %s", interface.name, interface.address, error)
+    return True
 
 
 def _set_buffer(s: socket.socket, force: int, plain: int, size: int) -> None:

@@ -27,7 +27,7 @@ from ..structure import (
 )
 from ..wire.large_datagrams import SMALL_BYTES
 from ..wire.samples import U8
-from .binding import BoundSockets, bind, join_group
+from .binding import BoundSockets, bind, device_number, join_again, join_group
 from .group_filter import listen_to
 from .interfaces import Interface
 from .many_datagrams import MANY_ROOM, ManyDatagrams
@@ -88,6 +88,7 @@ class Sockets:
         if bound.group is not None:
             self.receivers.append(bound.group)
         self._senders = bound.senders
+        self._devices = [device_number(*each) for each in zip(self._senders, self.interfaces, strict=True)]
         #: Those of the interfaces that take multicast: all, or one.
         self.multicast_interfaces = bound.multicast_interfaces
         #: Which of the senders send to a group through an interface, by its address; "": through all of these.
@@ -287,7 +288,7 @@ class Sockets:
                 self.short_sends += send(datagram, address) < len(datagram)
                 sent += 1
             except OSError as error:
-                self._send_failed(error, to)
+                self._send_failed(sender, error, to)
         self.sent += sent
 
     def _send_each(self, sender: socket.socket, train: Train, to: Locator) -> None:
@@ -300,7 +301,7 @@ class Sockets:
                 self.sent += 1
                 self.short_sends += sent < size
             except OSError as error:
-                self._send_failed(error, to)
+                self._send_failed(sender, error, to)
 
     def failures(self, destinations: Container[Locator], since: int) -> list[str]:
         """What went wrong with each datagram to these that could not be sent since ``send_errors`` was that."""
@@ -311,13 +312,23 @@ class Sockets:
         if error.errno != errno.ECONNREFUSED:
             _log.warning("receiving failed: %s", error)
 
-    def _send_failed(self, error: OSError, to: Locator) -> None:
+    def _send_failed(self, sender: socket.socket, error: OSError, to: Locator) -> None:
         self.send_errors += 1
+        if error.errno == errno.ENODEV and to.is_multicast:
+            self._join_again(sender)
         cause = f"sending to {to} failed: {error}"
         self._failures.append((self.send_errors, to, cause))
         if error.errno not in (self._last_error, errno.ECONNREFUSED):
             self._last_error = error.errno or 0
             _log.warning("%s", cause)
+
+    def _join_again(self, sender: socket.socket) -> None:
+        """The device of an interface was removed. Nobody would find us, nor we them, when another is in its place."""
+        number = self._senders.index(sender)
+        interface, before = self.interfaces[number], self._devices[number]
+        groups = [s for s in (self.discovery, *self._groups) if s is not None]
+        if join_again(sender, interface, groups if interface in self.multicast_interfaces else [], before):
+            self._devices[number] = device_number(sender, interface)
 
 
 def _dropped(s: socket.socket) -> int:
