@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: How long one topic may keep the others waiting.
 _TURN_SECONDS: Final = 0.05
 _BUFFER: Final = "256MiB"
+#: What came longer ago is in the file, however the process ends.
+_WRITTEN_SECONDS: Final = 5.0
 
 
 def record(
@@ -70,7 +72,8 @@ def record(
         try:
             with progress() as bar, _ended_by_signals() as ended:
                 task = bar.add_task("recording", total=count, rate="")
-                deadline = None if until is None else time.monotonic() + until
+                written = time.monotonic()
+                deadline = None if until is None else written + until
                 while not ended.is_set() and (deadline is None or time.monotonic() < deadline):
                     for subscription, struct in subscribed:
                         left = None if count is None else count - recorder.samples
@@ -78,6 +81,9 @@ def record(
                         recorder.add(subscription.topic, struct, rows)
                         if count is not None and recorder.samples >= count:
                             return
+                    if time.monotonic() - written >= _WRITTEN_SECONDS:
+                        recorder.flush()
+                        written = time.monotonic()
                     size = f"{recorder.samples} samples, {recorder.nbytes / 1e6:.1f} MB"
                     bar.update(task, completed=recorder.samples, rate=size)
         except KeyboardInterrupt:

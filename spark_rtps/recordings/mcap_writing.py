@@ -135,10 +135,15 @@ class McapRecorder:
     def add(self, topic: str, struct: Struct, rows: pa.Table) -> None:
         """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP has no word for, are left out.
 
-        Raises RecordingError if the file cannot be written, as on a full disk; so does :meth:`close`.
+        Raises RecordingError if the file cannot be written, as on a full disk; so do :meth:`flush` and :meth:`close`.
         """
         with self._told():
             self._add(topic, struct, rows)
+
+    def flush(self) -> None:
+        """Write what has been added: it can be read (failOnDataLoss=false) even if nobody closes the file."""
+        with self._told():
+            self._writer.flush()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         with self._told(), self._file:

@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.commands import record as record_module
+from spark_rtps.recordings.mcap_file import McapFile
 from spark_rtps.recordings.mcap_writing import McapRecorder
+from spark_rtps.recordings.recorded import ALL_TIMES, Piece
 from spark_rtps.transport.errors import RecordingError
 from spark_rtps.transport.types.idl.parser import parse_struct
 
@@ -104,6 +106,38 @@ def test_a_topic_that_is_named_twice_is_recorded_once(
             (channel.topic, message.sequence) for _, channel, message in make_reader(file).iter_messages()
         ]
     assert sorted(found) == [(topic, number) for topic in "TU" for number in range(ROWS)]
+
+
+def test_what_came_is_in_the_file_before_the_recorder_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it were killed then: the next look at the topic is after what came before has been written."""
+    path, there = tmp_path / "t.mcap", list[int]()
+
+    @contextmanager
+    def joined(*_: Any, **__: Any) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(endpoints=list)
+
+    def take(**_: Any) -> pa.Table:
+        if not there:
+            there.append(0)
+            return rows(0)
+        file = McapFile(str(path), is_lenient=True)
+        channels = file.channels("T", typed=True)
+        piece = Piece(str(path), file.form, channels, tuple(file.sections(channels, ALL_TIMES)))
+        there[0] = sum(each.count for each in file.read(piece, ALL_TIMES))
+        os.kill(os.getpid(), signal.SIGINT)
+        return rows(0)[:0]
+
+    subscription = SimpleNamespace(topic="T", take=take, counters=dict)
+    monkeypatch.setattr(record_module, "joined", joined)
+    monkeypatch.setattr(record_module, "_subscribed", lambda *_: (subscription, POINT))
+    monkeypatch.setattr(record_module, "_WRITTEN_SECONDS", 0)
+    result = CliRunner().invoke(app, ["record", "T", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert there == [ROWS]
+    with path.open("rb") as file:
+        assert len(list(make_reader(file).iter_messages())) == ROWS
 
 
 def test_a_full_disk_is_an_error_that_says_what_is_left(
