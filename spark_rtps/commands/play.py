@@ -47,6 +47,9 @@ def play(
             exists=True, dir_okay=False, help="IDL file with the types, if the recording lacks them."
         ),
     ] = None,
+    fail_on_data_loss: Annotated[
+        bool, typer.Option(help="End at damage; else play what is whole, as option failOnDataLoss.")
+    ] = True,
     wait: Annotated[
         str, typer.Option("--wait", "-w", help="How long to wait for a reader of each topic: 500ms, 10s.")
     ] = "0s",
@@ -62,9 +65,14 @@ def play(
     from ..recordings.log_order import in_log_order
     from ..recordings.recorded_topic import TopicFile
 
-    paths = recording_files([recording])
+    paths, given = recording_files([recording]), ros_distribution()
     files = [
-        TopicFile(open_recording(path, domain=domain, distribution=ros_distribution()), path, (), domain)
+        TopicFile(
+            open_recording(path, is_lenient=not fail_on_data_loss, domain=domain, distribution=given),
+            path,
+            (),
+            domain,
+        )
         for path in paths
     ]
     there = {name: None for each in files for name in each.file.topics()}

@@ -133,6 +133,18 @@ def test_play_keeps_the_time(ours: rtps.Participant, tmp_path: Path) -> None:
     assert 0.24 < seconds < time.monotonic() - begin
 
 
+def test_a_file_without_an_end_is_played_if_asked_for(ours: rtps.Participant, tmp_path: Path) -> None:
+    drive = write_mcap(tmp_path / "drive.mcap", messages("/chatter", "std_msgs/msg/String", 11))
+    drive.write_bytes(drive.read_bytes()[:-1])
+    result = CliRunner().invoke(app, ["play", str(drive), *HERE])
+    assert "it has no end" in str(result.exception)
+    received = ours.subscribe("rt/chatter", type="std_msgs/msg/String")
+    command = ["play", str(drive), "--wait", "30s", "--no-fail-on-data-loss", *HERE]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert received.take(max_rows=11, timeout=30).num_rows == 11
+
+
 def test_recorded_bytes_are_played_to_readers_of_either_durability(
     ours: rtps.Participant, tmp_path: Path
 ) -> None:
