@@ -217,7 +217,12 @@ class Keeper:
             return
         if now < self._due:
             return
-        if StreamLog.exists(self.directory):
+        try:
+            is_there = StreamLog.exists(self.directory)
+        except OSError as error:  # of a disk, or a file system of another host: it may be there
+            self._died(now, f"its log cannot be looked at: {error}")
+            return
+        if is_there:
             self.is_new = False
         elif not self.is_new:
             self._begin_anew("it is gone")

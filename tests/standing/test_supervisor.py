@@ -304,6 +304,8 @@ class TestLostLogs:
             scene.begin(A)
             scene.steps(5)
             assert scene.keeper("a").log == log and "NEW log" not in caplog.text
+            assert "its log cannot be looked at: [Errno 116]" in str(scene.keeper("a").error)
+            assert "unexpected" not in caplog.text
         scene.steps(5)
         assert scene.states() == {"a": "running"}
         assert scene.receivers[-1].config.log_directory.endswith(log)
