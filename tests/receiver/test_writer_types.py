@@ -112,6 +112,7 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
             '{"writer": "00", "is": null}',
             f'{{"writer": "{"00" * 16}", "is": 7}}',
             f'{{"writer": "{"00" * 16}", "is": "a"}}',
+            f'{{"writer": "{"00" * 16}", "is": null, "topic": "t", "from": 1e999}}',
         ),
     ],
 )

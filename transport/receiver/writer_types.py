@@ -341,10 +341,13 @@ def _parsed(raw: bytes, path: Path) -> _Contents:
                 types[entry["number"]] = _parse(str(entry["idl"]), str(entry["type"]))
             else:
                 place, writer = entry["is"], _guid(entry["writer"])
+                topic = _topic(entry) if "topic" in entry else None
                 found[writer] = None if place is None else types[place]
-                if "topic" in entry:
-                    topics.setdefault(writer, []).append(_topic(entry))
-        except (ValueError, LookupError, TypeError, RecursionError, TypeDefinitionError) as error:
+                if topic is not None:
+                    topics.setdefault(writer, []).append(topic)
+        except (
+            ValueError, LookupError, TypeError, OverflowError, RecursionError, TypeDefinitionError,
+        ) as error:  # fmt: skip
             damage = damage or f"{path} is damaged in line {number} ({error!r})"
     return types, found, topics, damage
 
