@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections import defaultdict
@@ -17,7 +18,9 @@ from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.receiver import writer_types
 from spark_rtps.transport.receiver.log_appender import LogAppender
+from spark_rtps.transport.receiver.writer_types import WriterTypes
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import Data, DataFrag
@@ -201,6 +204,39 @@ def test_what_is_complete_but_has_no_room_leaves_its_place(pieces: int, tmp_path
         WRITERS[0]: [(sn, SECOND, payload(WRITERS[0], sn, size)) for sn in (1, 2)],
         WRITERS[2]: [(1, SECOND, payload(WRITERS[2], 1, 8_000))],
     }
+
+
+def test_what_lies_in_places_waits_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is appended as what was received elsewhere is, and what is being put together behind it makes room."""
+    placed = Receiving(tmp_path / "log", in_places=True)
+    appender, log, vacated = placed.appender, placed.log, list[bool]()
+    appender._writer_types = WriterTypes(log.directory, lambda _: None)
+    reader = cast(
+        Any, SimpleNamespace(hold_acknowledgments=False, vacate=lambda: vacated.append(bool(log.places)))
+    )
+    appender.reader = reader
+    appender.deliver(reader, [uniform(guid(2), 1, 3)])
+    runs = []
+    for sn, size in ((4, 1_000), (5, 2_000)):
+        run, place = single(guid(1), sn, size), appender.place(size)
+        assert place is not None
+        place[:] = run.data
+        runs.append(replace(run, data=place))
+    expected = [each for run in runs for each in samples(run)]
+    assert appender.place(3_000) is not None
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_types, "_write", refuse)  # the line of this writer
+        appender.deliver(reader, runs)
+        assert reader.hold_acknowledgments and log.rows == 3
+    appender.commit(reader, 0)
+    assert not reader.hold_acknowledgments and vacated == [True]
+    assert read(log.directory, 0, log.position)[3:] == expected
 
 
 def test_a_log_with_places_takes_nothing_else(tmp_path: Path) -> None:
