@@ -14,7 +14,13 @@ from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.discovery import endpoint_data, type_library, type_lookup
 from spark_rtps.transport.protocol.discovery.endpoint_data import TypeObjectV1
 from spark_rtps.transport.protocol.discovery.type_library import KnownType, TypeLibrary
-from spark_rtps.transport.protocol.discovery.type_lookup import RETRY_FIRST, RETRY_MAX, TIMEOUT, TypeLookup
+from spark_rtps.transport.protocol.discovery.type_lookup import (
+    AGAIN,
+    RETRY_FIRST,
+    RETRY_MAX,
+    TIMEOUT,
+    TypeLookup,
+)
 from spark_rtps.transport.protocol.discovery.type_matching import TypeMatching
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
@@ -60,9 +66,9 @@ class Scene:
             self.lookup.on_types(prefix, [(each, known[each]) for each in ids if each in known])
 
     def pass_time(self) -> list[tuple[int, Question]]:
-        """Until nothing is to be done any more: when it asked what."""
+        """Until nothing is to be done for a while: when it asked what."""
         asked = []
-        while (timer := self.lookup.get_timer()) is not None:
+        while (timer := self.lookup.get_timer()) is not None and timer - self.now < AGAIN:
             self.now = max(self.now, timer)
             self.lookup.handle_timer(self.now)
             asked += [(self.now, question) for question in self.questions()]
@@ -144,6 +150,52 @@ def test_back_off_and_giving_up() -> None:
     assert scene.now - start == TIMEOUT
     assert scene.lookup.known(guid(1)) == "it did not send its type within 5 s"
     assert scene.lookup.take_settled() == [guid(1)]
+
+
+def test_what_was_given_up_is_asked_for_again() -> None:
+    """Until it is known, what was decided without it holds."""
+    scene = Scene(1)
+    scene.watch(1)
+    scene.questions()
+    scene.pass_time()
+    refusal = scene.lookup.known(guid(1))
+    for _ in range(2):
+        given_up = scene.now
+        assert scene.lookup.get_timer() == given_up + AGAIN
+        scene.lookup.take_settled()
+        scene.now += AGAIN
+        scene.lookup.handle_timer(scene.now)
+        assert len(scene.questions()) == 1
+        assert scene.lookup.known(guid(1)) == refusal
+        assert len(scene.pass_time()) == 4 and scene.now == given_up + AGAIN + TIMEOUT
+    scene.now += AGAIN
+    scene.lookup.handle_timer(scene.now)
+    scene.lookup.take_settled()
+    while questions := scene.questions():
+        scene.answer(questions[0])
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
+    assert scene.lookup.take_settled() == [guid(1)]
+    assert scene.lookup.get_timer() is None
+
+
+def test_what_was_given_up_and_is_gone_is_not_asked_for_again() -> None:
+    scene = Scene(1, 2)
+    scene.watch(1)
+    scene.questions()
+    scene.pass_time()
+    scene.now += AGAIN
+    scene.lookup.handle_timer(scene.now)
+    scene.questions()
+    scene.watch(2)  # while that is on
+    assert len(scene.questions()) == 1
+    for participant in (1, 2):
+        scene.lookup.forget(guid(participant))
+    assert scene.lookup.get_timer() is None and scene.questions() == []
+    scene.watch(1)
+    scene.questions()
+    scene.pass_time()
+    scene.lookup.forget(guid(1))
+    assert scene.lookup.get_timer() is None
 
 
 def test_who_has_no_service_cannot_be_asked() -> None:

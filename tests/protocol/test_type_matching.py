@@ -9,7 +9,7 @@ import pytest
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
-from spark_rtps.transport.protocol.discovery.type_lookup import TIMEOUT
+from spark_rtps.transport.protocol.discovery.type_lookup import AGAIN, TIMEOUT
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -27,6 +27,19 @@ def test_assignable_types_match_whatever_their_names(types: tuple[str, str]) -> 
     pair = Pair(*map(struct, types)).run()
     assert pair.matched
     assert pair.reasons() == []
+
+
+def test_types_that_an_outage_kept_from_being_told_are_compared_after_it() -> None:
+    network = VirtualNetwork()
+    pair = Pair(struct("Rich"), struct("Wide"), network=network)
+    network.run(SECOND, lambda: bool(pair.one.remote_endpoints))
+    between = (network.address_of(pair.one), network.address_of(pair.two))
+    network.blocked |= {between, between[::-1]}
+    network.run(TIMEOUT + SECOND)
+    assert pair.reasons()[0][0].startswith("TYPE: "), "the names are not the same"
+    network.blocked.clear()
+    network.run(AGAIN + SECOND)
+    assert pair.matched
 
 
 def test_types_that_are_not_assignable() -> None:

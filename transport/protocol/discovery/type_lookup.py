@@ -6,7 +6,8 @@ will be.
 
 Invariants
 * A type is looked up once, however many endpoints have it, and at one of their participants at a time. It is known, or
-  given up, within TIMEOUT after the first of these endpoints was watched.
+  given up, within TIMEOUT after the first of these endpoints was watched. One that was not sent by then is looked up
+  again from time to time; until it is known, what was decided without it holds.
 * At most TYPE_LOOKUP_PEERS_MAX participants are asked at a time, each for at most TYPE_LOOKUP_ASKED_MAX TypeObjects. Of
   the answer to one question, at most TYPE_LOOKUP_REPLY_BYTES_MAX are read, and only TypeObjects that were requested.
 * All types that are known or being looked up take at most RESOLVED_BYTES_MAX serialized bytes.
@@ -37,6 +38,8 @@ from .type_library import KnownType, TypeLibrary
 
 #: A type that is not known by then is given up.
 TIMEOUT: Final = 5 * NANOSECONDS
+#: So long after it was given up, one that could be asked for is asked for again: the network may have failed.
+AGAIN: Final = 30 * NANOSECONDS
 #: A question is asked again after this time, then after twice as long, up to the second one.
 RETRY_FIRST: Final = NANOSECONDS // 4
 RETRY_MAX: Final = 2 * NANOSECONDS
@@ -78,6 +81,8 @@ class _Lookup:
     seen: set[bytes] = field(default_factory=set)
     hints: set[bytes] = field(default_factory=set)
     nbytes: int = 0
+    #: What was announced, of a type that can be asked for.
+    information: TypeInformation | None = None
     result: KnownType | str | None = None
 
     def add(self, user: Guid) -> None:
@@ -120,6 +125,8 @@ class TypeLookup:
         self._by_user: dict[Guid, _Lookup | str] = {}
         #: Those not settled, by deadline.
         self._open: dict[_Lookup, None] = {}
+        #: Those given up without an answer, and when to ask again; in this order.
+        self._unanswered: dict[_Lookup, int] = {}
         self._peers: dict[bytes, _Peer] = {}
         #: The open types for which no participant is being asked, and whether one may be asked by now.
         self._unassigned: dict[_Lookup, None] = {}
@@ -163,13 +170,13 @@ class TypeLookup:
             lookup = self._lookups[key] = _Lookup(key, now + TIMEOUT)
             lookup.add(guid)
             if information is not None and roots:
-                self._begin(lookup, roots, information)
+                self._begin(lookup, roots, information, now)
             elif v1 is not None:
                 self._read_v1(lookup, v1)
         elif isinstance(lookup.result, str) and guid.prefix not in lookup.prefixes:
             if information is not None and roots:  # perhaps this one knows it
-                lookup.deadline, lookup.result = now + TIMEOUT, None
-                self._begin(lookup, roots, information)
+                lookup.result = None
+                self._begin(lookup, roots, information, now)
         lookup.add(guid)
         self._by_user[guid] = lookup
 
@@ -312,16 +319,27 @@ class TypeLookup:
         """When :meth:`handle_timer` is to be called, and there may be questions."""
         timers = [peer.retry_at for peer in self._peers.values() if peer.outstanding]
         timers += [lookup.deadline for lookup in self._open][:1]
+        timers += [*self._unanswered.values()][:1]
         return min(timers, default=None)
 
     def handle_timer(self, now: int) -> None:
         while self._open and (oldest := next(iter(self._open))).deadline <= now:
             asked = any(prefix in self._services for prefix in oldest.prefixes)
             self._settle(oldest, _NO_ANSWER if asked else _NO_SERVICE)
+            if asked:
+                self._unanswered[oldest] = now + AGAIN
+        while self._unanswered and self._unanswered[first := next(iter(self._unanswered))] <= now:
+            del self._unanswered[first]
+            if first.information is not None:
+                self._begin(first, _roots(first.information), first.information, now)
 
     # --- the state of one type --------------------------------------------------------------------
 
-    def _begin(self, lookup: _Lookup, roots: tuple[bytes, ...], information: TypeInformation) -> None:
+    def _begin(
+        self, lookup: _Lookup, roots: tuple[bytes, ...], information: TypeInformation, now: int
+    ) -> None:
+        self._close(lookup)
+        lookup.deadline, lookup.information = now + TIMEOUT, information
         self._open[lookup] = self._unassigned[lookup] = None
         self._assignable = True
         lookup.tried.clear()
@@ -399,6 +417,7 @@ class TypeLookup:
     def _close(self, lookup: _Lookup) -> None:
         """Stop asking for this type."""
         self._open.pop(lookup, None)
+        self._unanswered.pop(lookup, None)
         self._unassigned.pop(lookup, None)
         self._stop_asking(lookup)
 
