@@ -306,6 +306,57 @@ def test_lists_of_strings_of_any_length() -> None:
             assert malformed is not None and malformed.all()
 
 
+_ENDS = {
+    "string": ("", "string", ["", "ab", "c"]),
+    "optional": (
+        "@final struct E { @optional octet a; @optional string b; };",
+        "E",
+        [{"a": None, "b": "x"}, {"a": 7, "b": None}],
+    ),
+    "mutable": ("@mutable struct E { long a; @optional string b; };", "E", [{"a": 1, "b": None}, {"a": 2, "b": "x"}]),
+    "appendable": ("@appendable struct E { string a; octet b; };", "E", [{"a": "x", "b": 1}, {"a": "", "b": 2}]),
+    "numbers": ("", "sequence<double>", [[], [1.5], []]),
+    "octets": ("", "sequence<octet>", [b"", b"a", b""]),
+    "strings": ("", "sequence<string>", [[], ["a", ""], []]),
+    "map": ("", "map<octet, long>", [[], [(1, 2)], []]),
+    "union": (
+        "union E switch (octet) { case 1: octet a; case 2: string b; };",
+        "E",
+        [{"discriminator": 2, "a": None, "b": "x"}, {"discriminator": 3, "a": None, "b": None}],
+    ),
+    "array": (
+        "@final struct I { string a; octet b; }; typedef I E[2];",
+        "E",
+        [[{"a": "", "b": 1}, {"a": "x", "b": 2}]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("element", _ENDS)
+@pytest.mark.parametrize("representation", [XCDR1, XCDR2])
+@pytest.mark.parametrize("follows", [False, True], ids=["last", "within"])
+def test_lists_that_end_with_their_sample(
+    element: str, representation: DataRepresentation, follows: bool
+) -> None:
+    """The last element ends where the payload does, without padding; and it does not."""
+    idl, name, elements = _ENDS[element]
+    c = codec(f"{idl} @final struct S {{ octet o; sequence<{name}> v; {'octet p;' * follows} }};")
+    rows = [
+        {"o": 1, "v": elements[:count]} | ({"p": 2} if follows else {}) for count in range(len(elements) + 1)
+    ]
+    given = pa.RecordBatch.from_pylist(rows, schema=c.arrow_schema)
+    written = c.encode(given, representation=representation)
+    payloads = [bytes(written.payload(i)) for i in range(written.count)]
+    bare = [each[:3] + b"\0" + each[4 : len(each) - each[3]] for each in payloads]
+    for times in (1, 30):
+        data = b"".join(each + b"\xff" * (8 - len(each) % 4) for each in bare * times)
+        lengths = np.array([len(each) for each in bare * times], np.int64)
+        sizes = lengths + 8 - lengths % 4
+        decoded = c.decode(Samples.ragged(np.frombuffer(data, np.uint8), np.cumsum(sizes) - sizes, lengths))
+        assert decoded.malformed is None
+        assert decoded.batch.to_pylist() == given.to_pylist() * times
+
+
 def test_columns_own_their_memory() -> None:
     """Also those of a single sample, whose every view is contiguous."""
     c = codec("@final struct S { int64 a; octet b[4]; double v[2]; sequence<long> s; string t; };")

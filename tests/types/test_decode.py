@@ -337,6 +337,47 @@ def test_reasons_of_some() -> None:
     assert c.decode(samples(good)).reason(0) == ""
 
 
+@pytest.mark.parametrize(
+    ("idl", "value"),
+    [
+        ("@final struct S { @optional string v; octet o; };", {"v": "BAD!"}),
+        ("@final struct S { sequence<string> v; octet o; };", {"v": ["good", "BAD!", ""]}),
+        ("@final struct S { string v[2]; octet o; };", {"v": ["good", "BAD!"]}),
+        ("@final struct S { map<long, string> v; octet o; };", {"v": [(1, "good"), (2, "BAD!")]}),
+        ("@mutable struct S { @optional string v; octet o; };", {"v": "BAD!"}),
+        (
+            "union U switch (octet) { case 1: string s; case 2: octet t; }; @final struct S { U v; octet o; };",
+            {"v": {"discriminator": 1, "s": "BAD!", "t": None}},
+        ),
+        (
+            "@final struct E { string s; @optional string t; }; @final struct S { sequence<E> v; octet o; };",
+            {"v": [{"s": "good", "t": None}, {"s": "good", "t": "BAD!"}]},
+        ),
+    ],
+    ids=["optional", "sequence", "array", "map", "mutable", "union", "optional in elements"],
+)
+@pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
+def test_what_is_no_value_inside_of_others(
+    idl: str, value: dict[str, Any], representation: DataRepresentation
+) -> None:
+    """Found in the values that only some samples have, or that are elements; the samples beside it are read."""
+    c = codec(idl)
+    other = {
+        "v": None
+        if "@optional string v" in idl
+        else {"discriminator": 2, "s": None, "t": 1}
+        if "union" in idl
+        else value["v"]
+    }
+    batch = pa.RecordBatch.from_pylist([other | {"o": 7}, value | {"o": 8}], schema=c.arrow_schema)
+    written = c.encode(batch, representation=representation)
+    good, bad = (bytes(written.payload(i)) for i in range(2))
+    good, bad = good.replace(b"BAD!", b"text"), bad.replace(b"BAD!", b"\xff\xff\xff\xff")
+    found = c.decode(samples(good, bad, good))
+    assert reasons(found, 3) == ["", "not UTF-8", ""]
+    assert found.batch["o"].to_pylist() == [7, 7]
+
+
 def test_no_key_in_the_type() -> None:
     found = codec("@final struct S { string s; };").decode(samples(LE1), keys_only=True)
     assert reasons(found, 1) == ["the type has no key"]
