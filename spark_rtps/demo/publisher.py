@@ -41,6 +41,11 @@ def bounce(step: int, extent: int) -> int:
     return at if at < extent else 2 * extent - at
 
 
+def steps_between_lines(rate: float) -> int:
+    """A line comes every two seconds, or with each step if steps are slower."""
+    return max(1, round(2 * rate / len(COLORS)))
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--domain", type=int, default=DOMAIN)
@@ -66,7 +71,7 @@ def main() -> None:
             x, y = bounce((i + 1) * step, WIDTH), bounce(step + 60 * i, HEIGHT)
             writer.write(ShapeType(color, x, y, 30))
             sent += 1
-        if step % round(2 * options.rate / len(COLORS)) == 0:
+        if step % steps_between_lines(options.rate) == 0:
             print(f"{sent:6,} squares written, {COLORS[0]} is at ({bounce(step, WIDTH)}, {y})", flush=True)
         if stopped.wait(max(0.0, started + sent / options.rate - time.monotonic())):
             break
