@@ -173,7 +173,7 @@ class Publication(TopicEndpoint):
             AcknowledgmentError: readers made no room for ``offer_timeout``, or did not acknowledge within
                 ``acknowledgment_timeout``; the message names them.
             EncodeError: a value does not fit the type; nothing of its batch is written.
-            TransportError: best-effort samples could not be sent.
+            TransportError: best-effort samples could not be sent, or the publication is closed meanwhile.
             UsageError: the rows have other columns, or the publication is closed.
         """
         self._check_open()
@@ -300,6 +300,7 @@ class Publication(TopicEndpoint):
         Raises:
             UsageError: ``presentation.coherent_access`` is not set, a set is open already, or it grows too large.
             AcknowledgmentError: as :meth:`write`.
+            TransportError: the publication is closed before the end of the set, which nobody sees.
         """
         self._check_open()
         if not self._settings.qos.coherent_access:
@@ -345,7 +346,7 @@ class Publication(TopicEndpoint):
 
         Raises:
             AcknowledgmentError: naming the readers that have not; or one left before it had all, and no other has it.
-            TransportError: a flow controller still holds samples back.
+            TransportError: a flow controller still holds samples back, or the publication is closed meanwhile.
         """
         self._check_open()
         self._session.wait_for_acknowledgments(timeout)
