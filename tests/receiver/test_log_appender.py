@@ -14,15 +14,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.receiver import writer_types
+from spark_rtps.transport.receiver import log_appender, writer_types
 from spark_rtps.transport.receiver.consumption import Consumption
 from spark_rtps.transport.receiver.filling import OnLogFull
 from spark_rtps.transport.receiver.log_appender import LogAppender
 from spark_rtps.transport.receiver.writer_types import WriterTypes, read_writer_types
-from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.structure import NANOSECONDS, Guid
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import Run
 from tests.log.make_runs import guid, indexed, read, samples, uniform
@@ -218,11 +219,11 @@ def test_samples_of_a_writer_whose_line_cannot_be_written_wait(tmp_path: Path) -
     with full_disk():
         appender.deliver(reader, [uniform(guid(2), 1, 2)])
         appender.deliver(reader, [uniform(guid(1), 3, 2)])
-        assert reader.hold_acknowledgments and not appender.room()
+        assert reader.hold_acknowledgments and appender.is_full and not appender.room()
         appender.commit(reader, 0)
         assert recording.log.rows == 2
     appender.commit(reader, 0)
-    assert not reader.hold_acknowledgments
+    assert not reader.hold_acknowledgments and not appender.is_full
     assert [(w, n) for w, n, _ in recording.found()] == [(guid(1), 1), (guid(2), 1), (guid(1), 3)]
 
 
@@ -237,6 +238,34 @@ def test_samples_of_a_writer_whose_line_cannot_be_written_are_dropped_where_that
     assert appender.take_dropped() == {guid(2): 2} and not reader.hold_acknowledgments
     appender.deliver(reader, [uniform(guid(2), 3, 2)])
     assert recording.found() == [(guid(2), 3, None)]
+
+
+def test_samples_that_cannot_be_given_up_end_a_receiver_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recording, now = Recording(tmp_path / "log"), 0
+    appender, reader, log = recording.appender, recording.reader, recording.log
+    monkeypatch.setattr(log_appender, "time", SimpleNamespace(monotonic_ns=lambda: now, time_ns=lambda: 0))
+    appender.deliver(reader, [uniform(guid(1), 1, 2)])
+
+    def refuse(_: int) -> None:
+        raise LogError("a segment cannot be deleted")
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "trim", refuse)
+            for _ in range(3):
+                appender.commit(reader, log.position)
+                now += 2 * NANOSECONDS
+        appender.commit(reader, log.position)
+    assert caplog.text.count("a segment cannot be deleted; it is tried again") == 2
+    monkeypatch.setattr(log, "trim", refuse)
+    appender.commit(reader, log.position)
+    now += 5 * NANOSECONDS
+    appender.commit(reader, log.position)
+    now += 1
+    with pytest.raises(LogError, match="cannot be deleted"):
+        appender.commit(reader, log.position)
 
 
 def test_a_full_disk_is_said_once_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
