@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy, WriterPolicy
+from spark_rtps.transport.protocol.policies import (
+    BatchPolicy,
+    FlowControllerPolicy,
+    PublicationPolicy,
+    WriterPolicy,
+)
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, U8, Samples
 from spark_rtps.transport.wire.submessages import Gap, Heartbeat
 from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns, times
@@ -127,10 +133,49 @@ def test_disable_positive_acks_opens_the_window_in_time() -> None:
     assert s.write(5) == 5
 
 
-def test_disable_positive_acks_sends_a_heartbeat_while_it_helps() -> None:
+def test_disable_positive_acks_sends_two_heartbeats_while_they_help() -> None:
     s = unacknowledging(disable_positive_acks_min_sample_keep_duration=60 * MS)
     s.write(1)
-    assert times(s.sleep(SECOND), Heartbeat) == [30], "and none for what is given up"
+    assert times(s.sleep(SECOND), Heartbeat) == [20, 40], "and none for what is given up"
+
+
+@pytest.mark.parametrize("loss", [0, 0.1])
+@pytest.mark.parametrize("tokens", [2_000, INFINITE])
+def test_disable_positive_acks_keeps_what_waits_for_tokens(tokens: int, loss: float) -> None:
+    """The duration begins when it leaves: before, no reader can request it. HEARTBEATs that wait begin it not again."""
+    network = VirtualNetwork(seed=1)
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    bucket = FlowControllerPolicy(
+        "slow",
+        max_tokens=tokens,
+        tokens_added_per_period=tokens,
+        tokens_leaked_per_period=tokens,
+        period=20 * MS,
+        bytes_per_token=1,
+    )
+    policy = PublicationPolicy(
+        writer=WriterPolicy(
+            disable_positive_acks=True, disable_positive_acks_enable_adaptive_sample_keep_duration=False
+        ),
+        flow_controller=bucket,
+        coalescing=False,
+    )
+    spec = WriterSpec("t", "T", qos, keyed=False, policy=policy)
+    writer = network.add().create_writer(spec, now=network.now)
+    reader = network.add().create_reader(ReaderSpec("t", "T", qos, keyed=False), now=network.now)
+    network.run(3 * SECOND)
+    network.loss = loss
+    count = 60 if loss else 6
+    samples = Samples.uniform(np.zeros(count * 1_000, np.uint8), count, 1_000)
+    assert writer.write(samples, timestamp=1, now=network.now) == count
+    got = 0
+    for _ in range(70 if loss else 20):
+        network.run(20 * MS)
+        got += sum(run.count for run in reader.take()) if loss else 0
+    got += sum(run.count for run in reader.take())
+    assert (got, reader.counters.lost_samples) == (count, 0)
+    assert writer.unacknowledged() == {}
+    assert writer.history.samples == 0
 
 
 def test_disable_positive_acks_leaves_nobody_inactive() -> None:

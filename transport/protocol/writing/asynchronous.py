@@ -62,8 +62,7 @@ class AsynchronousPublishing:
             yield from bucket.release(now)
         for writer, bucket, _ in self._writers.values():
             if (backlog := _backlog(bucket, writer.guid)) != writer.state.backlog:
-                writer.state.backlog = backlog
-                writer.state.touch()
+                writer.waits(backlog, now)
 
     def get_timer(self) -> int | None:
         timers = [bucket.get_timer() for bucket in self._buckets.values()]

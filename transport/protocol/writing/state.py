@@ -11,7 +11,7 @@ Every stage may read all of it. Each field has one writer::
     set_begun, sets                           `CoherentSets`; it and `Sender` drop the sets that are sent
     blocked_by                                `Admission`
     written_stamp, written_at                 `StatefulWriter.queue` and `SampleClaims`
-    is_asynchronous, backlog                  `AsynchronousPublishing`
+    is_asynchronous, backlog                  `AsynchronousPublishing`; `Sender` adds to the backlog
     touch                                     the participant's `Agenda`
 
 What only one stage needs to know is that stage's own: the send window, the history, the positions, the proxies.

@@ -126,6 +126,8 @@ class StatefulWriter:
         self._requests = Requests(state, self.readers, repairs, heartbeats, sender.queue)
         #: Where reports of readers go.
         self.feedback = Feedback(state, history, unsent, matched, acks, self._requests, sender)
+        #: Whether something was seen to wait for tokens.
+        self._waits = False
         batcher = batcher_of(state, matched, interceptor)
         self.admission = Admission(state, batcher, history, unsent, matched, acks, sender)
         self.intake = Intake(batcher, matched, self.admission)
@@ -393,6 +395,14 @@ class StatefulWriter:
         self._sender.request_acknowledgment(now)
 
     # --- out -------------------------------------------------------------------------------------
+
+    def waits(self, backlog: int, now: int) -> None:
+        """What waits for tokens has changed: it is ``backlog`` bytes now (:mod:`.asynchronous`)."""
+        waited, self._waits = self._waits, backlog > 0
+        self.state.backlog = backlog
+        self.state.touch()
+        if waited and not backlog:
+            self._acks.left(now)
 
     def outgoing(self) -> list[Outgoing]:
         """What to send now."""

@@ -124,6 +124,10 @@ class Acknowledgments:
         if self.activity.unacknowledging:
             self._keep.sent(self._state.sent_sn, now)
 
+    def left(self, now: int) -> None:
+        """All that waited for tokens has left: readers without positive acknowledgements can request it from now on."""
+        self._keep.left(now)
+
     def irrelevant(self, readers: Iterable[ReaderProxy], now: int) -> None:
         """What was sent so far is irrelevant to these readers: if they ask for it, a GAP is the answer."""
         for proxy in readers:
@@ -176,13 +180,16 @@ class Acknowledgments:
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; the schedule has a timer of its own."""
-        return 0 if self._owes_progress else self._keep.get_timer()
+        if self._owes_progress:
+            return 0
+        return None if self._state.is_congested else self._keep.get_timer()
 
     def handle_timer(self, now: int) -> None:
         if self._owes_progress:
             self._progress()
             self._set_pace(now)
-        if given_up := self._keep.expired(now):
+        # What waits for tokens no reader can have requested yet.
+        if not self._state.is_congested and (given_up := self._keep.expired(now)):
             for proxy in self.readers.values():
                 if not proxy.positive_acks:
                     self._advance(proxy, given_up)

@@ -6,7 +6,7 @@ unanswered HEARTBEATs are counted, so that their number is soon reached::
 
     fast_heartbeat_period          the send window is full, or above its high watermark
     late_joiner_heartbeat_period   the reader has not caught up with the history it found
-    half the keep duration         the reader sends no positive acknowledgements; heartbeat_period at most
+    a third of the keep duration   the reader sends no positive acknowledgements; heartbeat_period at most
     heartbeat_period               otherwise
 
 Invariant: ``waiting`` holds the reliable readers that have not acknowledged everything, or are not ready: those whose
@@ -83,8 +83,8 @@ class HeartbeatSchedule:
             return policy.fast_heartbeat_period
         if proxy.is_late_joiner:
             return policy.late_joiner_heartbeat_period
-        if not proxy.positive_acks:  # there has to be one before the samples are given up
-            kept = max(self._keep.duration // 2, policy.fast_heartbeat_period)
+        if not proxy.positive_acks:  # two of them before the samples are given up: one may be lost
+            kept = max(self._keep.duration // 3, policy.fast_heartbeat_period)
             return min(policy.heartbeat_period, kept)
         return policy.heartbeat_period
 

@@ -20,6 +20,8 @@ class KeepDuration:
         self._adapts = policy.disable_positive_acks_enable_adaptive_sample_keep_duration
         self._quiet_since = 0
         self._sent: deque[tuple[int, int]] = deque()  # (last SN, when)
+        #: What has left, where it waited for tokens.
+        self._left_sn = 0
 
     def sent(self, last_sn: int, now: int) -> None:
         """Everything up to ``last_sn`` is sent."""
@@ -28,6 +30,12 @@ class KeepDuration:
         elif self._sent[-1][1] == now:
             self._sent.pop()
         self._sent.append((last_sn, now))
+
+    def left(self, now: int) -> None:
+        """What waited for tokens of a token bucket has left: the duration of what is new among it begins now."""
+        if self._sent and self._sent[-1][0] > self._left_sn:
+            self._left_sn = self._sent[-1][0]
+            self._sent = deque([(self._left_sn, now)])
 
     def expired(self, now: int) -> int:
         """The highest number that counts as acknowledged since the last call; 0: there is none."""
