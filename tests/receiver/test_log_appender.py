@@ -268,6 +268,26 @@ def test_samples_that_cannot_be_given_up_end_a_receiver_after_a_while(
         appender.commit(reader, log.position)
 
 
+def test_what_the_system_refuses_now_and_then_ends_no_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, now = Recording(tmp_path / "log"), 0
+    appender, reader = recording.appender, recording.reader
+    monkeypatch.setattr(log_appender, "time", SimpleNamespace(monotonic_ns=lambda: now, time_ns=lambda: 0))
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    for number in (1, 2, 3):
+        with monkeypatch.context() as patch:
+            patch.setattr(writer_types, "_write", refuse)
+            appender.deliver(reader, [uniform(guid(number), 1, 2)])
+        assert reader.hold_acknowledgments
+        now += 10 * NANOSECONDS
+        appender.commit(reader, 0)
+        assert not reader.hold_acknowledgments and recording.log.rows == 2 * number
+
+
 def test_a_full_disk_is_said_once_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recording = Recording(tmp_path / "log")
     appender, reader = recording.appender, recording.reader
