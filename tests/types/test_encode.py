@@ -109,8 +109,9 @@ def test_integers_from_other_types() -> None:
     for array in (pa.array([0, -1], pa.int64()), pa.array([Decimal(0), Decimal(-1)], pa.decimal128(20, 0))):
         with pytest.raises(EncodeError, match=r"column 'x', row 1: outside uint64: 0 to"):
             body(UINT64, array)
-    with pytest.raises(EncodeError, match="too far for an int64 of microseconds"):
-        body(INT64, pa.array([1 << 62], pa.timestamp("s")))
+    for sign in (1, -1):
+        with pytest.raises(EncodeError, match="too far for an int64 of microseconds"):
+            body(INT64, pa.array([sign << 62], pa.timestamp("s")))
     with pytest.raises(EncodeError, match=r"decimal128\(5, 1\) cannot be written as int64"):
         body(INT64, pa.array([Decimal("0.5")], pa.decimal128(5, 1)))
 
@@ -254,6 +255,36 @@ def test_unions() -> None:
     ]
     with pytest.raises(EncodeError, match=r"column 'x.v\[\]', row 2: 'NO' is no literal"):
         body(lists, pa.array(values))
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "greatest"),
+    [
+        (PrimitiveKind.BYTE, 0, 255),
+        (PrimitiveKind.INT8, -128, 127),
+        (PrimitiveKind.INT64, -(1 << 63), (1 << 63) - 1),
+    ],
+)
+def test_labels_at_the_limits_of_the_discriminator(kind: PrimitiveKind, least: int, greatest: int) -> None:
+    union = Union("U", Primitive(kind), (Case("x", INT32, 1, (least,)), Case("y", INT32, 2, (greatest,))))
+    codec = Codec(Struct("S", (Member("u", union, 0),)))
+    rows = [{"u": {"discriminator": least, "x": 1}}, {"u": {"discriminator": greatest, "y": 2}}]
+    batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
+    assert codec.decode(codec.encode(batch)).batch == batch
+
+
+def test_texts_of_several_lengths_with_the_same_padding() -> None:
+    codec = Codec(Struct("S", (Member("a", String(), 0), Member("b", INT32, 1))))
+    batch = pa.RecordBatch.from_pydict({"a": ["", "abc", "x"], "b": pa.array([1, 2, 3], pa.int32())})
+    assert codec.decode(codec.encode(batch)).batch == batch
+
+
+def test_extension_types_are_written_as_what_they_store() -> None:
+    codec = Codec(Struct("S", (Member("a", INT32, 0), Member("b", String(), 1, optional=True))))
+    stored = pa.array([1, 2], pa.int32()), pa.array(["x", None])
+    columns = [pa.ExtensionArray.from_storage(pa.opaque(each.type, "thing", "user"), each) for each in stored]
+    written = codec.encode(pa.RecordBatch.from_arrays(columns, ["a", "b"]))
+    assert codec.decode(written).batch.columns == list(stored)
 
 
 def test_labels_that_the_discriminator_cannot_have() -> None:
