@@ -61,7 +61,7 @@ def play(
 
     Topics of ROS 2 get their names in DDS: /imu is published as rt/imu.
     """
-    from ..recordings.files import open_recording, recording_files
+    from ..recordings.files import files_with_content, open_recording, recording_files
     from ..recordings.log_order import in_log_order
     from ..recordings.recorded_topic import TopicFile
 
@@ -73,7 +73,7 @@ def play(
             (),
             domain,
         )
-        for path in paths
+        for path in files_with_content(paths, is_lenient=not fail_on_data_loss)
     ]
     there = {name: None for each in files for name in each.file.topics()}
     wanted = list(dict.fromkeys(topics or sorted(there)))

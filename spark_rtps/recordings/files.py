@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -16,6 +17,8 @@ from .mcap_file import McapFile
 from .recorded import Piece, RecordingFile
 from .recorded_types import DISTRIBUTION
 from .wire_names import WireNames
+
+_log = logging.getLogger("spark_rtps.recordings")
 
 _Form: TypeAlias = type[McapFile] | type[BagFile] | type[CaptureFile]
 _FORMS: Final[dict[str, _Form]] = {
@@ -52,6 +55,15 @@ def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[st
         if its not in kept or path == its:
             kept[its] = path
     return [path for path, its in real.items() if kept[its] == path]
+
+
+def files_with_content(paths: Iterable[str], *, is_lenient: bool) -> Iterator[str]:
+    """All files, or those that are not empty: what a recorder leaves that was stopped before it wrote anything."""
+    for path in paths:
+        if is_lenient and os.path.isfile(path) and not os.path.getsize(path):
+            _log.warning("%s: it is empty; left out because failOnDataLoss=false", path)
+        else:
+            yield path
 
 
 def open_recording(

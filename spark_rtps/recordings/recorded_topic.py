@@ -18,7 +18,7 @@ from ..transport.said import Said
 from ..transport.slotted import frozen
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
-from .files import open_recording, recording_files
+from .files import files_with_content, open_recording, recording_files
 from .recorded import Channel, Piece, RecordingFile, Section, Times
 
 _log = logging.getLogger("spark_rtps.recordings")
@@ -48,8 +48,8 @@ def topic_files(
     cannot be read raises RecordingError.
     """
     found, others = list[TopicFile](), dict[str, str]()
-    for path in paths:
-        lenient, ros = not settings.fail_on_data_loss, settings.ros is not None
+    lenient, ros = not settings.fail_on_data_loss, settings.ros is not None
+    for path in files_with_content(paths, is_lenient=lenient):
         distribution = settings.ros_distribution
         file = open_recording(
             path, is_lenient=lenient, domain=settings.domain, ros=ros, distribution=distribution

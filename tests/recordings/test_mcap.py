@@ -532,3 +532,15 @@ def test_a_channel_that_is_defined_a_chunk_before_its_first_message_is_known(tmp
     assert compared(read(path, "/late")) == expected(late)
     path.write_bytes(path.read_bytes()[:-60])
     assert compared(read(path, "/late", failOnDataLoss="false")) == expected(late)
+
+
+@pytest.mark.parametrize("name", ["b.mcap", "b.pcap", "b.db3"])
+def test_an_empty_file_is_left_out_if_damage_is(tmp_path: Path, caplog, name: str) -> None:
+    """As of a recorder that was killed before it wrote anything."""
+    imu = messages("/imu", IMU, 3)
+    write_mcap(tmp_path / "a.mcap", imu)
+    (tmp_path / name).touch()
+    with pytest.raises(RecordingError, match=r"it is empty|it is no ROS 2 bag"):
+        read(tmp_path, "/imu")
+    assert compared(read(tmp_path, "/imu", failOnDataLoss="false")) == expected(imu)
+    assert f"{name}: it is empty; left out because failOnDataLoss=false" in caplog.text
