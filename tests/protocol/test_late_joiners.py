@@ -17,6 +17,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import DISPOSED, U8, UNREGISTERED
 from tests.protocol.lossy_link import MS, SECOND, LossyLink
 from tests.protocol.test_reliability import numbered
+from tests.protocol.writer_script import LASTING, Script
 from tests.support.campaigns import seeds
 
 WALL = 1_700_000_000 * SECOND
@@ -284,3 +285,18 @@ def test_nothing_is_left_of_coherent_sets_that_are_sent(keyed: bool) -> None:
         sets.end(now=topic.link.now)
         topic.link.run(10 * MS)
     assert len(topic.writer.state.sets) == 1 and len(keep_last._hollow) <= 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_is_noted_twice_replaces_nothing_more(depth: int, together: bool) -> None:
+    """An exception may come while instances are noted; they are then noted from the beginning."""
+    writer = Script(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=depth)).writer
+    keep_last = writer.history.keep_last
+    assert keep_last is not None
+    writer.state.last_sn = depth
+    count = depth if together else 1
+    for first_sn in range(1, depth + 1, count):
+        for _ in range(2):
+            keep_last.note_instances(first_sn, np.zeros((count, 16), np.uint8), 0)
+    assert [each.size for each in keep_last.take_replaced(depth)] == [0, 0]
