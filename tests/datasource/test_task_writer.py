@@ -198,12 +198,14 @@ class TestRoutes:
     def test_payloads_that_name_their_types(self, sessions: dict[tuple[str, str], Session]) -> None:
         """Those that a source of several topics gave go back to where they came from."""
         columns = pa.schema([("topic", pa.string()), ("type_name", pa.string()), ("value", pa.binary())])
-        value = bytes((0, 1, 0, 0, 7, 0, 0, 0))
-        batch = pa.record_batch([["a", "b", "a"], ["A", "B", "A"], [value, value, value]], columns)
+        values = [bytes((0, 1, 0, 0, i, 0, 0, 0)) for i in range(5)]
+        batch = pa.record_batch([["a", "b", "a", "b", "a"], ["A", "B", "A", "A", "B"], values], columns)
         TaskWriter(self.routing(columns, payload="binary")).write(iter([batch]))
         assert {key: session.ids for key, session in sessions.items()} == {
-            ("a", "A"): [7, 7],
-            ("b", "B"): [7],
+            ("a", "A"): [0, 2],
+            ("b", "B"): [1],
+            ("b", "A"): [3],
+            ("a", "B"): [4],
         }
 
     def test_a_task_that_fails_shows_nothing_to_any_reader(
