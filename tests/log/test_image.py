@@ -66,6 +66,20 @@ def test_frames_are_read_in_order(log: PublicationLog) -> None:
     assert read(image) == [4] and image.position == log.position
 
 
+def test_nothing_old_is_read_where_the_tail_has_come_to_what_is_not_cleaned(log: PublicationLog) -> None:
+    """The log is cleaned a piece at a time, and large samples overtake that."""
+    for number in range(3 * TERM // PLACE):
+        put(log, number.to_bytes(4, "little") * (SIZE // 4)).commit()
+    image = image_of(log, log.position - 2 * PLACE)
+    assert read(image) == [3 * TERM // PLACE - 2, 3 * TERM // PLACE - 1]
+    assert not image.has_more and read(image) == [] and image.position == log.position
+    log.clean(5 * PLACE)
+    for _ in range(5):
+        put(log, bytes(SIZE)).commit()
+    assert read(image) == [0] * 5, "and not the frame of an earlier term behind them"
+    assert not image.has_more and image.position == log.position
+
+
 def test_no_more_than_is_asked_for_but_one_at_least(log: PublicationLog) -> None:
     image = image_of(log)
     publish(log, *range(5))

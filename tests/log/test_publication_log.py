@@ -277,6 +277,21 @@ def test_nothing_is_claimed_on_bytes_that_are_not_zeroed() -> None:
     assert log.claim(0, limit=ANY) is BACK_PRESSURED
 
 
+def test_no_term_is_begun_before_the_one_before_it_is_clean_up_to_its_end() -> None:
+    """Its end is a PAD, and behind the PAD a reader would find frames of an earlier term."""
+    log = PublicationLog.create(TERM)
+    for _ in range(3):
+        fill_term(log)
+        assert log.claim(0, limit=ANY) is ADMIN_ACTION
+    log.clean(TERM - 64)
+    fill_term(log, left=128)
+    position = log.position
+    assert log.claim(200, limit=ANY) is BACK_PRESSURED
+    assert log.position == position
+    log.clean(TERM)
+    assert log.claim(200, limit=ANY) is ADMIN_ACTION
+
+
 def test_a_frame_of_an_earlier_term_is_none() -> None:
     log = PublicationLog.create(TERM)
     first = write(log, b"first")

@@ -61,7 +61,7 @@ class Image:
     def has_more(self) -> bool:
         """Whether there is a frame to read."""
         length: int = self._lengths[self.position % self.log.data.size // _WORD]
-        return length > 0
+        return length > 0 and self.position < self.log.position
 
     @property
     def is_lapped(self) -> bool:
@@ -87,7 +87,8 @@ class Image:
         """
         log, lengths, start = self.log, self._lengths, self.position
         first = start % log.data.size
-        room = log.term_length - start % log.term_length
+        # Where the tail has come to what is not cleaned yet, old frames follow it.
+        room = min(log.term_length - start % log.term_length, log.position - start)
         spans: list[Span] = []
         at = 0
         while at < room:
