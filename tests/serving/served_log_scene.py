@@ -49,10 +49,10 @@ class Scene:
         self.log.close()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.server.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
 
     def get(self, path: str, token: str | None = TOKEN, method: str = "GET", body: bytes | None = None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         connection.request(method, path, body, headers)
         response = connection.getresponse()

@@ -53,7 +53,7 @@ def test_ranges_are_the_bytes_of_the_files(scene: Scene) -> None:
 
 
 def test_one_connection_answers_many_requests(scene: Scene) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", scene.server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", scene.server.port, timeout=60)
     for i in range(50):
         path = f"/v1/logs/{LOG}/frames?from={32 * i}&to={32 * i + 8192}"
         connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
@@ -263,7 +263,7 @@ def test_strangers_make_room_for_those_who_know_the_token(scene: Scene) -> None:
 
 def known(scene: Scene) -> http.client.HTTPConnection:
     """A connection that has shown the token, and has no request any more."""
-    connection = http.client.HTTPConnection("127.0.0.1", scene.server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", scene.server.port, timeout=60)
     assert is_open(connection)
     wait_until(lambda: all(each.idle_since for each in list(scene.server._exchanges)), "no requests")
     return connection

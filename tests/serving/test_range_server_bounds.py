@@ -198,7 +198,7 @@ def test_a_file_that_is_cut_while_it_is_sent(tmp_path: Path, tls: dict[str, str]
     server = RangeServerProcess.start(RangeServerConfig(tmp_path, "127.0.0.1", 0, TOKEN, **given))
     try:
         server.serve(LOG)
-        plain = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        plain = socket.create_connection(("127.0.0.1", server.port), timeout=60)
         sock = plain
         if is_encrypted:
             context = ssl.create_default_context(cafile=tls["certificate"])
@@ -260,10 +260,10 @@ def test_files_that_cannot_be_read_are_said(scene: Scene) -> None:
 
 def test_it_ends_in_good_order_at_sigterm(tmp_path: Path) -> None:
     server = RangeServerProcess.start(RangeServerConfig(tmp_path, "127.0.0.1", 0, TOKEN))
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         os.kill(server.pid, signal.SIGTERM)
         assert everything(sock) == b""
-        assert server._child.wait(10) == 0
+        assert server._child.wait(60) == 0
     with pytest.raises(RtpsError, match="exit status 0"):
         server.check()
     server.stop()

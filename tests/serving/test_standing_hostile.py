@@ -62,7 +62,7 @@ class Server:
     def answers(self, sent: bytes) -> list[tuple[int, bytes]]:
         """Status and headers of what is answered until the connection ends, which it has to."""
         received = bytearray()
-        sock = socket.create_connection(("127.0.0.1", self.server.port), timeout=10)
+        sock = socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
         with sock, suppress(ConnectionError):
             sock.sendall(sent)
             sock.shutdown(socket.SHUT_WR)

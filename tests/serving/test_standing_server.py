@@ -240,7 +240,7 @@ def test_a_server_that_hangs_holds_nobody_up(scene: Scene, monkeypatch: pytest.M
     os.kill(scene.server.pid, signal.SIGSTOP)
     with pytest.raises(RtpsError, match="hangs, and is killed"):
         scene.server.tell(many)
-    scene.server._child.wait(10)
+    scene.server._child.wait(60)
     with pytest.raises(RtpsError, match="ended"):
         scene.server.check()
     monkeypatch.undo()

@@ -6,6 +6,9 @@ import os
 import signal
 from typing import Any
 
+import pytest
+
+from spark_rtps.datasource import standing_receivers
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.source import RtpsDataSource
 from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
@@ -21,6 +24,12 @@ HEAD = 'reliability = "reliable"\nhistory = "keep_all"\n'
 
 def vehicles(first: int, count: int) -> list[dict[str, Any]]:
     return [{"id": i, "note": "n" * (i % 7), "speed": i / 2} for i in range(first, first + count)]
+
+
+@pytest.fixture(autouse=True)
+def patient_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that starts on a busy machine takes longer than a plan waits."""
+    monkeypatch.setattr(standing_receivers, "_PATIENCE_SECONDS", 20.0)
 
 
 def query(receive: Receive, **options: str) -> tuple[list[str], list[dict[str, Any]]]:
