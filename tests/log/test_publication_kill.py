@@ -7,7 +7,6 @@ it maps the file and reads it all the while, so that the child is killed while i
 
 from __future__ import annotations
 
-import linecache
 import random
 import subprocess
 import sys
@@ -44,6 +43,7 @@ from tests.log.publishing_scene import (
 from tests.protocol.writer_script import RELIABLE, Script
 from tests.support.campaigns import seeds
 from tests.support.child_environment import child_environment
+from tests.support.interruption import Interruption
 from tests.support.publication_frames import DATA, HEADER_BYTES, PAD, FrameAt, data_frames, frame_at, walk
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -313,10 +313,6 @@ def test_a_crash_between_any_two_lines(tmp_path: Path) -> None:
         assert image.position == hole
 
 
-class Interrupted(BaseException):
-    """As KeyboardInterrupt, which comes anywhere."""
-
-
 def test_an_exception_between_any_two_lines(tmp_path: Path) -> None:
     """The writer goes on after each, and its log blocks nobody: readers get all that is written afterwards."""
     number = 0
@@ -326,30 +322,10 @@ def test_an_exception_between_any_two_lines(tmp_path: Path) -> None:
         steps = Steps(log)
         steps.fill()
         image = Image(log, log.position, CopyBuffer())
-        left = number
-
-        def trace(frame: FrameType, event: str, _argument: object) -> object:
-            nonlocal left
-            file = frame.f_code.co_filename
-            # This log has no lock: those of other tests are garbage that is collected at any time.
-            if "/transport/log/" not in file or file.endswith("owner_lock.py"):
-                return None
-            # The interpreter lets no signal in between the body of a `with` and its end.
-            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-            if event == "line" and not line.lstrip().startswith("with "):
-                left -= 1
-                if not left:
-                    raise Interrupted
-            return trace
-
-        sys.settrace(trace)  # type: ignore[arg-type]
-        try:
-            steps.go_through()
-        except Interrupted:
-            pass
-        finally:
-            sys.settrace(None)
-        if left > 0:
+        # This log has no lock: those of other tests are garbage that is collected at any time.
+        interruption = Interruption(number, ("/transport/log/",), but=("owner_lock.py",))
+        interruption.run(steps.go_through)
+        if interruption.is_due:
             break  # it went through
         steps.rest()
         last = steps.writer.last_sn

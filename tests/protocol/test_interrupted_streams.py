@@ -8,11 +8,9 @@ HISTORY keeps of that, and no more; and in the end nobody waits, and no timer is
 
 from __future__ import annotations
 
-import linecache
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import FrameType
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,6 +27,7 @@ from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, REMOVED, UNREGISTERED, Samples
 from tests.log.publishing_scene import number_of, payload
 from tests.protocol.lossy_link import LossyLink, Node
+from tests.support.interruption import Interruption
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -40,10 +39,6 @@ BATCHES = BatchPolicy(enable=True, max_samples=4, max_flush_delay=10 * MS)
 BUCKET = FlowControllerPolicy(
     "bucket", max_tokens=2_000, tokens_added_per_period=1_500, period=MS, bytes_per_token=1
 )
-
-
-class Interrupted(BaseException):
-    """As KeyboardInterrupt, which comes anywhere."""
 
 
 class Sending(Node):
@@ -294,29 +289,10 @@ CASES: dict[str, tuple[Callable[[], Scene], list[Step], tuple[str, ...], int]] =
 def test_an_exception_between_any_two_lines(case: str) -> None:
     make, steps, files, every = CASES[case]
     for line in range(1, 1 << 20, every):
-        scene, left = make(), line
-
-        def trace(frame: FrameType, event: str, _argument: object) -> object:
-            nonlocal left
-            name = frame.f_code.co_filename
-            if not any(each in name for each in files):
-                return None
-            # The interpreter lets no signal in between the body of a `with` and its end.
-            if event == "line" and not linecache.getline(name, frame.f_lineno).lstrip().startswith("with "):
-                left -= 1
-                if not left:
-                    raise Interrupted
-            return trace
-
+        scene, interruption = make(), Interruption(line, files)
         for step in steps:
-            sys.settrace(trace if left > 0 else None)  # type: ignore[arg-type]
-            try:
-                step(scene)
-            except Interrupted:
-                pass
-            finally:
-                sys.settrace(None)
-        if left > 0:
+            interruption.run(partial(step, scene))
+        if interruption.is_due:
             assert line > 5 * every, "it went through"
             return
         scene.check()

@@ -7,9 +7,9 @@ publication log holds what the network gets, number by number.
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 
 import numpy as np
@@ -25,6 +25,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
 from tests.log.publishing_scene import Driver, number_of, payload, read_all, samples_of
 from tests.protocol.writer_script import MS, Script, sns, submessages
+from tests.support.interruption import Interrupted, Interruption
 
 S = 1_000 * MS
 WRITER = (
@@ -33,10 +34,6 @@ WRITER = (
     "/protocol/outgoing.py",
     "/protocol/intervals.py",
 )
-
-
-class Interrupted(BaseException):
-    """As KeyboardInterrupt, which comes anywhere."""
 
 
 class Reader:
@@ -196,29 +193,10 @@ SETS: list[Step] = [Scene.write, Scene.exchange, abort_a_set, Scene.write, Scene
 def test_an_exception_between_any_two_lines(steps: list[Step], logged: bool, start: int) -> None:
     """Of the lines every eighth, so that it takes seconds; the steps are alike enough that no line is left out."""
     for line in range(start + 1, 1 << 20, 8):
-        scene, left = Scene(logged=logged), line
-
-        def trace(frame: FrameType, event: str, _argument: object) -> object:
-            nonlocal left
-            name = frame.f_code.co_filename
-            if not any(each in name for each in WRITER):
-                return None
-            # The interpreter lets no signal in between the body of a `with` and its end.
-            if event == "line" and not linecache.getline(name, frame.f_lineno).lstrip().startswith("with "):
-                left -= 1
-                if not left:
-                    raise Interrupted
-            return trace
-
+        scene, interruption = Scene(logged=logged), Interruption(line, WRITER)
         for step in steps:
-            sys.settrace(trace if left > 0 else None)  # type: ignore[arg-type]
-            try:
-                step(scene)
-            except Interrupted:
-                pass
-            finally:
-                sys.settrace(None)
-        if left > 0:
+            interruption.run(partial(step, scene))
+        if interruption.is_due:
             assert line > 500, "it went through"
             return
         scene.check()
