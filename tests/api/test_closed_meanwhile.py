@@ -37,17 +37,24 @@ def before(target: Any, name: str, act: Callable[[], None], monkeypatch: pytest.
     monkeypatch.setattr(target, name, late)
 
 
+def publishing(
+    participate: Participate, what: str, **given: Any
+) -> tuple[rtps.Publication, Callable[[], None]]:
+    """A publication with a reader, and what closes it: itself, or its participant."""
+    participate().subscribe("t", schema=SCHEMA, **given)
+    writing = participate()
+    publication = writing.publish("t", schema=SCHEMA, **given)
+    assert publication.wait_for_readers(PATIENCE)
+    return publication, publication.close if what == "publication" else writing.close
+
+
 @pytest.mark.parametrize("reliability", ["reliable", "best_effort"])
 @pytest.mark.parametrize("what", ["publication", "participant"])
 def test_rows_of_a_publication_that_is_closed_before_they_are_written_are_an_error(
     participate: Participate, reliability: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    participate().subscribe("t", schema=SCHEMA, reliability=reliability)
-    writing = participate()
-    publication = writing.publish("t", schema=SCHEMA, reliability=reliability)
-    assert publication.wait_for_readers(PATIENCE)
-    closed = publication if what == "publication" else writing
-    before(publication._session, "write", closed.close, monkeypatch)
+    publication, close = publishing(participate, what, reliability=reliability)
+    before(publication._session, "write", close, monkeypatch)
     with pytest.raises(rtps.TransportError, match="its writer was closed"):
         publication.write([{"n": 1}], wait=False)
 
@@ -57,12 +64,8 @@ def test_rows_of_a_publication_that_is_closed_before_they_are_written_are_an_err
 def test_a_coherent_set_that_is_closed_before_its_end_is_an_error(
     participate: Participate, what: str, wait: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    participate().subscribe("t", schema=SCHEMA, options=COHERENT)
-    writing = participate()
-    publication = writing.publish("t", schema=SCHEMA, options=COHERENT)
-    assert publication.wait_for_readers(PATIENCE)
-    closed = publication if what == "publication" else writing
-    before(publication._session._writer, "end_coherent_set", closed.close, monkeypatch)
+    publication, close = publishing(participate, what, options=COHERENT)
+    before(publication._session._writer, "end_coherent_set", close, monkeypatch)
     with pytest.raises(rtps.TransportError, match="its writer was closed"), publication.coherent(wait=wait):
         publication.write([{"n": 1}])
 
