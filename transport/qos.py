@@ -244,12 +244,17 @@ def incompatibilities(offered: Qos, requested: Qos) -> list[str]:
         _presentation(offered),
         _presentation(requested),
     )
-    offer = (offered.data_representation or (DataRepresentation.XCDR1,))[0]
+    offer = written_representation(offered)
     accepted = requested.data_representation or (DataRepresentation.XCDR1,)
     need(offer in accepted, "DATA_REPRESENTATION", _representations((offer,)), _representations(accepted))
     if not partitions_match(offered.partition, requested.partition):
         need(False, "PARTITION", list(offered.partition) or [""], list(requested.partition) or [""])
     return reasons
+
+
+def written_representation(offered: Qos) -> int:
+    """What a writer's samples are in: the first that it offers; XCDR1 if it offers none (XTypes 1.3 §7.6.3.1.1)."""
+    return (offered.data_representation or (DataRepresentation.XCDR1,))[0]
 
 
 def _presentation(qos: Qos) -> str:

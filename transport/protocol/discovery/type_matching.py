@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...errors import UsageError
 from ...limits import TYPE_COMPARISONS_MAX
-from ...qos import DataRepresentation, TypeConsistency, TypeConsistencyKind
+from ...qos import DataRepresentation, TypeConsistency, TypeConsistencyKind, written_representation
 from ...types.model import Struct
 from ...types.xtypes.assignability import incompatibilities_of_types
 from ...types.xtypes.information import TypeInformation
@@ -54,7 +54,7 @@ class TypeMatching:
                         return None
                     return mismatches_by_name(writer, reader, _unknown(endpoint, known))
                 complete = complete and known.is_complete
-        in_xcdr1 = (*writer.qos.data_representation, DataRepresentation.XCDR1)[0] == DataRepresentation.XCDR1
+        in_xcdr1 = written_representation(writer.qos) == DataRepresentation.XCDR1
         key = (written, read, reader.qos.type_consistency, in_xcdr1, complete, announced)
         if (reasons := self._remembered.get(key)) is None:
             if len(self._remembered) >= TYPE_COMPARISONS_MAX:
