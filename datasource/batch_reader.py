@@ -20,7 +20,7 @@ from ..transport.errors import LogLostError, NoWriterError
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
-from ..transport.slotted import slotted
+from ..transport.value_classes import slotted
 from .log_reading import read_range
 from .range_calculator import Limits, plan_end
 from .receiver_session import START, ReceiverSession

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
 from ..transport.log.frame import Cursor
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 Json: TypeAlias = "dict[str, Json] | str | int"
 
@@ -22,7 +22,7 @@ EMBEDDED: Final = "embedded"
 _GROUP_MAX: Final = 128
 
 
-@frozen
+@value
 class Offset:
     """Everything before ``cursor`` in the stream log called ``log`` (a UUID) has been planned."""
 
@@ -55,7 +55,7 @@ class Offset:
         raise UsageError(f"the checkpoint holds no offset of the rtps source: {raw!r}")
 
 
-@frozen
+@value
 class Place:
     """Everything before ``cursor`` in the stream log called ``log`` (a UUID) of one receiver has been planned."""
 
@@ -63,7 +63,7 @@ class Place:
     cursor: Cursor
 
 
-@frozen
+@value
 class StandingOffset:
     """A place at each standing receiver by its name, and the consumer group that commits them.
 

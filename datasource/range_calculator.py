@@ -12,7 +12,7 @@ from ..serving.log_place import LogPlace
 from ..serving.served import Served
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 #: Longer ranges are divided, so that catching up uses all cores.
 PARTITION_BYTES: Final = 32 << 20
@@ -43,7 +43,7 @@ class LogPartition(InputPartition):
         return Cursor(self.end_position, self.end_row)
 
 
-@frozen
+@value
 class Limits:
     """The most that one micro-batch reads; None: no limit."""
 

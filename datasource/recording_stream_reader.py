@@ -27,7 +27,7 @@ from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
 from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
 from ..transport.said import Said
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .offsets import VERSION, Json
 from .range_calculator import PARTITION_BYTES
 from .read_limits import default_read_limit
@@ -42,7 +42,7 @@ _NAMES: Final = "a file is read once, by its name: give new ones names of their 
 _FILES_SAID: Final = 10_000
 
 
-@frozen
+@value
 class RecordingOffset:
     """How far each file is read, by its path."""
 
@@ -65,7 +65,7 @@ class RecordingOffset:
         )
 
 
-@frozen
+@value
 class _File:
     """What a file has of the topic."""
 

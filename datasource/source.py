@@ -16,7 +16,7 @@ from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.receiver.child import prepare
 from ..transport.said import Said
-from ..transport.slotted import slotted
+from ..transport.value_classes import slotted
 from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, is_own_of_stream, older_than
 from .workers import settle

@@ -12,9 +12,9 @@ from ..columns.type_sources import TopicType
 from ..options import Settings
 from ..transport.errors import LogLostError, OptionError, UsageError
 from ..transport.receiver.writer_types import ToldTypes, WriterTopic
-from ..transport.slotted import slotted
 from ..transport.structure import NANOSECONDS, Guid
 from ..transport.types.model import Struct
+from ..transport.value_classes import slotted
 from .standing_receivers import Connect, StandingReceiver, connect, standing_receivers
 
 _POLL_SECONDS: Final = 0.1

@@ -37,7 +37,7 @@ from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .commit_order import CommitOrder
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
@@ -54,7 +54,7 @@ _LISTEN_STEP_SECONDS: Final = 0.02
 _DYING_SECONDS: Final = 0.5
 
 
-@frozen
+@value
 class _NewLog:
     """The log that an offset names for the first time in this run, and the lost one in whose place it is; empty: there
     is none."""

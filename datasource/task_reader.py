@@ -14,12 +14,12 @@ from pyspark.sql.datasource import InputPartition
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.query_names import note_query, query_of
 from ..options import Settings
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .range_calculator import LogPartition
 from .workers import unpickled
 
 
-@frozen
+@value
 class TaskReader:
     """Decodes ranges of logs; ``notes_query``: the query is noted beside the log, which is its own."""
 

@@ -17,7 +17,7 @@ from ..columns.encoding import Encoder, encoder_for
 from ..columns.routing import Route, Routing
 from ..options.explanations import explained
 from ..transport.errors import RtpsError, UsageError
-from ..transport.slotted import slotted
+from ..transport.value_classes import slotted
 from .workers import settle
 from .writer_pool import WRITERS, WRITERS_MAX
 

@@ -26,8 +26,8 @@ from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
 from ..transport.protocol.endpoint_specs import WriterSpec
 from ..transport.receiver.addresses import with_reserved_ports
-from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
+from ..transport.value_classes import value
 from .shipping import find_shipped_modules
 
 #: How long a new participant looks around before it takes the readers it has found for all there are.
@@ -36,7 +36,7 @@ _LOOK_AROUND_NS: Final = NANOSECONDS
 WRITERS_MAX: Final = 256
 
 
-@frozen
+@value
 class _WriterKey:
     node: NodeConfig
     spec: WriterSpec

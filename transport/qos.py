@@ -11,8 +11,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .slotted import frozen
 from .structure import INFINITE
+from .value_classes import value
 
 
 class ReliabilityKind(enum.IntEnum):
@@ -57,7 +57,7 @@ class TypeConsistencyKind(enum.IntEnum):
     ALLOW_TYPE_COERCION = 1
 
 
-@frozen
+@value
 class TypeConsistency:
     """TYPE_CONSISTENCY_ENFORCEMENT of a reader; the defaults are XTypes 1.3's."""
 
@@ -83,7 +83,7 @@ class DataRepresentation(enum.IntEnum):
     XCDR2 = 2
 
 
-@frozen
+@value
 class Qos:
     """The policies of one reader or writer."""
 

@@ -27,8 +27,8 @@ from ..transport.protocol.events import Event, IncompatibleQos
 from ..transport.protocol.policies import Compression
 from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.publication import PublicationResult
-from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
+from ..transport.value_classes import value
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from .claim import Claim
 from .flushing import FLUSH_QUEUE
@@ -49,7 +49,7 @@ FlushFailed = Callable[[TransportError], object]
 _LOOK_AROUND_NS: Final = NANOSECONDS
 
 
-@frozen
+@value
 class Positions:
     """How far a publication has come, in bytes of its publication log (Aeron's positions).
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from ..monitoring.decoding_report import update_decoding_report
 from ..monitoring.range_tally import RangeTally
 from ..transport.receiver.writer_types import ToldTypes, read_writer_types
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 
 class Beside(Protocol):
@@ -21,7 +21,7 @@ class Beside(Protocol):
         """Count what was found in a range; what cannot be counted fails no task."""
 
 
-@frozen
+@value
 class BesideDirectory:
     """The files beside the log in ``directory``."""
 

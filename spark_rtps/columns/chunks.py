@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..transport.log.frame import Frame
-from ..transport.slotted import slotted
+from ..transport.value_classes import slotted
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, SAMPLE_INDEX, U8, Run, Samples
 
 #: A chunk is closed when it has so many samples or bytes: Spark pays 12 µs a batch, and large ones miss the caches.

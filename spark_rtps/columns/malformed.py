@@ -14,8 +14,8 @@ import numpy.typing as npt
 from ..monitoring.range_tally import MalformedNumbers, RangeTally, distinct
 from ..transport.errors import MalformedSampleError
 from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
-from ..transport.slotted import frozen, slotted
 from ..transport.structure import Guid
+from ..transport.value_classes import slotted, value
 from ..transport.wire.samples import I64
 from .chunks import Chunk
 from .topic_plan import TopicPlan
@@ -33,7 +33,7 @@ _TOLD: Final[dict[tuple[Path | None, Guid, str, str], tuple[int, int]]] = {}
 _TOLD_MAX: Final = 1024
 
 
-@frozen
+@value
 class Malformed:
     """Malformed samples of a chunk: their rows, ascending, and why, ``words[code]`` each."""
 

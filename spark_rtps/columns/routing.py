@@ -13,7 +13,7 @@ from ..options import Payload, Settings
 from ..options.ros import RosNames
 from ..transport.errors import EncodeError, OptionError
 from ..transport.limits import STRING_MAX
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .topic_plan import TOPIC_COLUMN, TopicPlan, plan_writing
 from .type_sources import given_type
 
@@ -21,7 +21,7 @@ from .type_sources import given_type
 TYPE_COLUMN: Final = "type_name"
 
 
-@frozen
+@value
 class Route:
     """A topic, and what its writer calls the type where rows say so."""
 
@@ -29,7 +29,7 @@ class Route:
     type_name: str | None = None
 
 
-@frozen
+@value
 class Routing:
     """Where the rows of a sink go, and how they are written; planned on the driver, used in tasks.
 
@@ -55,10 +55,10 @@ class Routing:
         for each in encoded:
             code = code * len(each.dictionary) + each.indices.to_numpy(zero_copy_only=False)
         distinct, first = np.unique(code, return_index=True)
-        for value, at in zip(distinct.tolist(), first.tolist(), strict=True):
+        for topic_code, at in zip(distinct.tolist(), first.tolist(), strict=True):
             topic, *type_name = (each[at].as_py() for each in encoded)
             route = Route(self._on_wire(topic), *type_name)
-            alike = np.flatnonzero(code == value)
+            alike = np.flatnonzero(code == topic_code)
             yield route, rows if len(distinct) == 1 else rows.take(pa.array(alike))
 
     def _on_wire(self, topic: str) -> str:

@@ -12,12 +12,12 @@ from ..columns.type_sources import TopicType, discovered_type, given_type, type_
 from ..options import Mode, Payload, Settings
 from ..transport.errors import FilterError, OptionError, UsageError
 from ..transport.qos import DataRepresentation
-from ..transport.slotted import frozen
 from ..transport.types.arrow import TIME, arrow_schema, legal_schema, projected, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.cdr.encoding.encoder import least_representation
 from ..transport.types.model import Member as StructMember
 from ..transport.types.model import Primitive, PrimitiveKind, Sequence, Struct
+from ..transport.value_classes import value
 
 if TYPE_CHECKING:
     from ..transport.net.node import Node
@@ -62,7 +62,7 @@ ARROW_BATCH: Final = Struct(
 )
 
 
-@frozen
+@value
 class ContentFilter:
     """DDS SQL over the members of the type, and the values of its parameters %0, %1, ..."""
 
@@ -70,7 +70,7 @@ class ContentFilter:
     parameters: tuple[str, ...]
 
 
-@frozen
+@value
 class TopicPlan:
     """How samples and columns of one topic become each other; planned on the driver, used in tasks.
 

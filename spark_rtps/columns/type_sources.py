@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from ..options import Payload, Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
-from ..transport.slotted import frozen
 from ..transport.structure import is_keyed
 from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
 from ..transport.types.ros_names import dds_type_name
+from ..transport.value_classes import value
 from .type_files import struct_of_file
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
 
 
-@frozen
+@value
 class TopicType:
     """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import OptionError, TransportError, TypeDefinitionError, UnknownTypeError, UsageError
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .key_hashes import key_hashes
 from .network import AnyDomain, Interface, Peers, Ros, joined, ros_distribution, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
@@ -132,7 +132,7 @@ def echo(
         _print((line for run in runs for line in _lines(run, codec)), count)
 
 
-@frozen
+@value
 class _Wanted:
     """How samples are to be read, as the options say."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .key_hashes import key_hashes
 from .log_reading import AsJsonLines, From, Log, To, items, opened
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
@@ -23,7 +23,7 @@ _LINE: Final = "{:>18}  {:<35}  {:>10}  {:<29}  {:<12}  {}"
 _TITLES: Final = ("position/row", "writer", "number", "source timestamp", "flags", "payload")
 
 
-@frozen
+@value
 class _Sample:
     """What a line tells, under the names that it has in JSON."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .log_reading import AsJsonLines, From, Log, To, Verify, items, opened
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
 
@@ -29,7 +29,7 @@ _TITLES: Final = (
 _DAMAGED: Final = "damaged"
 
 
-@frozen
+@value
 class _Line:
     """What a line tells, under the names that it has in JSON; None: it cannot be told, or there is none."""
 

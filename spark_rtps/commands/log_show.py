@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .log_reading import Log, Verify, opened
 from .log_verify import damage_tables, verified_as_json
 from .receivers import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..transport.log.verification import Verified
 
 
-@frozen
+@value
 class _Log:
     given: dict[str, JSON]
     verified: Verified

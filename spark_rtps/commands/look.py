@@ -7,14 +7,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 if TYPE_CHECKING:
     from ..monitoring.stream_counters import Stream
     from .receivers import Told
 
 
-@frozen
+@value
 class Look:
     """The streams at one time, and how many samples and bytes a second each had since the look before.
 

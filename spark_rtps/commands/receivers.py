@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import typer
 
 from ..transport.errors import LogAccessError, LogLostError, RangeServerError, RtpsError, reason
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from . import logs
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ReceiverError(RtpsError):
     """A standing receiver does not answer as it should."""
 
 
-@frozen
+@value
 class Told(Generic[_T]):
     """What was found in directories of this host, or at several receivers.
 
@@ -109,7 +109,7 @@ class Told(Generic[_T]):
             raise typer.Exit(1)
 
 
-@frozen
+@value
 class Access:
     """What the options of a command say about why receivers may be believed, and may believe who asks."""
 
@@ -119,7 +119,7 @@ class Access:
     key: Path | None = None
 
 
-@frozen
+@value
 class Where:
     """What the options of a command say about where to look."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ HIDDEN_NODE: Final = "_spark_rtps_cli"
 _INBOX_BYTES: Final = 16 << 20
 
 
-@frozen
+@value
 class RosEndpoint:
     """A publisher or a subscription (``kind``) of a node, in ROS 2's words."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import UnknownTypeError
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .network import Domain, Interface, Peers, joined, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, recorded, served_at
 from .tables import visible
@@ -84,7 +84,7 @@ def show_type(
         raise typer.Exit(1)
 
 
-@frozen
+@value
 class _Found:
     """The type of a topic, and who announces it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .told import told_json, told_number, told_text
 
 GROUPS: Final = "groups.json"
@@ -17,7 +17,7 @@ _GROUPS_MAX: Final = 4_096
 _BYTES_MAX: Final = 4 << 20
 
 
-@frozen
+@value
 class ConsumerGroup:
     """A group: all before ``row`` of the frame at ``position`` is committed, since ``at_ns``, in ns since 1970."""
 

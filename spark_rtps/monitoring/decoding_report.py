@@ -29,7 +29,7 @@ from ..transport.log.appending import let_go
 from ..transport.log.permissions import LOCK_SUFFIX, create_file
 from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
-from ..transport.slotted import frozen, slotted
+from ..transport.value_classes import slotted, value
 from ..transport.wire.samples import I64
 from .told import NUMBER_MAX
 
@@ -50,7 +50,7 @@ MISPLACED: Final = "offset inside a frame of the log"
 LOG_LOST: Final = "log lost"
 
 
-@frozen
+@value
 class MalformedSamples:
     """Samples of one writer that are malformed for one reason; first and last reception in ns since 1970."""
 
@@ -61,7 +61,7 @@ class MalformedSamples:
     last_ns: int
 
 
-@frozen
+@value
 class LostPart:
     """What a log no longer holds, or not as it was written; ``at_ns`` is when that was found, in ns since 1970.
 

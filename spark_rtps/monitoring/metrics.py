@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..transport.errors import OptionError
 from ..transport.log.error_log import ERROR_LOG
-from ..transport.slotted import frozen, slotted
 from ..transport.structure import NANOSECONDS
+from ..transport.value_classes import slotted, value
 from .consumer_groups import ConsumerGroup, read_groups
 from .decoding_report import DECODING_REPORT
 from .reports import read_error_reports, read_losses
@@ -46,7 +46,7 @@ _NO_ADDRESS: Final = (errno.EADDRNOTAVAIL, -2, -3, -5)
 _Sample = tuple[tuple[str, ...], float]
 
 
-@frozen
+@value
 class _Family:
     """One metric; ``samples`` gives its values for one stream."""
 
@@ -184,8 +184,8 @@ def _metric(
 
     kind = CounterMetricFamily if counts else GaugeMetricFamily
     metric = kind(_PREFIX + name, doc, labels=labels)
-    for values, value in samples:
-        metric.add_metric([_unicode(each) for each in values], value)
+    for values, number in samples:
+        metric.add_metric([_unicode(each) for each in values], number)
     return metric
 
 

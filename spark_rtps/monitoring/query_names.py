@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..transport.log.small_file import replace_text
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 QUERY_FILE: Final = "query"
 #: ``name<br/>id = <uuid><br/>runId = ...``; a query without a name has no first line.
@@ -20,7 +20,7 @@ _DESCRIPTION: Final = re.compile(r"(?:(?P<name>.*?)(?:<br/>|\n))?id = (?P<id>[0-
 _TEXT_MAX: Final = 1_024
 
 
-@frozen
+@value
 class QueryName:
     """A query by its id, which it keeps over restarts, and its name; empty: it is not known, or has none."""
 

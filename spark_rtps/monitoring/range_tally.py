@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from ..transport.wire.samples import I64
 from .decoding_report import DecodingReport, LostPart, MalformedSamples
 
@@ -32,7 +32,7 @@ _LOST_MAX: Final = 4096
 NONE: Final[I64] = np.empty(0, np.int64)
 
 
-@frozen
+@value
 class MalformedNumbers:
     """Samples of one writer that are malformed for one reason: their numbers; times as in :class:`MalformedSamples`."""
 
@@ -43,7 +43,7 @@ class MalformedNumbers:
     last_ns: int
 
 
-@frozen
+@value
 class RangeTally:
     """Numbers ascend and are distinct; the number of a sample is how many lie before it in the log."""
 

@@ -23,8 +23,8 @@ from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.log.permissions import make_folder
 from ..transport.receiver.files import COUNTERS_FILE
-from ..transport.slotted import frozen
 from ..transport.structure import Guid
+from ..transport.value_classes import value
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
 from .processes import goes_on, process_start
 from .query_names import NO_QUERY, QueryName, read_query
@@ -40,7 +40,7 @@ _KEPT: Final = 32
 _GUID_BYTES: Final = 16
 
 
-@frozen
+@value
 class ErrorReport:
     """One error log; or the malformed samples of a stream log as one error for each writer and reason."""
 
@@ -55,7 +55,7 @@ class ErrorReport:
     query: QueryName = NO_QUERY
 
 
-@frozen
+@value
 class LossesOfLog:
     """What one source lost: the loss report of its receiver, and what its log lost."""
 

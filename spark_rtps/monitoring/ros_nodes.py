@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from ..transport.slotted import frozen
 from ..transport.structure import Guid
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.ros import parse_msg
+from ..transport.value_classes import value
 from ..transport.wire.samples import Samples
 
 _GUID_BYTES: Final = 16
@@ -31,7 +31,7 @@ Gid[] writer_gid_seq
 """
 
 
-@frozen
+@value
 class RosNodeSeen:
     """A node, and its readers and writers."""
 

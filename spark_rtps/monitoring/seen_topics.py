@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
+from ..transport.value_classes import value
 from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ENTRIES_MAX: Final = 1 << 16
 _WORDS_MAX: Final = 64
 
 
-@frozen
+@value
 class SeenParticipant:
     """A participant as it announces itself; ``addresses`` are those of its data."""
 
@@ -43,7 +43,7 @@ class SeenParticipant:
     addresses: tuple[str, ...]
 
 
-@frozen
+@value
 class SeenEndpoint:
     """A reader or a writer (``kind``); ``qos`` in DDS's words, its participant by name or GUID prefix."""
 
@@ -55,7 +55,7 @@ class SeenEndpoint:
     participant: str
 
 
-@frozen
+@value
 class SeenTopics:
     """What was seen on a domain."""
 

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
 from ..transport.limits import STATUS_ENDPOINTS_MAX
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .stream_counters import State, Stream, raised
 
 #: The field of a status that never falls.
@@ -31,7 +31,7 @@ _TOTAL: Final = "total_count"
 Json: TypeAlias = "dict[str, Json] | str | int"
 
 
-@frozen
+@value
 class ObservedChange:
     """A status of one source or sink that changed."""
 

@@ -21,8 +21,8 @@ from ..transport.log.ended_logs import disk_bytes
 from ..transport.log.log_view import LogView
 from ..transport.log.owner_lock import is_held
 from ..transport.receiver.files import COUNTERS_FILE
-from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS, Guid
+from ..transport.value_classes import value
 from .consumer_groups import count_groups
 from .decoding_report import LOST, MALFORMED, read_decoding_report
 from .processes import goes_on, process_start
@@ -73,7 +73,7 @@ class State(enum.Enum):
     ENDED = "ended"
 
 
-@frozen
+@value
 class MatchedReader:
     """A reader as its sink sees it; ``acked_sn`` is None for a reader that does not acknowledge."""
 
@@ -82,7 +82,7 @@ class MatchedReader:
     active: bool
 
 
-@frozen
+@value
 class SenderPositions:
     """The positions of a sink's publication log, in bytes, under Aeron's names."""
 
@@ -107,7 +107,7 @@ class SenderPositions:
         return max(0, self.pub_pos - self.snd_pos)
 
 
-@frozen
+@value
 class ReceivedPositions:
     """The positions of a source for one of its writers, in bytes since they matched, under Aeron's names."""
 
@@ -128,7 +128,7 @@ class ReceivedPositions:
         return max(0, self.rcv_hwm - self.sub_pos)
 
 
-@frozen
+@value
 class Stream:
     """One source or sink at the moment it was read."""
 
@@ -278,13 +278,13 @@ def statuses(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """DDS statuses by name, each with all its fields: labels ``status.<name>.<field>``, and ``cache.<field>`` for the
     samples that QoS policies kept from a source."""
     found: dict[str, dict[str, int]] = {}
-    for label, value in counters.items():
+    for label, count in counters.items():
         prefix, _, rest = label.partition(".")
         name, _, field = rest.partition(".")
         if prefix == "cache" and rest.endswith(_DROPPED):
-            found.setdefault("DATA_READER_CACHE_STATUS", {})[rest] = value
+            found.setdefault("DATA_READER_CACHE_STATUS", {})[rest] = count
         if prefix == "status" and field:
-            found.setdefault(name.upper(), {})[field] = value
+            found.setdefault(name.upper(), {})[field] = count
     return found
 
 

@@ -22,10 +22,10 @@ from ..transport.protocol.slices import Slice
 from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
-from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
 from ..transport.types.mapping import Mapping as TypeMapping
 from ..transport.types.model import Extensibility
+from ..transport.value_classes import value
 from .advice import advice
 from .log_dir import default_log_dir
 from .paths import path_of
@@ -69,7 +69,7 @@ class OnNoReader(enum.Enum):
     DROP = "drop"
 
 
-@frozen
+@value
 class Settings:
     """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
 

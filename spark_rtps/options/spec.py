@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from ..transport.slotted import frozen
 from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.value_classes import value
 
 
 class Kind(enum.Enum):
@@ -32,7 +32,7 @@ class AppliesTo(enum.Enum):
     BOTH = "read, write"
 
 
-@frozen
+@value
 class OptionSpec:
     """One option. ``default`` is None where there is none, or where ``doc`` says what it depends on."""
 

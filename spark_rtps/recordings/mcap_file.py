@@ -17,10 +17,10 @@ import numpy as np
 
 from ..columns.chunks import BIG_BYTES
 from ..transport.errors import RecordingError, TypeDefinitionError
-from ..transport.slotted import slotted
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.cdr.lanes import anywhere
 from ..transport.types.ros_names import dds_type_name
+from ..transport.value_classes import slotted
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
 from .containers import needed

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from ..transport.slotted import frozen, slotted
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.model import Struct
+from ..transport.value_classes import slotted, value
 from ..transport.wire.samples import I64, U8
 
 TIME_MIN: Final = 0
@@ -34,7 +34,7 @@ class Times(NamedTuple):
 ALL_TIMES: Final = Times()
 
 
-@frozen
+@value
 class Channel:
     """Samples of one topic in one file, of one type and perhaps of one writer.
 
@@ -51,7 +51,7 @@ class Channel:
     type_hash: str | None = None
 
 
-@frozen
+@value
 class Section:
     """A part of a file that is read at once: bytes [start, stop) of it, or rows; ``nbytes`` is what it comes to.
 
@@ -66,7 +66,7 @@ class Section:
     index: tuple[tuple[int, int], ...] = ()
 
 
-@frozen
+@value
 class Piece:
     """Sections of one file, for one task; ``form`` says by what it is read."""
 

@@ -15,9 +15,9 @@ from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
 from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.said import Said
-from ..transport.slotted import frozen
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
+from ..transport.value_classes import value
 from .files import files_with_content, open_recording, recording_files
 from .recorded import Channel, Piece, RecordingFile, Section, Times
 
@@ -29,7 +29,7 @@ _NAMED_MAX: Final = 20
 _SAID: Final = Said(64)
 
 
-@frozen
+@value
 class TopicFile:
     """A file that has the topic, and the topic's channels in it; or those of several topics."""
 

@@ -27,8 +27,8 @@ from ..transport.log.frame import Cursor
 from ..transport.log.host_clocks import Clocks
 from ..transport.log.small_file import replace_text
 from ..transport.receiver.files import COUNTERS_FILE
-from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
+from ..transport.value_classes import value
 from .served_logs import Refusal
 from .standing import is_name
 
@@ -46,7 +46,7 @@ _WRITTEN: Final = 8
 _KNOWN_AGAIN_NS: Final = 120 * NANOSECONDS
 
 
-@frozen
+@value
 class _Kept:
     """A group, and when it committed last, in ns since the kernel started; negative: before that."""
 

@@ -14,7 +14,7 @@ from ..transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ..transport.log.segment import SegmentFile, StreamLogMetadata, lost
 from ..transport.receiver.writer_types import ToldTypes, parse_writer_types
 from ..transport.said import Said
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .arriving import Arriving, FetchedFrames, Wanted
 from .client import PATIENCE_SECONDS, RangeClient
 from .served import Served
@@ -33,7 +33,7 @@ _REPORT_SECONDS: Final = 5.0
 _SAID: Final = Said(64)
 
 
-@frozen
+@value
 class About:
     """What the server tells of a log, as of one moment."""
 

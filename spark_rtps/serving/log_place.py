@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..transport.log.host_clocks import boot_id
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 
-@frozen
+@value
 class LogPlace:
     """A log's folder, as the process that planned to read it saw it."""
 

@@ -6,10 +6,10 @@ from ..monitoring.decoding_report import MISPLACED, NOT_HELD
 from ..transport.errors import LogLostError
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 
-@frozen
+@value
 class Misfit:
     """An offset at which the log cannot be read, why, and the next place after it where it can."""
 

@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import IO, Any, Final, Self
 
 from ..transport.errors import RtpsError, TransportError
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .server_config import RangeServerConfig
 
 __all__ = ["RangeServerConfig", "RangeServerProcess", "Request", "StandingServerProcess"]
@@ -152,7 +152,7 @@ class RangeServerProcess:
         self._lines.close()
 
 
-@frozen
+@value
 class Request:
     """What a client asks through the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
 

@@ -36,7 +36,7 @@ from ..transport.log.checkpoint import Base, Tail, read_base, read_tail
 from ..transport.log.frame import ALIGNMENT
 from ..transport.log.segment import list_segments, read_metadata, segment_path
 from ..transport.receiver.writer_types import WRITER_TYPES
-from ..transport.slotted import frozen, slotted
+from ..transport.value_classes import slotted, value
 
 #: One answer holds no more of a log.
 RANGE_BYTES_MAX: Final = 64 << 20
@@ -54,7 +54,7 @@ class FileRange(NamedTuple):
     nbytes: int
 
 
-@frozen
+@value
 class Answer:
     """A response; ``body`` is sent as it is, or from a file."""
 

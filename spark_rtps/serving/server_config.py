@@ -9,13 +9,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 if TYPE_CHECKING:
     from ..transport.net.node_config import NodeConfig
 
 
-@frozen
+@value
 class Bounds:
     """What one connection, and all of them, may take. Seconds and bytes."""
 
@@ -33,7 +33,7 @@ class Bounds:
     unused_seconds: float = 300.0
 
 
-@frozen
+@value
 class RangeServerConfig:
     """Where the logs lie, and at which address they are served to whom; ``certificate`` and ``key`` are PEM files.
 

@@ -14,7 +14,7 @@ from ..transport.limits import TOPICS_MAX
 from ..transport.log.frame import Cursor
 from ..transport.protocol.slices import Slice
 from ..transport.protocol.topic_selection import TopicSelection
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .log_place import LogPlace
 
 #: What a client may, the least first; each role may what those before it may.
@@ -56,7 +56,7 @@ def too_open(address: str, *, has_tls: bool, has_access: bool) -> str | None:
     )
 
 
-@frozen
+@value
 class SubscriptionInfo:
     """A subscription of a receiver. ``place`` tells its log's folder from others; ``options`` have no secrets."""
 
@@ -118,7 +118,7 @@ class SubscriptionInfo:
         return found
 
 
-@frozen
+@value
 class LogTail:
     """Where a log begins and ends, the samples before its end, how much it may hold, and what its receiver counts."""
 

@@ -8,10 +8,10 @@ from ..monitoring.consumer_groups import GROUPS, read_groups, told_groups
 from ..transport.errors import LogError
 from ..transport.log.counters import Counters
 from ..transport.receiver.files import COUNTERS_FILE
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 
-@frozen
+@value
 class Behind:
     """A group, and how many bytes of the log it has not committed."""
 

@@ -22,8 +22,8 @@ from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
 from ..serving.standing import ROLES, is_name, too_open
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig
-from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
+from ..transport.value_classes import value
 from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 
 #: At once, from the file and from clients.
@@ -55,7 +55,7 @@ class ReceiverFileError(UsageError):
         super().__init__(f"{file}: {place}: {fix}" if place else f"{file}: {fix}")
 
 
-@frozen
+@value
 class StandingConfig:
     """All that the file says. Durations in nanoseconds; certificates and keys are PEM files."""
 
@@ -315,22 +315,22 @@ class _Reader:
 
     def _options(self, table: str, raw: Mapping[str, Any]) -> dict[str, str]:
         options: dict[str, str] = {}
-        for key, value in self._flat(table, raw, ""):
+        for key, setting in self._flat(table, raw, ""):
             spec = BY_KEY.get(key.lower())
             if spec is None:
                 raise self._unknown(table, key, [each.name for each in BY_KEY.values()])
             if spec.name in options:
                 raise self._error(table, key, "is set twice")
-            text = self._option_text(table, key, value)
+            text = self._option_text(table, key, setting)
             options[spec.name] = self._resolved(table, key, text) if spec.name in _PATHS else text
         return options
 
     def _flat(self, table: str, raw: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
-        for key, value in raw.items():
-            if isinstance(value, dict):
-                yield from self._flat(table, value, f"{prefix}{key}.")
+        for key, setting in raw.items():
+            if isinstance(setting, dict):
+                yield from self._flat(table, setting, f"{prefix}{key}.")
             else:
-                yield prefix + key, value
+                yield prefix + key, setting
 
     def _option_text(self, table: str, key: str, value: object) -> str:
         match value:

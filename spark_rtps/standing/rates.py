@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
+from ..transport.value_classes import value
 from .backlog import Behind, groups_behind
 from .keeper import Keeper
 
@@ -15,7 +15,7 @@ from .keeper import Keeper
 _GROUPS_MAX: Final = 4
 
 
-@frozen
+@value
 class Row:
     """One subscription now. ``rate``: samples a second since the look before; ``nbytes``: what its log holds."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..serving.standing import is_log, is_name
 from ..transport.errors import LogError
 from ..transport.log.small_file import replace_text
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 _log = logging.getLogger("spark_rtps.standing")
 
@@ -19,7 +19,7 @@ FILE: Final = "subscriptions.json"
 _BYTES_MAX: Final = 64 << 20
 
 
-@frozen
+@value
 class Record:
     """The log of one subscription, and the options it had."""
 

@@ -25,7 +25,7 @@ from ..transport.net.node_config import NodeConfig
 from ..transport.qos import HistoryKind
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.new_log import where_from
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 
 _NAME_BYTES: Final = 128
 #: What the reader of a log decides, not its receiver.
@@ -56,7 +56,7 @@ _ASKED_MAX: Final = 16 << 10
 _NOWHERE: Final = Path("/")
 
 
-@frozen
+@value
 class Wanted:
     """A subscription as somebody asked for it. ``options`` are all that were given, as texts."""
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..transport.errors import OptionError, RtpsError
-from ..transport.slotted import frozen
+from ..transport.value_classes import value
 from .backlog import groups_behind, read_counters
 from .cleaning import Cleaning
 from .config import SUBSCRIPTIONS_MAX, ReceiverFileError, StandingConfig
@@ -39,7 +39,7 @@ _OF_SERVER: Final = (
 )  # fmt: skip
 
 
-@frozen
+@value
 class Processes:
     """How processes are started, and in which threads what takes time is done.
 

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..limits import WRITERS_MAX
-from ..slotted import frozen
 from ..structure import Guid
+from ..value_classes import value
 from .frame import ALIGNMENT
 from .host_clocks import Clocks
 from .permissions import create_file
@@ -35,7 +35,7 @@ from .segment import PAGE, allocate, lost, page_ceil, refusal
 WRITERS: Final = "writers"
 
 
-@frozen
+@value
 class Checkpoint:
     """What cannot be read back from the frames once they are trimmed, as of ``position``.
 

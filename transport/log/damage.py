@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import LogDamagedError
-from ..slotted import frozen
 from ..structure import Guid
+from ..value_classes import value
 
 
-@frozen
+@value
 class Damage:
     """Bytes [position, stop) of the log at ``path`` that are lost, and as much as is known of what they held.
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LogLostError, RtpsError
-from ..slotted import frozen
 from ..structure import NANOSECONDS
+from ..value_classes import value
 from . import last_use
 from .appending import is_appended_to, let_go
 from .error_log import ERROR_LOG
@@ -48,7 +48,7 @@ TOO_OLD: Final = "it has not changed for longer than is kept"
 TOO_MUCH: Final = "ended logs take more than is kept, and it is among the oldest"
 
 
-@frozen
+@value
 class EndedLog:
     """A log that nobody appends to. ``changed`` is in ns since 1970, ``age`` the ns since it was in use, and ``nbytes``
     what it takes on the disk."""

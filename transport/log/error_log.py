@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import RtpsError
-from ..slotted import frozen
 from ..structure import NANOSECONDS
+from ..value_classes import value
 from .observations import Observations, read_observations
 from .owner_lock import OwnerLock
 
@@ -31,7 +31,7 @@ _CONTENT_MAX: Final = 4096
 _NUMBER: Final = re.compile(rb"(?<![\w.:-])\d+(?:\.\d+)?(?![\w:-]|\.\d)")
 
 
-@frozen
+@value
 class DistinctError:
     """One error; times in ns since 1970."""
 

@@ -40,8 +40,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..slotted import slotted
 from ..structure import Guid
+from ..value_classes import slotted
 from ..wire.samples import I64, SAMPLE_INDEX, U8, Run
 from .checksum import body_checksum, header_checksum
 

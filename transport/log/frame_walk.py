@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from ..slotted import slotted
+from ..value_classes import slotted
 from ..wire.samples import U8, Run
 from .frame import ALIGNMENT, HOLE, PAD, RECEPTION, RUN, WALK, align, is_body, is_header, read_run
 from .segment import SegmentFile, segment_path

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from ..slotted import frozen
 from ..structure import NANOSECONDS
+from ..value_classes import value
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 #: The wall clock is set, and not only adjusted, if it is off by more than this, and more than a part of the time.
@@ -24,7 +24,7 @@ def boot_id() -> str:
     return _BOOT_ID.read_text().strip()
 
 
-@frozen
+@value
 class Clocks:
     """One moment. ``wall_ns`` is since 1970, ``uptime_ns`` since the kernel with the id ``boot`` started, also while
     the host slept; an empty ``boot`` is not known."""

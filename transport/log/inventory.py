@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..errors import LogLostError
 from ..limits import WRITERS_MAX
-from ..slotted import slotted
 from ..structure import Guid
+from ..value_classes import slotted
 from .checkpoint import read_checkpoint
 from .frame import Frame
 from .log_view import LogView

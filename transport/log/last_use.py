@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ..slotted import frozen
+from ..value_classes import value
 from .host_clocks import OFF_MAX_NS, Clocks
 from .small_file import replace_text
 
@@ -54,7 +54,7 @@ def keep_age(directory: Path, age: int, now: Clocks) -> None:
         _write(directory, _Unused(max(0, age), now))
 
 
-@frozen
+@value
 class _Unused:
     """A log was not in use for so many ``ns`` at that moment."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from ..slotted import frozen
+from ..value_classes import value
 from .checkpoint import Base, Tail, read_base, read_tail
 from .copied_frames import CopiedFrames
 from .frame_walk import SegmentFrames
@@ -43,7 +43,7 @@ class LogFiles(Protocol):
         """The frames of a segment. FileNotFoundError if it is gone, OSError if it cannot be read."""
 
 
-@frozen
+@value
 class LogDirectory:
     """The files of the log in ``directory``, read in place; or copied as they are read, which a log has to be that
     others than its reader trim."""

@@ -13,8 +13,8 @@ from typing import Final
 
 from ..errors import RtpsError
 from ..protocol.loss_causes import LossCause
-from ..slotted import frozen
 from ..structure import Guid
+from ..value_classes import value
 from .observations import Observations, read_observations
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -28,7 +28,7 @@ _GUID_BYTES: Final = 16
 _TOPIC_MAX: Final = 256
 
 
-@frozen
+@value
 class Loss:
     """What one writer's stream lost; times in ns since 1970.
 

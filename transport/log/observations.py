@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LogError
-from ..slotted import frozen
 from ..structure import INFINITE
+from ..value_classes import value
 from .mapped_file import create_mapped, map_file
 from .segment import SCARCE
 
@@ -39,7 +39,7 @@ _ENTRY: Final = struct.Struct("=IIqqqqq")
 _OBSERVATIONS, _FIRST, _LAST, _AMOUNTS = 1, 2, 3, 4
 
 
-@frozen
+@value
 class Observed:
     """One entry; times in ns since 1970."""
 

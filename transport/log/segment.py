@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ..errors import LogError, LogFormatError, LogFullError, LogLostError, UsageError, reason
-from ..slotted import frozen
+from ..value_classes import value
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_rest
 from .permissions import LOCK, create_file
@@ -156,7 +156,7 @@ def allocate(fd: int, directory: Path, size: int) -> None:
         raise refused from error
 
 
-@frozen
+@value
 class StreamLogMetadata:
     """The sizes a stream log was created with, and what its creator gave.
 

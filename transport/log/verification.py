@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..errors import LogError, LogLostError
 from ..limits import DAMAGE_LISTED_MAX
-from ..slotted import slotted
+from ..value_classes import slotted
 from .damage import Damage
 from .frame import Cursor, Frame
 from .log_view import Item, LogView

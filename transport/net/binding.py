@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..errors import TransportError, reason
-from ..slotted import slotted
 from ..structure import (
     DOMAIN_MAX,
     SPDP_MULTICAST_ADDRESS,
@@ -22,6 +21,7 @@ from ..structure import (
     spdp_multicast_port,
     user_unicast_port,
 )
+from ..value_classes import slotted
 from .interfaces import Interface
 
 _log = logging.getLogger(__name__)

@@ -6,11 +6,11 @@ import os
 
 from ..limits import UDP_PAYLOAD_MAX
 from ..protocol.trust import Trust
-from ..slotted import frozen
 from ..structure import NANOSECONDS, VENDOR_ID
+from ..value_classes import value
 
 
-@frozen
+@value
 class RosNode:
     """A node of a ROS graph."""
 
@@ -21,7 +21,7 @@ class RosNode:
     gid_bytes: int = 16
 
 
-@frozen
+@value
 class NodeConfig:
     """How a participant sits on the network. Durations in ns, sizes in bytes."""
 

@@ -33,8 +33,8 @@ from ..protocol.events import Event, Matched, Unmatched
 from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.trust import source_of_log
-from ..slotted import slotted
 from ..structure import INFINITE, NANOSECONDS, Guid
+from ..value_classes import slotted
 from ..wire.samples import U8
 
 _log = logging.getLogger(__name__)

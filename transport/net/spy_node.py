@@ -21,9 +21,9 @@ from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
-from ..slotted import slotted
 from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
 from ..types.model import Struct
+from ..value_classes import slotted
 from ..wire.samples import U8
 from .congestion_control_plugins import load_congestion_control
 from .forked import disowned_by_children

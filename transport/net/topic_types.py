@@ -11,12 +11,12 @@ from ..errors import TypeGap, UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
 from ..protocol.topic_selection import TopicSelection
 from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
-from ..slotted import frozen
 from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.ros_hash import hash_in
 from ..types.xtypes.assignability import incompatibilities_of_types
 from ..types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
+from ..value_classes import value
 
 if TYPE_CHECKING:
     from .node import Node
@@ -30,7 +30,7 @@ _TYPES_MAX: Final = 32
 _NAMES_MAX: Final = 12
 
 
-@frozen
+@value
 class ToldType:
     """The type that one endpoint of a topic announces. ``struct`` is None if it announces none, for which ``failure``
     has the reason, or if it has not been asked for yet."""

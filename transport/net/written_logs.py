@@ -22,9 +22,9 @@ from ..protocol.outgoing import OutgoingDatagrams
 from ..protocol.policies import FlowControlPolicy, PublicationPolicy
 from ..protocol.writing.publication import TERM_LENGTH
 from ..protocol.writing.writer import StatefulWriter
-from ..slotted import slotted
 from ..structure import INFINITE, KIND_WRITER_NO_KEY, KIND_WRITER_WITH_KEY, NANOSECONDS, Guid
 from ..types.idl.printer import print_idl
+from ..value_classes import slotted
 from ..wire.message import Header
 
 _log = logging.getLogger(__name__)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from ..limits import UDP_PAYLOAD_MAX
-from ..slotted import frozen
 from ..structure import Guid, Locator
+from ..value_classes import value
 from .policies import ReaderPolicy
 
 
-@frozen
+@value
 class Abilities:
     """What endpoints of ours announce beyond the standard; the defaults hold for all other endpoints."""
 
@@ -37,7 +37,7 @@ class Abilities:
 NO_ABILITIES: Final = Abilities()
 
 
-@frozen
+@value
 class ContentFilterProperty:
     """Which samples a reader does not want (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the content-filtered topic's name,
     the topic it filters, the filter's language, its expression and the expression's parameters."""
@@ -49,7 +49,7 @@ class ContentFilterProperty:
     parameters: tuple[str, ...] = ()
 
 
-@frozen
+@value
 class StreamInfo:
     """What code of the user's is told of the stream that it is to pace: the samples of one writer.
 
@@ -72,7 +72,7 @@ class StreamInfo:
         return zlib.crc32(self.writer.to_bytes())
 
 
-@frozen
+@value
 class EndpointInfo:
     """A remote endpoint, as discovery found it."""
 
@@ -87,7 +87,7 @@ class EndpointInfo:
         return self.unicast or self.multicast
 
 
-@frozen
+@value
 class ReaderInfo(EndpointInfo):
     """A remote reader; what only readers of ours announce has a default for all others."""
 
@@ -107,7 +107,7 @@ class ReaderInfo(EndpointInfo):
         return replace(self, message_size_max=message_size_max)
 
 
-@frozen
+@value
 class WriterInfo(EndpointInfo):
     """A remote writer."""
 

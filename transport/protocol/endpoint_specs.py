@@ -7,15 +7,15 @@ from dataclasses import field
 
 from ..limits import FRAGMENTED_SAMPLE_MAX
 from ..qos import Qos
-from ..slotted import frozen
 from ..structure import Guid, Locator
 from ..types.model import Struct
+from ..value_classes import value
 from .endpoint_info import ContentFilterProperty
 from .policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, ReaderPolicy
 from .slices import Slice
 
 
-@frozen
+@value
 class ReaderSpec:
     """A reader of one topic."""
 
@@ -47,7 +47,7 @@ class ReaderSpec:
     multicast: tuple[Locator, ...] = field(default=(), kw_only=True)
 
 
-@frozen
+@value
 class WriterSpec:
     """A writer of one topic."""
 

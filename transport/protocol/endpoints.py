@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
-from ..slotted import slotted
 from ..structure import VENDOR_RTI, Guid, Locator
+from ..value_classes import slotted
 from . import events
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness

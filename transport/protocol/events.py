@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ..qos import QosPolicyId, policies_of
-from ..slotted import frozen
 from ..structure import Guid, Locator
+from ..value_classes import value
 from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
 
 
-@frozen
+@value
 class ParticipantDiscovered:
     participant: ParticipantData
 
 
-@frozen
+@value
 class ParticipantLost:
     """It disposed itself, or (``expired``) was silent for longer than its lease."""
 
@@ -22,19 +22,19 @@ class ParticipantLost:
     expired: bool
 
 
-@frozen
+@value
 class EndpointDiscovered:
     """A remote reader or writer is new, or changed its QoS."""
 
     endpoint: EndpointData
 
 
-@frozen
+@value
 class EndpointLost:
     endpoint: EndpointData
 
 
-@frozen
+@value
 class Matched:
     """A local endpoint talks to a remote one from now on, at these locators."""
 
@@ -45,14 +45,14 @@ class Matched:
     multicast: tuple[Locator, ...]
 
 
-@frozen
+@value
 class Unmatched:
     local: Guid
     remote: Guid
     topic: str
 
 
-@frozen
+@value
 class IncompatibleQos:
     """Same topic, but no match; one readable sentence per reason. Reported once per remote endpoint."""
 
@@ -69,7 +69,7 @@ class IncompatibleQos:
         )
 
 
-@frozen
+@value
 class LivelinessLost:
     """A matched writer, or a MANUAL one of ours, did not show a sign of life within its LIVELINESS lease."""
 
@@ -77,7 +77,7 @@ class LivelinessLost:
     topic: str
 
 
-@frozen
+@value
 class LivelinessGained:
     """A writer whose liveliness was lost is back."""
 
@@ -85,7 +85,7 @@ class LivelinessGained:
     topic: str
 
 
-@frozen
+@value
 class MessageTooLarge:
     """A message of ``size`` bytes was dropped; ``sender``: addresses and GUID prefix, as text."""
 
@@ -93,7 +93,7 @@ class MessageTooLarge:
     size: int
 
 
-@frozen
+@value
 class TypeNotKnown:
     """The type that an endpoint of ours announces has int8 or uint8 members, on which the participant of a remote
     endpoint crashes when it asks for the type. Reported once for each endpoint of ours; ``product_version`` is "" where

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..slotted import slotted
+from ..value_classes import slotted
 from ..wire.samples import I64, U8
 
 Bools = npt.NDArray[np.bool_]

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Final
 
 from ..limits import MESSAGE_SIZE_LEAST
-from ..slotted import slotted
 from ..structure import Locator
+from ..value_classes import slotted
 from ..wire.info import INFO_DST_SIZE, INFO_TS_SIZE
 from ..wire.message import HEADER_SIZE
 from ..wire.samples import NO_TIMESTAMP, U8

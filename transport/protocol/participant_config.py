@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..qos import Qos
-from ..slotted import frozen
 from ..structure import NANOSECONDS, Guid, Locator
 from ..types.xtypes.information import TypeInformation
+from ..value_classes import value
 from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
 from .trust import Trust
 
 
-@frozen
+@value
 class ParticipantConfig:
     """The identity of a participant and its addresses. Durations are nanoseconds.
 
@@ -60,7 +60,7 @@ class ParticipantConfig:
         return frozenset(locator.address for locator in named)
 
 
-@frozen
+@value
 class RemoteEndpoint:
     """A remote reader or writer, for listing."""
 

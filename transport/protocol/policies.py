@@ -6,11 +6,11 @@ import enum
 from dataclasses import asdict
 from typing import Final
 
-from ..slotted import frozen, slotted
 from ..structure import INFINITE
+from ..value_classes import slotted, value
 
 
-@frozen
+@value
 class CongestionControlPolicy:
     """How a reader sizes the window it offers; bytes and nanoseconds (Aeron's CongestionControl)."""
 
@@ -26,7 +26,7 @@ class CongestionControlPolicy:
     tcp_mode: bool = False
 
 
-@frozen
+@value
 class ReaderPolicy:
     """When a reader answers, and what it accepts; nanoseconds. RTI: DATA_READER_PROTOCOL rtps_reliable_reader."""
 
@@ -70,7 +70,7 @@ class ReaderPolicy:
 SEND_WINDOW_BYTES: Final = 4 << 20
 
 
-@frozen
+@value
 class WriterPolicy:
     """How much a writer has in flight and when it speaks; samples, bytes and nanoseconds.
 
@@ -133,7 +133,7 @@ class WriterPolicy:
         return max(self.max_nack_response_delay, self.nack_suppression_duration)
 
 
-@frozen
+@value
 class FlowControlPolicy:
     """Whose feedback paces a writer, and its publication log; bytes and nanoseconds (Aeron's FlowControl)."""
 
@@ -186,7 +186,7 @@ class Compression(enum.Enum):
     ZSTD = "zstd"
 
 
-@frozen
+@value
 class BatchPolicy:
     """RTI's BATCH QoS, and what Ice's batches add. Bytes, samples, nanoseconds."""
 
@@ -225,7 +225,7 @@ class Scheduling(enum.Enum):
     HIGHEST_PRIORITY_FIRST = "highest_priority_first"
 
 
-@frozen
+@value
 class FlowControllerPolicy:
     """A token bucket that asynchronous writers of one name share."""
 
@@ -238,7 +238,7 @@ class FlowControllerPolicy:
     bytes_per_token: int = INFINITE
 
 
-@frozen
+@value
 class PublicationPolicy:
     """All that decides how one writer sends, but for its QoS."""
 

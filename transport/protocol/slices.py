@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Final
 
 from ..errors import UsageError
-from ..slotted import frozen
 from ..structure import Guid
+from ..value_classes import value
 
 #: The text of a slice: its index, a slash, and how many there are.
 _TEXT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
@@ -24,7 +24,7 @@ def slice_of(writer: Guid, count: int) -> int:
     return int.from_bytes(sha256(writer.to_bytes()).digest()[:8], "big") % count
 
 
-@frozen
+@value
 class Slice:
     """The writers of slice ``index``, counted from 0, of ``count`` slices."""
 

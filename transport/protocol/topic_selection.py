@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from ..slotted import frozen
+from ..value_classes import value
 
 _REPEATED: Final = re.compile(r"[*+{]")
 #: What Python takes for more characters than RE2 does, beyond ASCII.
 _UNICODE: Final = re.compile(r"\\[wdsbWDSB]|\(\?[a-z]*i")
 
 
-@frozen
+@value
 class TopicSelection:
     """Either ``names``, or ``pattern``, a regular expression that a whole name has to match."""
 

@@ -29,8 +29,8 @@ from ..log.host_clocks import Clocks
 from ..log.last_use import IN_USE_NS, age
 from ..log.small_file import replace_text
 from ..net.node_config import NodeConfig
-from ..slotted import slotted
 from ..structure import INFINITE, Guid, Locator
+from ..value_classes import slotted
 
 _log = logging.getLogger("spark_rtps.receiver")
 

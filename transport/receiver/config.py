@@ -26,7 +26,7 @@ from ..qos import (
     TypeConsistency,
     TypeConsistencyKind,
 )
-from ..slotted import frozen
+from ..value_classes import value
 
 _ENUMS = {
     "reliability": ReliabilityKind,
@@ -41,7 +41,7 @@ _BYTES = ("user_data", "topic_data", "group_data")
 _TUPLES = ("partition", "data_representation")
 
 
-@frozen
+@value
 class ReceiverConfig:
     """What one log takes in. Sizes in bytes; ``node`` as for any participant."""
 

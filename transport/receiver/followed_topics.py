@@ -17,7 +17,7 @@ from ..limits import TOPICS_MAX
 from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
 from ..protocol.topic_selection import TopicSelection
-from ..slotted import frozen
+from ..value_classes import value
 from .config import ReceiverConfig
 from .left_to_writers import REQUESTED, LeftToWriters, requesting
 from .new_log import READERS
@@ -29,7 +29,7 @@ _log = logging.getLogger("spark_rtps.receiver")
 _OTHERS_NAMED_MAX: Final = 64
 
 
-@frozen
+@value
 class Followed:
     """A topic to subscribe to; ``config`` is the receiver's, as if it had no other topic."""
 

@@ -15,9 +15,9 @@ from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
-from ..slotted import frozen
 from ..structure import Guid
 from ..types.model import Struct
+from ..value_classes import value
 from .addresses import Addresses
 from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
@@ -39,7 +39,7 @@ READER_ENTITY_KEY: Final = 1
 _SAMPLE_PART: Final = 4
 
 
-@frozen
+@value
 class Shared:
     """What the subscriptions to several topics have in common that fill one log."""
 

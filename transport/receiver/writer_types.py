@@ -28,10 +28,10 @@ from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
 from ..log.permissions import create_file
 from ..log.segment import lost, refusal
 from ..log.small_file import replace_text
-from ..slotted import frozen
 from ..structure import Guid
 from ..types.idl.printer import print_idl
 from ..types.model import Struct
+from ..value_classes import value
 
 if TYPE_CHECKING:
     from ..net.receiving_node import TypeIdentity  # tasks need no network
@@ -248,7 +248,7 @@ def _parse(idl: str, name: str) -> Struct:
     return parse_struct(idl, name, "type of a writer")
 
 
-@frozen
+@value
 class WriterTopic:
     """The topic of a writer from the position ``since`` of the log on, what the writer calls its type, and the hash of
     the type that it announced; None: that is not known."""
@@ -262,7 +262,7 @@ class WriterTopic:
 _UNKNOWN_TOPIC: Final = WriterTopic()
 
 
-@frozen
+@value
 class ToldTypes:
     """The types of a log's writers; None: a writer told none. ``damage`` names a damaged line; empty: there is none.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..slotted import frozen
+from ..value_classes import value
 
 
-@frozen
+@value
 class Mapping:
     """Which of two Arrow types a DDS type becomes. The first value of each field is the default.
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final, TypeAlias
 
-from ..slotted import frozen
+from ..value_classes import value
 
 
 class PrimitiveKind(enum.Enum):
@@ -84,26 +84,26 @@ class Extensibility(enum.Enum):
     MUTABLE = "mutable"
 
 
-@frozen
+@value
 class Primitive:
     kind: PrimitiveKind
 
 
-@frozen
+@value
 class String:
     """``string`` or ``string<bound>``; the bound counts UTF-8 bytes, 0 is unbounded."""
 
     bound: int = 0
 
 
-@frozen
+@value
 class WString:
     """``wstring`` or ``wstring<bound>``; the bound counts UTF-16 code units, 0 is unbounded."""
 
     bound: int = 0
 
 
-@frozen
+@value
 class Enum:
     """An enum; ``default`` is the literal that @default_literal marks. Without an annotation an enum is final, as in
     Cyclone DDS."""
@@ -129,7 +129,7 @@ def _unsigned_code(bits: int) -> str:
     return "u1" if bits <= 8 else "u2" if bits <= 16 else "u4" if bits <= 32 else "u8"
 
 
-@frozen
+@value
 class Bitmask:
     """Named bits of an unsigned integer, each as (name, position)."""
 
@@ -143,7 +143,7 @@ class Bitmask:
         return _unsigned_code(self.bit_bound)
 
 
-@frozen
+@value
 class BitField:
     """``bits`` bits from ``position`` on, as an integer (or boolean) of ``kind``; the unnamed ones are not listed."""
 
@@ -153,7 +153,7 @@ class BitField:
     kind: PrimitiveKind
 
 
-@frozen
+@value
 class Bitset:
     """Integers packed into one; ``size`` counts all bits, unnamed ones included. Inherited fields are included too."""
 
@@ -168,13 +168,13 @@ class Bitset:
         return _unsigned_code(self.size)
 
 
-@frozen
+@value
 class Sequence:
     element: Type
     bound: int = 0
 
 
-@frozen
+@value
 class Array:
     """A fixed array; ``double m[3][4]`` has dimensions (3, 4) and 12 elements in C order."""
 
@@ -186,7 +186,7 @@ class Array:
         return prod(self.dimensions)
 
 
-@frozen
+@value
 class Map:
     """``map<key, value>`` or ``map<key, value, bound>``."""
 
@@ -203,7 +203,7 @@ class TryConstruct(enum.Enum):
     TRIM = "TRIM"
 
 
-@frozen
+@value
 class Member:
     """A member of a struct. ``notes`` are the annotations that describe values, as they are written: @default, @unit,
     @min, @max, @hashid."""
@@ -219,7 +219,7 @@ class Member:
     notes: tuple[tuple[str, int | float | str | bool], ...] = ()
 
 
-@frozen
+@value
 class Struct:
     """A struct; ``name`` is fully qualified (``a::b::C``). ``members`` begin with those of ``base``."""
 
@@ -247,7 +247,7 @@ class Struct:
         return next((member for member in self.members if member.name == name), None)
 
 
-@frozen
+@value
 class Case:
     """A branch of a union: the discriminator's values that select it, as integers (a char's code, 0 or 1 of a boolean,
     an enum literal's value); ``default`` takes all that no branch names."""
@@ -262,7 +262,7 @@ class Case:
     notes: tuple[tuple[str, int | float | str | bool], ...] = ()
 
 
-@frozen
+@value
 class Union:
     """A union; ``key``: the discriminator is @key."""
 
@@ -283,7 +283,7 @@ class Union:
         return name
 
 
-@frozen
+@value
 class Alias:
     """``typedef type name``."""
 

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN
+from ..value_classes import slotted
 from .batch_scan import SAMPLE_INFO_FLAGS, Batch, scan_batch
 from .framing import gather, inline_qos_words, ntp_words, word_rows
 from .inline_qos import STATUS_MASK

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ..slotted import frozen
+from ..value_classes import value
 from .batch import BatchBlock, sample_infos, uniform_payloads, words_before_infos
 from .runs import Words
 from .samples import U8, Samples
@@ -20,7 +20,7 @@ _BATCH_SN: Final = 4
 _FIRST_SN: Final = 6
 
 
-@frozen
+@value
 class BatchTrain:
     """Whole messages, end to end, of one DATA_BATCH with ``per_batch`` uniform samples each; never mutated.
 
@@ -85,7 +85,7 @@ class BatchTrain:
         )
 
 
-@frozen
+@value
 class BatchTrainFramer:
     """Samples that are to leave in batches of ``per_batch`` each, and all that is the same in these.
 

@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..slotted import frozen
 from ..structure import Guid
+from ..value_classes import value
 from .batch_stretches import PLAIN_BATCH, BatchStretch, scan_batches
 from .compressed import COMPRESSED
 from .info import INFO_TS_SIZE
@@ -64,7 +64,7 @@ _STRETCH_MIN: Final = 3
 _ALIKE: Final = (2, 3, 4, 8, 9, 10, 11)
 
 
-@frozen
+@value
 class Unread:
     """So many samples of a writer that nobody reads."""
 

@@ -17,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN
+from ..value_classes import slotted
 from .samples import U8, Samples
 from .submessages import DATA_FRAG_HEADER_SIZE, DATA_FRAG_SN_AT, DataFrag
 

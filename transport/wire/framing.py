@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..slotted import frozen, slotted
 from ..structure import NANOSECONDS
+from ..value_classes import slotted, value
 from .inline_qos import STATUS_MASK
 from .message import FLAG_E
 from .ntp import TIME_INVALID
@@ -185,7 +185,7 @@ class MessageBlock:
         return -(-self.count // self.per_message) if nbytes >= self.nbytes else nbytes // self.segment
 
 
-@frozen
+@value
 class MessageShape:
     """How uniform samples are put into messages: see :class:`MessageBlock`."""
 

@@ -9,8 +9,8 @@ from typing import ClassVar, Final, Self
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import LOCATORS_MAX
-from ..slotted import frozen
 from ..structure import LOCATOR_KIND_UDPV4, PROTOCOL_VERSION, VENDOR_ID, Locator
+from ..value_classes import value
 from .message import FLAG_E, Buffer, encode_submessage, short_submessage
 from .ntp import TIME_INVALID, from_ntp, to_ntp
 from .numbers import pair
@@ -26,7 +26,7 @@ _INFO_SOURCE: Final = pair("IBB2s12s")
 _LOCATOR_UDP4: Final = pair("II")
 
 
-@frozen
+@value
 class InfoTimestamp:
     """INFO_TS (RTPS 2.5 §9.4.5.12): ns since the epoch; None: what follows has no source timestamp."""
 
@@ -52,7 +52,7 @@ class InfoTimestamp:
         return cls(None if time == TIME_INVALID else from_ntp(*time))
 
 
-@frozen
+@value
 class InfoDestination:
     """INFO_DST (RTPS 2.5 §9.4.5.9): what follows is for this participant; with an unknown prefix, for all."""
 
@@ -70,7 +70,7 @@ class InfoDestination:
         return cls(bytes(body[:12]))
 
 
-@frozen
+@value
 class InfoSource:
     """INFO_SRC (RTPS 2.5 §9.4.5.11): what follows comes from this participant."""
 
@@ -92,7 +92,7 @@ class InfoSource:
         return cls((major, minor), vendor, prefix)
 
 
-@frozen
+@value
 class InfoReply:
     """INFO_REPLY (RTPS 2.5 §9.4.5.10): where answers to what follows are to be sent.
 
@@ -121,7 +121,7 @@ class InfoReply:
         return cls(unicast, multicast)
 
 
-@frozen
+@value
 class InfoReplyIp4:
     """INFO_REPLY_IP4 (RTPS 2.5 §9.4.5.15): the short form of INFO_REPLY, with one UDPv4 locator of each kind."""
 
@@ -145,7 +145,7 @@ class InfoReplyIp4:
         return cls(unicast, multicast)
 
 
-@frozen
+@value
 class Pad:
     """PAD (RTPS 2.5 §9.4.5.13): means nothing."""
 

@@ -7,8 +7,8 @@ from struct import Struct
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..slotted import frozen
 from ..structure import PROTOCOL_VERSION, VENDOR_ID
+from ..value_classes import value
 from .numbers import pair
 
 MAGIC: Final = b"RTPS"
@@ -25,7 +25,7 @@ _SUBMESSAGE_HEADER: Final = pair("BBH")
 _EMPTY_IF_ZERO: Final = (0x01, 0x09)
 
 
-@frozen
+@value
 class Header:
     """RTPS message header as it is sent: 20 bytes, free of byte order."""
 

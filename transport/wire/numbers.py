@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from ..errors import DecodeError, DropReason
 from ..limits import NUMBER_SET_BITS
-from ..slotted import frozen
+from ..value_classes import value
 
 #: Largest SequenceNumber_t: a signed high word and an unsigned low word.
 SEQUENCE_NUMBER_MAX: Final = (1 << 63) - 1
@@ -34,7 +34,7 @@ _FRAGMENT_SET: Final = pair("II")
 _ONES: Final = re.compile("1+")
 
 
-@frozen
+@value
 class _NumberSet:
     """Numbers out of [base, base + num_bits); ``words`` are the bitmap's 32-bit words."""
 
@@ -75,7 +75,7 @@ class _NumberSet:
             yield from range(first, last + 1)
 
 
-@frozen
+@value
 class SequenceNumberSet(_NumberSet):
     """SequenceNumberSet (RTPS 2.5 §9.4.2.6)."""
 
@@ -103,7 +103,7 @@ class SequenceNumberSet(_NumberSet):
         return head + _WORDS[len(self.words)][little_endian].pack(*self.words)
 
 
-@frozen
+@value
 class FragmentNumberSet(_NumberSet):
     """FragmentNumberSet (RTPS 2.5 §9.4.2.8)."""
 

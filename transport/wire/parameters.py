@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import FILTER_PARAMETERS_MAX, PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
-from ..slotted import frozen
 from ..structure import LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6, Guid, Locator
+from ..value_classes import value
 from .ntp import duration_from_ntp, duration_to_ntp
 from .numbers import pair
 
@@ -112,7 +112,7 @@ SEQUENCENUMBER_UNKNOWN: Final = -1 << 32
 # --- parameter lists ----------------------------------------------------------------------------------
 
 
-@frozen
+@value
 class ParameterList:
     """Parameters in their order, without the sentinel and padding; iterates over (pid, value).
 
@@ -130,9 +130,9 @@ class ParameterList:
 
     def get(self, pid: int) -> bytes | None:
         """The first value of ``pid``."""
-        for found, value in self.parameters:
+        for found, payload in self.parameters:
             if found == pid or found == pid | PID_MUST_UNDERSTAND:
-                return value
+                return payload
         return None
 
     def all(self, pid: int) -> list[bytes]:
@@ -201,11 +201,11 @@ def encode_parameters(parameters: Iterable[tuple[int, bytes]], little_endian: bo
     """A parameter list with its sentinel; values are padded to a multiple of 4."""
     header = _PARAMETER[little_endian]
     parts: list[bytes] = []
-    for pid, value in parameters:
-        padding = -len(value) & 3
-        if len(value) > VALUE_MAX:
-            raise UsageError(f"parameter {pid:#06x} has {len(value)} bytes; at most {VALUE_MAX} fit")
-        parts += (header.pack(pid, len(value) + padding), value, bytes(padding))
+    for pid, payload in parameters:
+        padding = -len(payload) & 3
+        if len(payload) > VALUE_MAX:
+            raise UsageError(f"parameter {pid:#06x} has {len(payload)} bytes; at most {VALUE_MAX} fit")
+        parts += (header.pack(pid, len(payload) + padding), payload, bytes(padding))
     parts.append(header.pack(PID_SENTINEL, 0))
     return b"".join(parts)
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from ..errors import DecodeError, DropReason
 from ..limits import UDP_PAYLOAD_MAX
-from ..slotted import slotted
 from ..structure import Guid
+from ..value_classes import slotted
 from .info import INFO_TS_SIZE, InfoTimestamp
 from .inline_qos import scan_inline_qos
 from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE

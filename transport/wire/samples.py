@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN, Guid
+from ..value_classes import slotted
 from .ntp import to_ntp
 
 U8 = npt.NDArray[np.uint8]

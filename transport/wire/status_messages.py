@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import ClassVar, Final, Self
 
 from ..errors import DecodeError, DropReason
-from ..slotted import frozen
+from ..value_classes import value
 from .message import FLAG_E, encode_submessage, short_submessage
 from .numbers import pair
 
@@ -33,7 +33,7 @@ _RTT_MEASUREMENT: Final = pair("4s4sqq")
 _WINDOW_MAX: Final = 0xFFFFFFFF
 
 
-@frozen
+@value
 class StatusMessage:
     """All samples up to ``consumption_sn`` are consumed, and ``receiver_window`` bytes beyond them find room."""
 
@@ -82,7 +82,7 @@ class StatusMessage:
         return cls(reader_id, writer_id, (high << 32) + low, window, count, tag, end_of_stream)
 
 
-@frozen
+@value
 class RttMeasurement:
     """A reader asks; the writer sends the question back as its reply, with the time for which it held it."""
 

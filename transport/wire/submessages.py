@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Self
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..slotted import frozen
+from ..value_classes import value
 from .info import InfoDestination, InfoReply, InfoReplyIp4, InfoSource, InfoTimestamp, Pad
 from .message import FLAG_E, Buffer, encode_submessage, encode_submessage_header, short_submessage
 from .numbers import FragmentNumberSet, SequenceNumberSet, pair
@@ -67,7 +67,7 @@ HEARTBEAT_SIZE: Final = 32
 DATA_OCTETS_TO_INLINE_QOS: Final = 16
 
 
-@frozen
+@value
 class Data:
     """DATA (RTPS 2.5 §9.4.5.4). ``payload`` starts with its encapsulation header; ``key``: it is a key only.
 
@@ -120,7 +120,7 @@ class Data:
         return cls(reader_id, writer_id, _sn(high, low), payload, inline_qos, key)
 
 
-@frozen
+@value
 class DataFrag:
     """DATA_FRAG (RTPS 2.5 §9.4.5.5): ``fragments`` fragments from number ``first_fragment`` (1-based) on.
 
@@ -205,7 +205,7 @@ class DataFrag:
         return cls(reader_id, writer_id, sn, first, fragments, size, total, rest[:length], inline_qos, key)
 
 
-@frozen
+@value
 class DataFrags(DataFrag):
     """Fragments of several DATA_FRAG which follow one another, as if they had come in one; ``payload`` is that of the
     first."""
@@ -217,7 +217,7 @@ class DataFrags(DataFrag):
         return self.pieces
 
 
-@frozen
+@value
 class Heartbeat:
     """HEARTBEAT (RTPS 2.5 §9.4.5.7); last_sn = first_sn - 1: the writer holds nothing."""
 
@@ -255,7 +255,7 @@ class Heartbeat:
         return cls(reader_id, writer_id, first, last, count, bool(flags & 0x02), bool(flags & 0x04))
 
 
-@frozen
+@value
 class HeartbeatFrag:
     """HEARTBEAT_FRAG (RTPS 2.5 §9.4.5.8): fragments 1..last_fragment of sample ``sn`` are available."""
 
@@ -287,7 +287,7 @@ class HeartbeatFrag:
         return cls(reader_id, writer_id, _sn(high, low), last, count)
 
 
-@frozen
+@value
 class _Acknowledgment:
     """All below ``missing.base`` is acknowledged, ``missing`` is requested."""
 
@@ -330,7 +330,7 @@ class AckNackBatch(_Acknowledgment):
     __slots__ = ()
 
 
-@frozen
+@value
 class NackFrag:
     """NACK_FRAG (RTPS 2.5 §9.4.5.14): fragments requested of sample ``sn``."""
 
@@ -355,7 +355,7 @@ class NackFrag:
         return cls(reader_id, writer_id, _sn(high, low), missing, _count(body, at, little_endian))
 
 
-@frozen
+@value
 class Gap:
     """GAP (RTPS 2.5 §9.4.5.6): start_sn..irrelevant.base-1, however many, and the set are irrelevant."""
 
@@ -378,7 +378,7 @@ class Gap:
         return cls(reader_id, writer_id, _sn(high, low), irrelevant)
 
 
-@frozen
+@value
 class HeartbeatBatch:
     """HEARTBEAT_BATCH (RTI): a HEARTBEAT that announces the batches beside the samples that the writer holds."""
 

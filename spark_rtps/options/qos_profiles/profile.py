@@ -8,10 +8,10 @@ from dataclasses import field
 from typing import Final
 
 from ...transport.errors import OptionError
-from ...transport.slotted import frozen
+from ...transport.value_classes import value
 
 
-@frozen
+@value
 class Profile:
     """The texts of options by their names; options that the user sets win."""
 

@@ -8,7 +8,6 @@ from typing import Final
 from ...errors import DecodeError, DropReason
 from ...limits import MESSAGE_SIZE_LEAST, TERM_WINDOW_LEAST, UDP_PAYLOAD_MAX
 from ...qos import Qos
-from ...slotted import frozen
 from ...structure import (
     ENTITYID_PARTICIPANT,
     PROTOCOL_VERSION,
@@ -21,6 +20,7 @@ from ...structure import (
 from ...types.model import Struct
 from ...types.xtypes.information import TypeInformation, decode_type_information, encode_type_information
 from ...types.xtypes.type_object_v1 import decompress_type_object, struct_of_v1
+from ...value_classes import value
 from ...wire import parameters as p
 from ..endpoint_info import NO_ABILITIES, Abilities, ContentFilterProperty
 from .participant_data import locators_of, refuse_not_understood, required
@@ -65,7 +65,7 @@ _UNDERSTOOD: Final = QOS_PIDS | frozenset(
 )
 
 
-@frozen
+@value
 class TypeObjectV1:
     """A TypeObject as in XTypes 1.1, which RTI Connext compresses; it is read only when the type is needed."""
 
@@ -84,7 +84,7 @@ class TypeObjectV1:
         return struct_of_v1(self.uncompressed().value, self.little_endian)
 
 
-@frozen
+@value
 class EndpointData:
     """A reader or a writer of a topic; its entity id shows which of the two."""
 

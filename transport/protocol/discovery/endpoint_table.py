@@ -22,8 +22,8 @@ from ...limits import (
     ENDPOINTS_PER_ADDRESS_MAX,
     ENDPOINTS_PER_PARTICIPANT_MAX,
 )
-from ...slotted import slotted
 from ...structure import INFINITE, Guid
+from ...value_classes import slotted
 from .endpoint_data import EndpointData
 
 #: Approximate cost of an endpoint besides its serialized bytes.

@@ -6,7 +6,6 @@ from typing import Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import LEASE_MAX_NS, LOCATORS_MAX
-from ...slotted import frozen
 from ...structure import (
     ENTITYID_PARTICIPANT,
     LOCATOR_KIND_UDPV4,
@@ -18,6 +17,7 @@ from ...structure import (
     Guid,
     Locator,
 )
+from ...value_classes import value
 from ...wire import parameters as p
 
 # BuiltinEndpointSet_t (RTPS 2.5 §9.3.2, table 9.4)
@@ -86,7 +86,7 @@ _UNDERSTOOD: Final = frozenset(
 )
 
 
-@frozen
+@value
 class ParticipantData:
     """What a participant announces about itself."""
 
@@ -224,9 +224,9 @@ def locators_of(parameters: p.ParameterList, pid: int) -> tuple[Locator, ...]:
     """
     found: list[Locator] = []
     room = dict.fromkeys((LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6), LOCATORS_MAX)
-    for value in parameters.all(pid):
+    for encoded in parameters.all(pid):
         try:
-            locator = p.decode_locator(value, parameters.little_endian)
+            locator = p.decode_locator(encoded, parameters.little_endian)
         except DecodeError:
             continue  # one bad address does not spoil the others
         if locator is not None and room[locator.kind]:

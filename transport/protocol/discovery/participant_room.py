@@ -25,8 +25,8 @@ from typing import Final, Protocol
 
 from ...errors import DecodeError, DropReason
 from ...limits import PARTICIPANTS_MAX, PARTICIPANTS_PER_ADDRESS_MAX
-from ...slotted import slotted
 from ...structure import NANOSECONDS
+from ...value_classes import slotted
 
 #: A proven stranger keeps its place for so long, if the newcomer's address has as much room as its own.
 PROVEN_STAY: Final = 30 * NANOSECONDS

@@ -8,7 +8,6 @@ from dataclasses import field
 
 from ...errors import DecodeError, DropReason
 from ...limits import TYPE_OBJECTS_BYTES_MAX
-from ...slotted import frozen, slotted
 from ...types.model import Struct
 from ...types.xtypes.information import SizedIdentifier, TypeInformation
 from ...types.xtypes.structures import normalized
@@ -19,9 +18,10 @@ from ...types.xtypes.type_objects import (
     struct_of,
     type_objects_of,
 )
+from ...value_classes import slotted, value
 
 
-@frozen
+@value
 class KnownType:
     """A type; of one that is known by its minimal form alone, members are named by their ids."""
 

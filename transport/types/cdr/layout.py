@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ...slotted import frozen
+from ...value_classes import value
 from ..model import (
     SCALARS,
     Alias,
@@ -40,7 +40,7 @@ from ..model import (
 )
 
 
-@frozen
+@value
 class Number:
     """One scalar at ``offset`` from the origin."""
 
@@ -48,7 +48,7 @@ class Number:
     offset: int
 
 
-@frozen
+@value
 class Group:
     """The members of a struct, each at its own offset."""
 
@@ -56,7 +56,7 @@ class Group:
     members: tuple[Fixed, ...]
 
 
-@frozen
+@value
 class Repeat:
     """The elements of an array, ``stride`` bytes apart; ``element`` is the first one."""
 
@@ -68,7 +68,7 @@ class Repeat:
 Fixed: TypeAlias = Number | Group | Repeat
 
 
-@frozen
+@value
 class Regular:
     """Sequence elements of one fixed layout: ``element`` from an origin aligned to ``alignment``."""
 
@@ -78,7 +78,7 @@ class Regular:
     stride: int
 
 
-@frozen
+@value
 class Rules:
     """The alignment rules of one XCDR version."""
 
@@ -247,7 +247,7 @@ def origin(fixed: Fixed) -> int:
     return origin(fixed.members[0])
 
 
-@frozen
+@value
 class Block:
     """Consecutive members of fixed layout, from an origin aligned to ``alignment``."""
 

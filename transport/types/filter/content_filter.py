@@ -14,7 +14,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from ...errors import FilterError
 from ...limits import FILTER_DEPTH_MAX, FILTER_PARAMETERS_MAX, STRING_MAX
-from ...slotted import frozen
+from ...value_classes import value
 from ..model import Enum, Struct, resolve
 from .fields import Field, Kind, find_field, nearest
 from .predicates import Comparison, Constant, Like, Not, Operand, Predicate, all_of, any_of
@@ -40,7 +40,7 @@ _EXPECTED: Final = {
 }
 
 
-@frozen
+@value
 class Filter:
     """A content filter of a topic type (DDS 1.4 annex B).
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...errors import FilterError, UsageError
-from ...slotted import frozen
+from ...value_classes import value
 from ..arrow import time_type
 from ..model import (
     LENGTH_MAX,
@@ -53,7 +53,7 @@ class Kind(enum.Enum):
     OCTETS = "octets"
 
 
-@frozen
+@value
 class Field:
     """``steps``: names, and indices into sequences and arrays. ``needed``: the dotted path of the column that a batch
     must have for it, without what follows an index, and the whole of a time, which may be one column."""

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...slotted import frozen
+from ...value_classes import value
 from .fields import Field, Kind
 from .truth import Numbers, Truth, compare_numbers, compare_texts, truth_of
 
 _THERE = np.ones(1, np.bool_)
 
 
-@frozen
+@value
 class Constant:
     """A literal or parameter, as what it is compared with has it: an enum's literal is its value."""
 
@@ -40,7 +40,7 @@ class Predicate(Protocol):
     def evaluate(self, batch: pa.RecordBatch) -> Truth: ...
 
 
-@frozen
+@value
 class Comparison:
     """``kind``: the kind as which both sides are compared."""
 
@@ -55,7 +55,7 @@ class Comparison:
         return compare_numbers(self.operator, self.left.numbers(batch), self.right.numbers(batch))
 
 
-@frozen
+@value
 class Like:
     field: Field
     pattern: str
@@ -73,7 +73,7 @@ def _as_regex(pattern: str) -> str:
     return r"(?s)\A" + "".join(wild.get(character) or re.escape(character) for character in pattern) + r"\z"
 
 
-@frozen
+@value
 class Not:
     term: Predicate
 
@@ -81,7 +81,7 @@ class Not:
         return ~self.term.evaluate(batch)
 
 
-@frozen
+@value
 class Joined:
     """All of the terms, or any of them."""
 

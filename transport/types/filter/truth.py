@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...slotted import frozen
+from ...value_classes import value
 
 Mask: TypeAlias = NDArray[np.bool_]
 
 
-@frozen
+@value
 class Truth:
     """For each row: true, false, or neither, which is SQL's unknown."""
 
@@ -32,7 +32,7 @@ class Truth:
         return Truth(self.false, self.true)
 
 
-@frozen
+@value
 class Numbers:
     """Integers, floats or booleans, and which of them are not null; a constant has one for all rows."""
 

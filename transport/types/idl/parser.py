@@ -8,7 +8,7 @@ from typing import Final
 from lark import Token, Tree
 
 from ...errors import TypeDefinitionError
-from ...slotted import slotted
+from ...value_classes import slotted
 from ..model import Alias, Extensibility, Struct, Type, walk
 from .aggregates import autoid_hash, read_struct, read_union
 from .annotations import Annotations

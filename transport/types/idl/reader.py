@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from lark import Token, Tree
 
-from ...slotted import frozen
+from ...value_classes import value
 from ..model import (
     LENGTH_MAX,
     Alias,
@@ -61,7 +61,7 @@ _TYPES: Final = (
 )
 
 
-@frozen
+@value
 class Settings:
     """The properties that a module, or the caller, gives to types inside which do not define them."""
 

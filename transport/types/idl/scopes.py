@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from lark import Token
 
-from ...slotted import slotted
+from ...value_classes import slotted
 from ..model import Type
 from .expressions import Constant, EnumLiteral
 from .syntax import NOT_SUPPORTED, Node, first_token, identifier, names, spelled, token

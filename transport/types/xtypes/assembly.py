@@ -15,7 +15,7 @@ from typing import Final
 
 from ...errors import TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX, TYPE_MEMBERS_MAX, TYPE_NODES_MAX
-from ...slotted import frozen
+from ...value_classes import value
 from ..model import (
     INTEGER_RANGES,
     LENGTH_MAX,
@@ -48,7 +48,7 @@ _RANGES: Final = INTEGER_RANGES | {
 }
 
 
-@frozen
+@value
 class Part:
     """A type and its size as a tree: the number of types and the depth; ``members``: those of a struct, counted."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import CONTINUATION_POINT_MAX, TYPE_LOOKUP_IDS_MAX
-from ...slotted import frozen
+from ...value_classes import value
 from ..model import hash_id
 from .information import SizedIdentifier
 from .type_identifiers import Identifier
@@ -98,7 +98,7 @@ class _GetDependenciesOut:
     continuation_point: Annotated[tuple[U8, ...] | None, MemberId(hash_id("continuation_point"))]
 
 
-@frozen
+@value
 class RequestId:
     """The identity of a request: the GUID of the requester's writer, and the requester's number."""
 
@@ -109,14 +109,14 @@ class RequestId:
         return _SampleIdentity(self.writer, self.number >> 32, self.number & 0xFFFF_FFFF)
 
 
-@frozen
+@value
 class GetTypes:
     """Asks for the TypeObjects of these types."""
 
     ids: tuple[bytes, ...]
 
 
-@frozen
+@value
 class GetTypeDependencies:
     """Asks for the types on which these depend, from a continuation point on that an earlier reply named."""
 
@@ -124,7 +124,7 @@ class GetTypeDependencies:
     continuation_point: bytes = b""
 
 
-@frozen
+@value
 class Request:
     """``call`` is None for an unknown operation. ``instance`` names the service that is asked."""
 
@@ -133,14 +133,14 @@ class Request:
     call: GetTypes | GetTypeDependencies | None
 
 
-@frozen
+@value
 class Types:
     """(identifier, serialized TypeObject) each."""
 
     objects: tuple[tuple[bytes, bytes], ...]
 
 
-@frozen
+@value
 class TypeDependencies:
     """Types and their sizes; there are more if there is a continuation point."""
 
@@ -148,7 +148,7 @@ class TypeDependencies:
     continuation_point: bytes = b""
 
 
-@frozen
+@value
 class Reply:
     """``result`` is None if the call failed, or the operation is none of ours."""
 
@@ -261,8 +261,8 @@ def _sample(header: bytes, body: bytes) -> bytes:
 def _members(*members: tuple[str, Any, tuple[Any, ...]]) -> bytes:
     """A mutable structure: of each member its name, its type and its value."""
     body = b""
-    for name, hint, value in members:
-        body += bytes(-len(body) % 4) + _SIZE.pack(_SIZED | hash_id(name)) + encode(hint, value)
+    for name, hint, member in members:
+        body += bytes(-len(body) % 4) + _SIZE.pack(_SIZED | hash_id(name)) + encode(hint, member)
     return _SIZE.pack(len(body)) + body
 
 

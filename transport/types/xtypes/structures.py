@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 from ...errors import DecodeError, DropReason
 from ...limits import TYPE_OBJECT_BYTES_MAX
-from ...slotted import frozen
+from ...value_classes import value
 from .type_identifiers import (
     EK_COMPLETE,
     EK_MINIMAL,
@@ -79,7 +79,7 @@ class ExtendedAnnotationParameterValue:
         DEFAULT: ExtendedAnnotationParameterValue,
     }
 )
-@frozen
+@value
 class AnnotationParameterValue:
     kind: int
     value: int | float | str | bool | bytes | ExtendedAnnotationParameterValue | None
@@ -408,7 +408,7 @@ Description: TypeAlias = (
         TK_BITMASK: BitmaskType[NoDetail, MinimalMemberDetail],
     }
 )
-@frozen
+@value
 class MinimalTypeObject:
     kind: int
     value: Description
@@ -427,14 +427,14 @@ class MinimalTypeObject:
         TK_BITMASK: BitmaskType[CompleteTypeDetail, CompleteMemberDetail],
     }
 )
-@frozen
+@value
 class CompleteTypeObject:
     kind: int
     value: Description
 
 
 @union({EK_MINIMAL: MinimalTypeObject, EK_COMPLETE: CompleteTypeObject}, delimited=True)
-@frozen
+@value
 class TypeObject:
     kind: int
     value: MinimalTypeObject | CompleteTypeObject

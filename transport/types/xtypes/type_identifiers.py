@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from ...slotted import frozen
+from ...value_classes import value
 from ..model import PrimitiveKind
 from .xcdr2 import I32, U8, U16, U32, Cursor, Octets, appendable, encode, final, layout_of, union
 
@@ -140,7 +140,7 @@ class LargeMap:
 
 
 @union({EK_MINIMAL: EquivalenceHash, EK_COMPLETE: EquivalenceHash})
-@frozen
+@value
 class TypeObjectHashId:
     kind: int
     value: bytes
@@ -177,7 +177,7 @@ PlainCollection: TypeAlias = SmallSequence | LargeSequence | SmallArray | LargeA
         EK_COMPLETE: EquivalenceHash,
     }
 )
-@frozen
+@value
 class TypeIdentifier:
     kind: int
     value: SmallString | LargeString | PlainCollection | StronglyConnectedComponentId | bytes | None = None

@@ -15,7 +15,7 @@ from typing import Final
 
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX, TYPE_OBJECT_BYTES_MAX
-from ...slotted import frozen
+from ...value_classes import value
 from ..cdr.member_headers import PID_EXTENDED, PID_LIST_END, PID_MASK
 from ..model import (
     Case,
@@ -199,7 +199,7 @@ def _take(values: list[_Cursor], count: int) -> list[_Cursor]:
     return values[:count]
 
 
-@frozen
+@value
 class _Described:
     """A type of the library: its kind, its name with those of its modules, and the parameters after its properties."""
 
@@ -329,7 +329,7 @@ class _Library:
         return assembly.union(made, discriminator, parts)
 
 
-@frozen
+@value
 class _Properties:
     """Of a member."""
 

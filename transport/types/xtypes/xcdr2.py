@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias, TypeVar, dataclas
 
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX
-from ...slotted import frozen
+from ...value_classes import value
 from ..cdr.member_headers import LENGTH_CODE, MEMBER_ID_MASK, MUST_UNDERSTAND, NEXTINT
 from ..model import Extensibility
 
@@ -342,7 +342,7 @@ def mutable(kind: type[T]) -> type[T]:
 
 
 def _structure(kind: type[T], extensibility: Extensibility) -> type[T]:
-    made = frozen(kind)
+    made = value(kind)
     made.__extensibility__ = extensibility  # type: ignore[attr-defined]
     return made
 

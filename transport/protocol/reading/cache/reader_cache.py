@@ -36,8 +36,8 @@ import numpy.typing as npt
 
 from ....limits import INSTANCES_MAX
 from ....qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
-from ....slotted import slotted
 from ....structure import INFINITE, Guid
+from ....value_classes import slotted
 from ....wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
 from ...deadlines import Deadlines
 from ...instances import Bools, Groups, InstanceTable, running_maximum, separated

@@ -23,8 +23,8 @@ from ....limits import (
     NUMBER_SET_BITS,
     REORDER_RUNS_MAX,
 )
-from ....slotted import slotted
 from ....structure import Guid
+from ....value_classes import slotted
 from ....wire.numbers import FragmentNumberSet
 from ....wire.samples import HAS_KEY_HASH, KEY_ONLY, U8, Run
 from ....wire.submessages import DataFrag

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ....slotted import slotted
 from ....structure import INFINITE
+from ....value_classes import slotted
 from ....wire.samples import I64, U8, Samples
 
 U32 = npt.NDArray[np.uint32]

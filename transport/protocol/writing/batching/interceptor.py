@@ -23,8 +23,8 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from ....errors import UsageError
-from ....slotted import frozen
 from ....structure import Guid
+from ....value_classes import value
 from ....wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from ...policies import WriterCounters
 
@@ -52,7 +52,7 @@ class _Queue(Protocol):
     def flush_intercepted(self) -> None: ...
 
 
-@frozen
+@value
 class Interceptor:
     """``decide`` is called with each request; ``row`` decodes one sample, where the type is known."""
 

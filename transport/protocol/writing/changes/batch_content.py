@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ....slotted import frozen
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ....value_classes import value
 from ....wire.batch import BatchBlock
 from ....wire.compressed import compress
 from ....wire.framing import DataBlock, frame
@@ -39,7 +39,7 @@ class Stretch(NamedTuple):
     timestamp: int
 
 
-@frozen
+@value
 class MissingSamples:
     """The samples of missing batches."""
 

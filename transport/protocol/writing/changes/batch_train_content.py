@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....slotted import slotted
+from ....value_classes import slotted
 from ....wire.batch_train import BatchTrain
 from ....wire.samples import U8
 from ...policies import BatchPolicy

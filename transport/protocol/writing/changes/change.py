@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from ....slotted import slotted
+from ....value_classes import slotted
 from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.samples import U8

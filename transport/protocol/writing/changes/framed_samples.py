@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....qos import HistoryKind, Qos
-from ....slotted import frozen
 from ....structure import INFINITE
+from ....value_classes import value
 from ....wire.batch import frame_batch
 from ....wire.framing import frame
 from ....wire.parameters import COHERENT_SET_SIZE, KEY_HASH_SIZE, SENTINEL_SIZE, STATUS_INFO_SIZE
@@ -42,7 +42,7 @@ def fitting(samples: Samples, count: int, framing: int, room: int) -> int:
     return min(count, max(1, int(np.searchsorted(ends, room, side="right"))))
 
 
-@frozen
+@value
 class Framing:
     """How a writer frames: a datagram holds ``budget`` bytes of submessages, a fragment ``fragment_size`` bytes."""
 

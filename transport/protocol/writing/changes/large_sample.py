@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from ....limits import FRAGMENT_SIZE
-from ....slotted import slotted
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ....value_classes import slotted
 from ....wire.fragment_train import FragmentTrain, plain_head
 from ....wire.framing import DataBlock
 from ....wire.parameters import (

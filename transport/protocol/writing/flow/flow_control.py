@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from ....errors import UsageError
-from ....slotted import slotted
 from ....structure import Guid
+from ....value_classes import slotted
 from ...endpoint_info import StreamInfo
 from ...policies import FlowControlPolicy
 

@@ -19,8 +19,8 @@ from collections import deque
 from dataclasses import field
 from typing import Final
 
-from ....slotted import slotted
 from ....structure import INFINITE, Guid
+from ....value_classes import slotted
 from ...outgoing import Outgoing
 from ...policies import FlowControllerPolicy, Scheduling
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....limits import TRAIN_BYTES_MAX
-from ....slotted import slotted
+from ....value_classes import slotted
 from ....wire.framing import DataBlock, MessageBlock, gather, spread
 from ....wire.samples import I64, U8
 from ..changes import Change

@@ -6,15 +6,15 @@ Invariant: ``active`` holds the readers whose :mod:`.activity` is ACTIVE, and no
 from __future__ import annotations
 
 from ....limits import EVENTS_MAX
-from ....slotted import frozen
 from ....structure import INFINITE, Guid
+from ....value_classes import value
 from ...policies import WriterCounters, WriterPolicy
 from .activity import FALLS_SILENT, RESTS, RESUMES, ActivityEvent
 from .missing import Missing
 from .reader_proxy import ReaderProxy
 
 
-@frozen
+@value
 class ReaderActivityChanged:
     """A reliable reader became inactive, or active again; the counts are those of that moment."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....slotted import slotted
 from ....structure import PREFIX_UNKNOWN
+from ....value_classes import slotted
 from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.numbers import SequenceNumberSet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....slotted import frozen
+from ....value_classes import value
 from ....wire.compressed import compress, compress_series
 from ....wire.submessages import Data, DataFrag, InfoTimestamp
 from ...outgoing import Outgoing
@@ -13,7 +13,7 @@ from ...policies import BatchPolicy, Compression
 _IN_SERIES: Final = (Data.KIND, InfoTimestamp.KIND)
 
 
-@frozen
+@value
 class Compressor:
     """What a writer's samples are compressed with."""
 

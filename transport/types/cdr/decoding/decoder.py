@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ....errors import TooManySamplesError, TypeDefinitionError
 from ....limits import UNKNOWN_ENCAPSULATIONS_MAX
-from ....slotted import frozen
+from ....value_classes import value
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct, undelimited_key
 from ...mapping import Mapping
@@ -45,7 +45,7 @@ _TOO_LARGE: Final = "it would become more than a row can hold"
 Codes: TypeAlias = npt.NDArray[np.int32]
 
 
-@frozen
+@value
 class Decoded:
     """``batch`` holds the well-formed samples, in order; ``malformed`` marks the others, (count,) bool.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ....slotted import frozen
+from ....value_classes import value
 from ...model import Struct
 from ..lanes import Lanes, Position, Stepper, align, some
 from ..layout import Block, Fixed, origin
@@ -64,7 +64,7 @@ class Single:
         return self.node.step(stepper, at)
 
 
-@frozen
+@value
 class Part:
     """A member by itself, for samples that end before it; ``needed``: those are malformed."""
 

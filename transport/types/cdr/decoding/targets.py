@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from ....errors import UsageError
-from ....slotted import frozen
+from ....value_classes import value
 from ...arrow import arrow_schema, arrow_type, time_type
 from ...mapping import Mapping
 from ...model import (
@@ -48,7 +48,7 @@ def readable_schema(
     return pa.schema([pa.field(field.name, field.type) for field in wanted])
 
 
-@frozen
+@value
 class _Check:
     owner: str
     lacking: bool

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....errors import EncodeError, NullPlace
-from ....slotted import frozen
+from ....value_classes import value
 from ...arrow import DURATION, TIME, arrow_type, time_type
 from ...model import (
     SCALARS,
@@ -31,14 +31,14 @@ from ..lanes import I64, U8, Mask, Values
 from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
 
 
-@frozen
+@value
 class Numbers:
     """One value for each row; two words for binary128."""
 
     values: Values
 
 
-@frozen
+@value
 class Bytes:
     """Strings (without NUL) and octet sequences: ``counts[i]`` bytes each, one after the other."""
 
@@ -46,7 +46,7 @@ class Bytes:
     counts: I64
 
 
-@frozen
+@value
 class Wide:
     """Wide strings: ``counts[i]`` UTF-16 code units each, one after the other."""
 
@@ -54,7 +54,7 @@ class Wide:
     counts: I64
 
 
-@frozen
+@value
 class Lists:
     """``counts[i]`` elements each, one after the other."""
 
@@ -62,12 +62,12 @@ class Lists:
     elements: Column
 
 
-@frozen
+@value
 class Fields:
     members: tuple[Column, ...]
 
 
-@frozen
+@value
 class Maybe:
     """``values`` belong to ``rows``, the rows that are not null."""
 
@@ -75,7 +75,7 @@ class Maybe:
     values: Column
 
 
-@frozen
+@value
 class Selected:
     """A union: its discriminators, and for each branch the rows that select it and their values."""
 

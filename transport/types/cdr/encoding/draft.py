@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ....slotted import frozen
+from ....value_classes import value
 from ....wire.samples import Samples
 from ..lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
 from ..table import Table
@@ -71,7 +71,7 @@ class Walk:
         return found
 
 
-@frozen
+@value
 class _Numbers:
     code: str
     lanes: I64 | None
@@ -79,7 +79,7 @@ class _Numbers:
     values: Values | int
 
 
-@frozen
+@value
 class _Pieces:
     lanes: I64 | None
     at: I64
@@ -87,7 +87,7 @@ class _Pieces:
     data: U8
 
 
-@frozen
+@value
 class _Records:
     lanes: I64 | None
     at: I64

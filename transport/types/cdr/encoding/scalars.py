@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import EncodeError, NullPlace
-from ....slotted import frozen
+from ....value_classes import value
 from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
 from ..decoding.scalars import LATIN1
 from ..lanes import I64, U8, Mask, Values, offsets_of
@@ -24,7 +24,7 @@ def _themselves(rows: I64) -> I64:
     return rows
 
 
-@frozen
+@value
 class Place:
     """Where we are, for messages: the column's path, and the rows of the batch that elements belong to."""
 

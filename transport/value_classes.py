@@ -1,8 +1,8 @@
-"""Dataclasses that are made fast: ``frozen`` ones, whose fields nobody sets again, and ``slotted`` ones.
+"""Dataclass decorators that are cheap to apply: ``value``, compared and hashed by its fields, and ``slotted``.
 
 `dataclasses` compiles six methods for each frozen class, a quarter of a millisecond, and what a command or a receiver
-imports has hundreds of classes. Here only ``__init__`` is compiled. That a frozen one is not changed is for the type
-checker to see; values that users get stay ``dataclass(frozen=True)``, which sees to it when the program runs.
+imports has hundreds of classes. Here only ``__init__`` is compiled. Nothing stops a program from setting a field of a
+``value``: the type checker reports it. Values that users get are ``dataclass(frozen=True, slots=True)``, which raises.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
-def frozen(kind: type[T]) -> type[T]:
-    """As ``dataclass(frozen=True, slots=True)``: equal and hashed by its fields."""
+def value(kind: type[T]) -> type[T]:
+    """As ``dataclass(frozen=True, slots=True)``, equal and hashed by its fields; that none is set is not enforced."""
     made = slotted(kind)
     if "__hash__" not in kind.__dict__:
         made.__hash__ = _hash_of(_compared(made))  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What is made by ``frozen`` and ``slotted`` is like what ``dataclass`` makes."""
+"""What is made by ``value`` and ``slotted`` is like what ``dataclass`` makes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pickle
 
 import pytest
 
-from spark_rtps.transport.slotted import frozen, slotted
+from spark_rtps.transport.value_classes import slotted, value
 
 
-@frozen
+@value
 class Place:
     x: int
     y: int = 0
@@ -19,7 +19,7 @@ class Place:
     seen: int = dataclasses.field(default=0, compare=False)
 
 
-@frozen
+@value
 class Nowhere:
     """Without fields."""
 
@@ -30,7 +30,7 @@ class Tally:
     rows: list[object] = dataclasses.field(default_factory=list)
 
 
-@frozen
+@value
 class ByHand:
     x: int
 
@@ -44,7 +44,7 @@ class ByHand:
         return "by hand"
 
 
-def test_frozen_ones_are_equal_and_hashed_by_the_fields_that_are_compared() -> None:
+def test_values_are_equal_and_hashed_by_the_fields_that_are_compared() -> None:
     assert Place(1, 2, seen=1) == Place(1, 2, seen=2)
     assert hash(Place(1, 2, seen=1)) == hash(Place(1, 2, seen=2))
     assert Place(1, 2) != Place(1, 3) and Place(1, 2) != (1, 2, "s")
