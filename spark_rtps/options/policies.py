@@ -134,12 +134,13 @@ def qos(values: Values, role: AppliesTo) -> Qos:
         group_data=values.octets("group_data"),
     )
     if role is AppliesTo.WRITE:
+        one = representation(values.word("data_representation"))
         return replace(
             both,
             max_blocking_time=values.integer("max_blocking_time"),
             lifespan=values.integer("lifespan"),
             ownership_strength=values.integer("ownership.strength"),
-            data_representation=() if (one := representation(values)) is None else (one,),
+            data_representation=() if one is None else (one,),
         )
     return replace(
         both,
@@ -161,7 +162,6 @@ def left_to_writers(values: Values, role: AppliesTo) -> tuple[str, ...]:
     return tuple(name for name in ("reliability", *names) if not values.has(name))
 
 
-def representation(values: Values) -> DataRepresentation | None:
+def representation(word: str) -> DataRepresentation | None:
     """DATA_REPRESENTATION of a writer; None: the one that its type needs."""
-    word = values.word("data_representation")
     return None if word == "auto" else DataRepresentation[word.upper()]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping
-from dataclasses import field
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 from ..transport.errors import OptionError
 from ..transport.net.node_config import RosNode
@@ -45,7 +47,7 @@ from .recordings import check_recordings
 from .ros import ros_node, translated
 from .rules import check_log_full, check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
-from .table import BY_KEY
+from .table import BY_KEY, OPTIONS
 from .topics import SEVERAL, topic_selection
 from .values import Offsets, Values, given_options, parse_value
 
@@ -266,121 +268,34 @@ def _settings(
     role: AppliesTo,
     warnings: tuple[str, ...],
 ) -> Settings:
+    of_one_option: dict[str, Any] = {  # tests check their types
+        name: _CONVERSIONS[name](value) if name in _CONVERSIONS else value
+        for name, value in ((name, values.value(option)) for name, option in FIELDS.items())
+    }
     return Settings(
+        **of_one_option,
         topic=topic,
         topics=topics,
-        domain=values.integer("domain"),
         slice=writers_slice(values),
-        type=values.text("type"),
-        type_file=values.text("type.file"),
-        type_include_path=values.names("type.include_path"),
-        type_name=values.text("type.name"),
-        type_extensibility=_extensibility(values),
         announces_type=_announces_type(values),
-        ros_distribution=values.word("type.ros_distribution"),
-        type_discovery_timeout=values.integer("type.discovery_timeout"),
-        key=values.names("key"),
-        keyed=values.boolean("keyed"),
-        nullable_is_optional=values.word("nullable") == "optional",
-        column_paths=values.names("columns"),
         mapping=TypeMapping(
             uint64=values.word("uint64"),
             enums=values.word("enum"),
             bitmasks=values.word("bitmask"),
             times=values.word("time"),
         ),
-        event_time=tuple(filter(None, (values.text("event_time") or "").split("."))),
-        filter=values.text("filter"),
-        filter_parameters=values.names("filter.parameters"),
-        mode=Mode(values.word("mode")),
-        corrupt_record=values.word("columnNameOfCorruptRecord"),
-        payload=Payload(values.word("payload")),
-        metadata=values.boolean("metadata"),
-        statuses=values.boolean("statuses"),
         qos=qos(values, role),
         left_to_writers=left_to_writers(values, role),
-        representation=representation(values),
-        interface=values.text("interface"),
-        peers=values.names("peers"),
-        peers_allowed=values.names("peers.allow"),
-        trust=Trust(values.word("trust")),
-        multicast=values.boolean("multicast"),
-        multicast_receive=values.text("multicast.receive") or "auto",
-        multicast_ttl=values.integer("multicast.ttl"),
-        multicast_interface=values.text("multicast.interface"),
-        participant_name=values.text("participant.name") or "",
-        participant_lease_duration=values.integer("participant.lease_duration"),
         ros=ros_node(values),
-        ros_remaps=values.names("ros.remap"),
-        leave_on_stop=values.boolean("leave_on_stop"),
-        receive_buffer=values.integer("receive_buffer"),
-        send_buffer=values.integer("send_buffer"),
-        mtu=values.integer_or_none("mtu"),
-        message_size_max=values.integer("message_size_max"),
-        max_rows_per_trigger=values.integer_or_none("maxRowsPerTrigger"),
-        max_bytes_per_trigger=values.integer_or_none("maxBytesPerTrigger"),
-        min_partitions=values.integer("minPartitions"),
-        fail_on_data_loss=values.boolean("failOnDataLoss"),
-        read_max_rows=values.integer_or_none("read.max_rows"),
-        read_timeout=values.integer("read.timeout"),
-        log_dir=_log_dir(values),
-        log_mode=int(values.word("log.mode"), 8),
-        log_max_bytes=values.integer("log.max_bytes"),
-        log_segment_bytes=values.integer("log.segment_bytes"),
-        on_log_full=values.word("on_log_full"),
-        log_retention=values.integer("log.retention"),
-        log_retention_bytes=_limit(values, "log.retention_bytes"),
-        retention=values.word("retention"),
-        retention_time=values.integer_or_none("retention.time") or 0,
-        serve_address=values.text("serve.address"),
-        serve_port=values.integer("serve.port"),
-        serve_certificate=_file(values, "serve.certificate"),
-        serve_key=_file(values, "serve.key"),
-        receivers=receiver_addresses(values.names("receivers")),
-        receiver_subscription=values.text("receiver.subscription"),
         receiver_subscribes=asked_of_receivers(values),
-        receiver_group=values.text("receiver.group"),
-        receiver_timeout=values.integer("receiver.timeout"),
-        receiver_token=values.text("receiver.token"),
-        receiver_token_file=_file(values, "receiver.token.file"),
-        receiver_ca=_file(values, "receiver.ca"),
-        receiver_certificate=_file(values, "receiver.certificate"),
-        receiver_key=_file(values, "receiver.key"),
-        starting=values.offsets("startingOffsets"),
-        ending=values.offsets("endingOffsets"),
-        starting_time=timestamp("startingTimestamp", values.text("startingTimestamp")),
-        ending_time=timestamp("endingTimestamp", values.text("endingTimestamp")),
-        recording=values.names("recording"),
-        recording_since=timestamp("startingTime", values.text("startingTime")),
-        recording_until=timestamp("endingTime", values.text("endingTime")),
-        log_time=values.boolean("log_time"),
         reader_policy=reader_policy(values),
-        consumption=values.word("flow_control.consumption"),
-        spy=values.boolean("spy"),
-        accept_writer_removed_batch_samples=values.boolean("accept_writer_removed_batch_samples"),
-        on_no_reader=OnNoReader(values.word("on_no_reader")),
-        connect_timeout=values.integer("connect_timeout"),
-        acknowledgment_timeout=values.integer("acknowledgment_timeout"),
         offer_timeout=_offer_timeout(values),
         writer_policy=writer_policy(values),
         batch=batch_policy(values),
-        interceptor=values.text("batch.interceptor"),
-        coalescing=values.boolean("coalescing"),
         flow_controller=flow_controller_policy(values),
-        transport_priority=values.integer("transport_priority"),
         flow_control=flow_control_policy(values),
-        readers_allowed=values.names("readers.allow"),
-        multicast_send=values.word("multicast.send") == "auto",
-        ipc=values.boolean("ipc"),
-        metrics_port=values.integer("metrics.port"),
-        metrics_address=values.word("metrics.address"),
         warnings=warnings,
     )
-
-
-def _extensibility(values: Values) -> Extensibility | None:
-    word = values.word("type.extensibility")
-    return None if word == "auto" else Extensibility(word)
 
 
 def _announces_type(values: Values) -> bool:
@@ -393,18 +308,72 @@ def _offer_timeout(values: Values) -> int:
     return values.integer("max_blocking_time") if given is None else given
 
 
-def _limit(values: Values, name: str) -> int | None:
-    limit = values.integer(name)
-    return None if limit == INFINITE else limit
+def _file(option: str, given: str | None) -> str | None:
+    return None if given is None else str(path_of(option, given))
 
 
-def _file(values: Values, name: str) -> str | None:
-    given = values.text(name)
-    return None if given is None else str(path_of(name, given))
+def _log_dir(given: str | None) -> Path:
+    return default_log_dir() if given is None else path_of("log.dir", given).absolute()
 
 
-def _log_dir(values: Values) -> Path:
-    given = values.text("log.dir")
-    if given is None:
-        return default_log_dir()
-    return path_of("log.dir", given).absolute()
+#: The option of each field that has one option's value: the option of its name, or, of these, another one.
+_RENAMED: Final = {
+    "ros_distribution": "type.ros_distribution",
+    "nullable_is_optional": "nullable",
+    "column_paths": "columns",
+    "corrupt_record": "columnNameOfCorruptRecord",
+    "representation": "data_representation",
+    "peers_allowed": "peers.allow",
+    "ros_remaps": "ros.remap",
+    "starting": "startingOffsets",
+    "ending": "endingOffsets",
+    "starting_time": "startingTimestamp",
+    "ending_time": "endingTimestamp",
+    "recording_since": "startingTime",
+    "recording_until": "endingTime",
+    "consumption": "flow_control.consumption",
+    "interceptor": "batch.interceptor",
+    "readers_allowed": "readers.allow",
+}
+#: Fields with an option's name whose value other options decide, too.
+_OF_SEVERAL: Final = frozenset({"topic", "slice", "ros", "offer_timeout"})
+#: Each option as a field is named: ``maxRowsPerTrigger`` and ``log.dir`` as ``max_rows_per_trigger`` and ``log_dir``.
+_BY_FIELD: Final = {
+    re.sub("(?=[A-Z])", "_", spec.name).replace(".", "_").lower(): spec.name for spec in OPTIONS
+}
+#: The option of each field that has the value of one option.
+FIELDS: Final[Mapping[str, str]] = {
+    field.name: option
+    for field in fields(Settings)
+    if field.name not in _OF_SEVERAL and (option := _RENAMED.get(field.name) or _BY_FIELD.get(field.name))
+}
+_FILES: Final = (
+    "serve_certificate",
+    "serve_key",
+    "receiver_token_file",
+    "receiver_ca",
+    "receiver_certificate",
+    "receiver_key",
+)
+_TIMES: Final = ("starting_time", "ending_time", "recording_since", "recording_until")
+#: The fields whose values are not what the option's text is parsed to.
+_CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "type_extensibility": lambda word: None if word == "auto" else Extensibility(word),
+    "nullable_is_optional": lambda word: word == "optional",
+    "event_time": lambda path: tuple(filter(None, (path or "").split("."))),
+    "mode": Mode,
+    "payload": Payload,
+    "representation": representation,
+    "trust": Trust,
+    "multicast_receive": lambda group: group or "auto",
+    "participant_name": lambda name: name or "",
+    "log_dir": _log_dir,
+    "log_mode": lambda digits: int(digits, 8),
+    "log_retention_bytes": lambda limit: None if limit == INFINITE else limit,
+    "retention_time": lambda duration: duration or 0,
+    "receivers": receiver_addresses,
+    "on_no_reader": OnNoReader,
+    "multicast_send": lambda word: word == "auto",
+    **{name: partial(_file, FIELDS[name]) for name in _FILES},
+    **{name: partial(timestamp, FIELDS[name]) for name in _TIMES},
+}

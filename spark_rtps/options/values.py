@@ -52,6 +52,10 @@ class Origin(enum.IntEnum):
 _DOING: Final = {AppliesTo.READ: "reading", AppliesTo.WRITE: "writing", AppliesTo.BOTH: "either"}
 
 
+#: What an option without a default has if nobody sets it; of all other kinds None.
+_NONE_GIVEN: Final[Mapping[Kind, object]] = {Kind.LIST: (), Kind.BOOLEAN: False, Kind.OCTETS: b""}
+
+
 class Values:
     """Parsed values of all options by their names: given, else the profile's, else default."""
 
@@ -80,6 +84,8 @@ class Values:
                 self._parsed[spec.name] = _of_profile(spec, self._profile[spec.name], profile)
             elif spec.default is not None:
                 self._parsed[spec.name] = parse_value(spec, spec.default)
+            else:
+                self._parsed[spec.name] = _NONE_GIVEN.get(spec.kind)
 
     def origin(self, name: str) -> Origin:
         if name in self._given:
@@ -99,10 +105,10 @@ class Values:
         return self.given(name) or BY_KEY[name.lower()].default or ""
 
     def value(self, name: str) -> object:
-        return self._parsed.get(name)
+        return self._parsed[name]
 
     def text(self, name: str) -> str | None:
-        return cast("str | None", self._parsed.get(name))
+        return cast("str | None", self._parsed[name])
 
     def word(self, name: str) -> str:
         return cast(str, self._parsed[name])
@@ -111,19 +117,19 @@ class Values:
         return cast(int, self._parsed[name])
 
     def integer_or_none(self, name: str) -> int | None:
-        return cast("int | None", self._parsed.get(name))
+        return cast("int | None", self._parsed[name])
 
     def boolean(self, name: str) -> bool:
-        return cast(bool, self._parsed.get(name, False))
+        return cast(bool, self._parsed[name])
 
     def names(self, name: str) -> tuple[str, ...]:
-        return cast("tuple[str, ...]", self._parsed.get(name, ()))
+        return cast("tuple[str, ...]", self._parsed[name])
 
     def offsets(self, name: str) -> Offsets | None:
-        return cast("Offsets | None", self._parsed.get(name))
+        return cast("Offsets | None", self._parsed[name])
 
     def octets(self, name: str) -> bytes:
-        return cast(bytes, self._parsed.get(name, b""))
+        return cast(bytes, self._parsed[name])
 
 
 def _of_user(spec: OptionSpec, text: str, role: AppliesTo) -> object:

@@ -1,14 +1,23 @@
 """Options: every kind of value, what is refused and what the refusal says."""
 
+import builtins
+import contextlib
+import itertools
 import pickle
+import types
+import typing
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from spark_rtps.api.arguments import topic_settings
 from spark_rtps.columns.type_sources import given_type
-from spark_rtps.options import Mode, OnNoReader, Payload, Settings, parse_options
+from spark_rtps.options import Mode, OnNoReader, Payload, Settings, parse_options, policies, settings
 from spark_rtps.options.page import SECTIONS, options_page
 from spark_rtps.options.receivers import timestamp
+from spark_rtps.options.settings import FIELDS
 from spark_rtps.options.spec import AppliesTo, Kind
 from spark_rtps.options.table import OPTIONS
 from spark_rtps.transport.errors import OptionError
@@ -40,6 +49,75 @@ def refusal(role: AppliesTo = AppliesTo.READ, **options: str) -> OptionError:
     with pytest.raises(OptionError) as caught:
         _parse(options, role)
     return caught.value
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of a field's type."""
+    match get_origin(hint), get_args(hint):
+        case (None, _):
+            return value is None if hint is NoneType else isinstance(value, hint)
+        case (types.UnionType | typing.Union, each):
+            return any(_fits(value, one) for one in each)
+        case (builtins.tuple, (one, builtins.Ellipsis)):
+            return isinstance(value, tuple) and all(_fits(item, one) for item in value)
+        case (builtins.tuple, each):
+            return isinstance(value, tuple) and len(value) == len(each) and all(map(_fits, value, each))
+        case (origin, _):
+            return isinstance(value, origin)
+    raise AssertionError(hint)
+
+
+class TestFields:
+    """The assignment of options to fields is by name, so that the type checker does not see it."""
+
+    HINTS = get_type_hints(Settings, {**vars(settings), "Offsets": str | tuple[tuple[str, int | str], ...]})
+
+    @pytest.mark.parametrize("role", [AppliesTo.READ, AppliesTo.WRITE])
+    def test_values_are_of_the_types_that_fields_declare(self, role):
+        found = [_parse({}, role)]
+        for spec in OPTIONS:
+            texts = (
+                "true",
+                "unlimited",
+                "7",
+                "64MiB",
+                "3s",
+                "x=h:1",
+                "2026-01-31",
+                "0/2",
+                "0x00",
+                *spec.choices,
+            )
+            for text, receivers in itertools.product(texts, ({}, {"receivers": "a=h:1"})):
+                with contextlib.suppress(OptionError):
+                    found.append(_parse({**receivers, spec.name: text}, role))
+        wrong = {
+            (name, repr(getattr(each, name)))
+            for each in found
+            for name, hint in self.HINTS.items()
+            if not _fits(getattr(each, name), hint)
+        }
+        assert not wrong
+
+    def test_each_field_of_one_option_has_one(self):
+        assert len(set(FIELDS.values())) == len(FIELDS)
+        assert set(FIELDS.values()) <= {spec.name for spec in OPTIONS}
+
+    def test_each_option_is_read(self):
+        """By a field of its own, or by name where several options make one value."""
+        source = "".join(path.read_text() for path in Path(settings.__file__).parent.glob("[!t]*.py"))
+        policies_fields = {
+            option
+            for name, value in vars(policies).items()
+            if name.endswith("_FIELDS")
+            for option in value.values()
+        }
+        unread = [
+            spec.name
+            for spec in OPTIONS
+            if spec.name not in {*FIELDS.values(), *policies_fields} and f'"{spec.name}"' not in source
+        ]
+        assert not unread
 
 
 class TestKeys:
