@@ -44,6 +44,8 @@ HELD_DATAGRAM_BYTES_MAX: Final = 2_048
 #: many processes has some 200 participants of 20 to 40 endpoints; as one process, one participant of 4,000.
 ENDPOINTS_PER_PARTICIPANT_MAX: Final = 4_096
 ENDPOINTS_PER_ADDRESS_MAX: Final = 16_384
+#: Deleted endpoints of ours of which participants are told that are found later: they may know them from before.
+DISPOSED_ENDPOINTS_MAX: Final = 256
 #: Matched readers of a sink that `spark-rtps stat` shows one by one.
 READERS_SHOWN_MAX: Final = 32
 #: Matched writers of a source that it shows so.

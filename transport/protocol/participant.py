@@ -279,7 +279,7 @@ class Participant:
     def withdraw_reader(self, entity_key: int, *, keyed: bool, now: int) -> None:
         """An earlier participant of this GUID had such a reader, and this one has not: no writer is to wait for it."""
         kind = KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY
-        self._sedp.withdraw(_guid(self.prefix, entity_key, kind), now=now, is_kept=True)
+        self._sedp.withdraw(_guid(self.prefix, entity_key, kind), now=now)
 
     def _new_guid(self, kind: int, key: int | None) -> Guid:
         if self._closed:

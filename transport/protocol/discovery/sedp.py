@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...errors import DecodeError, DropReason
-from ...limits import MESSAGE_SIZE_MAX
+from ...limits import DISPOSED_ENDPOINTS_MAX, MESSAGE_SIZE_MAX
 from ...structure import (
     ENTITYID_SEDP_PUBLICATIONS_READER,
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
@@ -56,6 +56,8 @@ class Sedp:
         self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
         #: The endpoints of others.
         self.remote = EndpointTable()
+        #: Endpoints of ours whose disposals are kept for participants that are matched later, oldest first.
+        self._disposed: dict[Guid, None] = {}
 
     # --- participants -----------------------------------------------------------------------------
 
@@ -77,12 +79,22 @@ class Sedp:
     def announce(self, endpoint: EndpointData, *, now: int) -> None:
         writer = self.publications_writer if endpoint.is_writer else self.subscriptions_writer
         write_one(writer, encode_endpoint(endpoint), endpoint.guid.to_bytes(), now=now)
+        self._disposed.pop(endpoint.guid, None)
 
-    def withdraw(self, guid: Guid, *, now: int, is_kept: bool = False) -> None:
-        """``is_kept``: participants that are matched later are told, too."""
+    def withdraw(self, guid: Guid, *, now: int) -> None:
+        """Participants that are matched later are told, too: one of which we lost sight for a while may know us still,
+        and with us this endpoint."""
+        self._dispose(guid, DISPOSED, now)
+        self._disposed[guid] = None
+        if len(self._disposed) > DISPOSED_ENDPOINTS_MAX:
+            oldest = next(iter(self._disposed))
+            del self._disposed[oldest]
+            self._dispose(oldest, DISPOSED | UNREGISTERED, now)
+
+    def _dispose(self, guid: Guid, status: int, now: int) -> None:
+        """With UNREGISTERED, the writer keeps nothing of it for those who are matched later."""
         writer = self.publications_writer if is_writer(guid.entity) else self.subscriptions_writer
-        flags = DISPOSED | KEY_ONLY | (0 if is_kept else UNREGISTERED)
-        write_one(writer, encode_endpoint_key(guid), guid.to_bytes(), flags=flags, now=now)
+        write_one(writer, encode_endpoint_key(guid), guid.to_bytes(), flags=status | KEY_ONLY, now=now)
 
     # --- remote endpoints -------------------------------------------------------------------------
 
