@@ -58,6 +58,24 @@ def test_two_cyclone_writers_and_one_of_ours(
         assert [sample.row for sample in received if sample.writer == each] == ROWS
 
 
+def test_endpoints_deleted_before_a_peer_came(
+    cyclone: Callable[..., CyclonePeer],
+    participate: Callable[..., Node],
+) -> None:
+    """A peer that comes later is told that they are gone, though it never knew them."""
+    node = participate()
+    for _ in range(3):
+        node.delete_endpoint(node.create_writer(WriterSpec("t", "interop::Number", qos())).guid)
+    writer = node.create_writer(WriterSpec("t", "interop::Number", qos()))
+    peer = cyclone()
+    peer.reader("t", Number)
+    assert writer.wait_for_readers(PATIENCE)
+    peer.wait_for_match("t")
+    writer.write(codec("Number").encode(batch_of(codec("Number"), ROWS)))
+    assert [sample.row for sample in peer.take("t", COUNT)] == ROWS
+    assert len(peer.call("discovered", "publication", "t")) == 1
+
+
 @pytest.mark.parametrize(
     ("of_cyclone", "of_ours"),
     [
