@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .structure import INFINITE
-from .value_classes import value
 
 
 class ReliabilityKind(enum.IntEnum):
@@ -57,7 +56,7 @@ class TypeConsistencyKind(enum.IntEnum):
     ALLOW_TYPE_COERCION = 1
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class TypeConsistency:
     """TYPE_CONSISTENCY_ENFORCEMENT of a reader; the defaults are XTypes 1.3's."""
 
@@ -83,7 +82,7 @@ class DataRepresentation(enum.IntEnum):
     XCDR2 = 2
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Qos:
     """The policies of one reader or writer."""
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +28,6 @@ from ..transport.protocol.policies import Compression
 from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.publication import PublicationResult
 from ..transport.structure import NANOSECONDS
-from ..transport.value_classes import value
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from .claim import Claim
 from .flushing import FLUSH_QUEUE
@@ -49,7 +48,7 @@ FlushFailed = Callable[[TransportError], object]
 _LOOK_AROUND_NS: Final = NANOSECONDS
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Positions:
     """How far a publication has come, in bytes of its publication log (Aeron's positions).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..errors import TypeGap, UnknownTypeError
@@ -16,7 +17,6 @@ from ..types.model import Struct
 from ..types.ros_hash import hash_in
 from ..types.xtypes.assignability import incompatibilities_of_types
 from ..types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
-from ..value_classes import value
 
 if TYPE_CHECKING:
     from .node import Node
@@ -30,7 +30,7 @@ _TYPES_MAX: Final = 32
 _NAMES_MAX: Final = 12
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class ToldType:
     """The type that one endpoint of a topic announces. ``struct`` is None if it announces none, for which ``failure``
     has the reason, or if it has not been asked for yet."""

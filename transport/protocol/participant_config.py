@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..qos import Qos
 from ..structure import NANOSECONDS, Guid, Locator
@@ -60,7 +62,7 @@ class ParticipantConfig:
         return frozenset(locator.address for locator in named)
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class RemoteEndpoint:
     """A remote reader or writer, for listing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from ...errors import DecodeError, DropReason
@@ -17,7 +18,6 @@ from ...structure import (
     Guid,
     Locator,
 )
-from ...value_classes import value
 from ...wire import parameters as p
 
 # BuiltinEndpointSet_t (RTPS 2.5 §9.3.2, table 9.4)
@@ -86,7 +86,7 @@ _UNDERSTOOD: Final = frozenset(
 )
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class ParticipantData:
     """What a participant announces about itself."""
 
