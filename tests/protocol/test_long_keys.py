@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_rtps.transport.protocol.writing.intake.long_keys import lengthened
+from spark_rtps.transport.protocol.writing.intake.intake import lengthened
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import VENDOR_CYCLONE, VENDOR_FAST_DDS, VENDOR_ID
 from spark_rtps.transport.types.cdr.codec import Codec

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
+from ....wire.framing import KEY_HASH_SIZE
 from ....wire.parameters import COHERENT_SET_SIZE, SENTINEL_SIZE
 from ....wire.samples import KEY_ONLY, U8, Samples
 from ..batching import Batcher, FlushReason, Interceptor, PendingBatch
 from ..readers import MatchedReaders
 from ..state import WriterState
 from .admission import Admission
-from .long_keys import lengthened
 
 #: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
 _BATCH_ROOM: Final = 48 + COHERENT_SET_SIZE + SENTINEL_SIZE
+#: Bytes of a payload that is longer than a key hash, padded as all payloads are.
+_LONG: Final = KEY_HASH_SIZE + 4
 
 
 def batch_bytes_max(readers: MatchedReaders) -> int:
@@ -144,3 +148,26 @@ class Intake:
         if self._batcher is not None and self._framing is not self._readers.framing:
             self._framing = self._readers.framing
             self._batcher.limit = self.batch_bytes_max
+
+
+def lengthened(keys: Samples) -> Samples:
+    """The serialized keys, with zeros behind those that a reader might take for the key hash.
+
+    Fast DDS 2.9 takes the payload of a dispose for the key hash if it has 16 bytes or fewer, its encapsulation header
+    included, although the key hash stands beside it; a longer payload it ignores. Cyclone DDS, on the other hand, needs
+    the key where it cannot be told from the hash. Zeros behind a short key suit both, and our readers, which stop where
+    the key ends.
+    """
+    lengths = keys.all_lengths()
+    short = (lengths > 0) & (lengths < _LONG)
+    if not short.any():
+        return keys
+    offsets, sizes = keys.all_offsets(), np.where(short, _LONG, lengths)
+    starts = np.cumsum(sizes) - sizes
+    data = np.zeros(int(sizes.sum()), np.uint8)
+    for length in np.unique(lengths).tolist():
+        rows, octets = np.flatnonzero(lengths == length), np.arange(length)
+        data[starts[rows, None] + octets] = keys.data[offsets[rows, None] + octets]
+    if keys.is_uniform:
+        return Samples.uniform(data, keys.count, _LONG)
+    return Samples.ragged(data, starts, sizes)

@@ -7,10 +7,9 @@ from .message_log import (
     TERM_LENGTH,
     Claim,
     MessageLog,
+    PublicationResult,
 )
-from .positions import PublicationPositions
-from .publication_result import PublicationResult
-from .sequence_positions import SequencePositions
+from .positions import PublicationPositions, SequencePositions
 from .unsent_changes import PLACE_BYTES, UnsentChanges
 
 __all__ = [

@@ -5,11 +5,11 @@ Positions count the bytes of such a log, also where there is none: so the sizes 
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Final, Protocol
 
 from ....wire.samples import U8
-from .publication_result import PublicationResult
 
 #: A frame begins with a header of so many bytes, at a multiple of so many.
 FRAME_HEADER_BYTES: Final = 32
@@ -18,38 +18,80 @@ FRAME_ALIGNMENT: Final = 32
 TERM_LENGTH: Final = 32 << 20
 
 
+class PublicationResult(enum.IntEnum):
+    """What an offer or a claim answers instead of a position (Aeron's codes)."""
+
+    #: There is no reader, or no group of them yet.
+    NOT_CONNECTED = -1
+    #: No room is clean, or the limit is reached: try again.
+    BACK_PRESSURED = -2
+    #: A term was full and the next one has begun: try again at once.
+    ADMIN_ACTION = -3
+    CLOSED = -4
+    #: The log has used up its term ids.
+    MAX_POSITION_EXCEEDED = -5
+
+
 class Claim(Protocol):
     """Room in the log, to be filled and committed."""
 
     @property
-    def data(self) -> U8: ...
+    def data(self) -> U8:
+        """The memory to fill."""
+
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """Position where the frame begins."""
+
     @property
-    def end(self) -> int: ...
+    def end(self) -> int:
+        """Position where the next frame begins."""
+
     @property
-    def is_committed(self) -> bool: ...
-    def commit(self) -> object: ...
-    def abort(self) -> None: ...
+    def is_committed(self) -> bool:
+        """Whether readers of the log may read it."""
+
+    def commit(self) -> object:
+        """Let readers of the log read it."""
+
+    def abort(self) -> None:
+        """Make it padding, which readers of the log skip."""
 
 
 class MessageLog(Protocol):
     """The log, as far as a writer uses it."""
 
     @property
-    def path(self) -> Path | None: ...
+    def path(self) -> Path | None:
+        """The file that readers on this host map; None: there is none."""
+
     @property
-    def token(self) -> int: ...
+    def token(self) -> int:
+        """Identifies this life of the file."""
+
     @property
-    def term_length(self) -> int: ...
+    def term_length(self) -> int:
+        """Bytes of a term."""
+
     @property
-    def max_message_length(self) -> int: ...
+    def max_message_length(self) -> int:
+        """Bytes that one frame holds, at most."""
+
     @property
-    def max_position(self) -> int: ...
+    def max_position(self) -> int:
+        """Position at which the term ids are used up."""
+
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """Position where the next claim begins."""
+
     def claim(
         self, length: int, *, limit: int, first_sn: int = 0, count: int = 0, segment: int = 0
-    ) -> Claim | PublicationResult: ...
-    def unblock(self, start: int, stop: int) -> int: ...
-    def clean(self, to: int) -> int: ...
+    ) -> Claim | PublicationResult:
+        """Claim ``length`` bytes that end before ``limit``."""
+
+    def unblock(self, start: int, stop: int) -> int:
+        """Make claims in [start, stop) that nobody commits padding; returns how many they were."""
+
+    def clean(self, to: int) -> int:
+        """Zero a piece of what lies below ``to``; returns the position it has reached."""

@@ -46,10 +46,9 @@ from .message_log import (
     TERM_LENGTH,
     Claim,
     MessageLog,
+    PublicationResult,
 )
-from .positions import PublicationPositions
-from .publication_result import PublicationResult
-from .sequence_positions import SequencePositions
+from .positions import PublicationPositions, SequencePositions
 
 #: What comes before a change in its place: the headers of frame and message, and INFO_TS.
 _BEFORE_CONTENT: Final = FRAME_HEADER_BYTES + HEADER_SIZE + INFO_TS_SIZE

@@ -3,11 +3,10 @@
 from .acknowledgments import Acknowledgments
 from .groups import destinations_of, regroup
 from .matched_readers import MatchedReaders
-from .missing import Missing
 from .pacing import Pacing
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import ReaderProxy
-from .reader_repairs import Requested
+from .reader_repairs import Missing, Requested
 from .send_window import SendWindow
 
 __all__ = [

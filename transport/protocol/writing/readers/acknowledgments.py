@@ -22,10 +22,10 @@ from ..publication import UnsentChanges, WriterHistory
 from ..state import WriterState
 from .heartbeat_schedule import HeartbeatSchedule
 from .keep_duration import KeepDuration
-from .missing import Missing
 from .pacing import Pacing
 from .reader_activity import ReaderActivity
 from .reader_proxy import ReaderProxy
+from .reader_repairs import Missing
 from .send_window import SendWindow
 
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from .missing import Missing
+from .reader_repairs import Missing
 
 
 class ActivityState(enum.Enum):

@@ -10,8 +10,8 @@ from ....structure import INFINITE, Guid
 from ....value_classes import value
 from ...policies import WriterCounters, WriterPolicy
 from .activity import FALLS_SILENT, RESTS, RESUMES, ActivityEvent
-from .missing import Missing
 from .reader_proxy import ReaderProxy
+from .reader_repairs import Missing
 
 
 @value

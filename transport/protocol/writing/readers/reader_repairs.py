@@ -30,13 +30,12 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from ....limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
 from ....structure import INFINITE
 from ....wire.numbers import FragmentNumberSet
 from ...intervals import IntervalSet
-from .missing import Missing
 from .repeated_repairs import RepeatedRepairs
 
 #: Nanoseconds between two HEARTBEATs that answer ACKNACKs which only ask for one.
@@ -129,6 +128,17 @@ class ReaderRepairs:
     def gone(self) -> None:
         self.take()
         self.wants_heartbeat = False
+
+
+class Missing(Protocol):
+    """What an ACKNACK reports, in samples or in batches: all samples below ``base`` are acknowledged, those of
+    ``ranges()`` are requested."""
+
+    @property
+    def base(self) -> int: ...
+    @property
+    def is_empty(self) -> bool: ...
+    def ranges(self) -> list[tuple[int, int]]: ...
 
 
 class Requested:

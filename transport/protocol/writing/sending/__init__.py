@@ -1,7 +1,6 @@
 """What leaves a writer: changes for the first time, and HEARTBEATs."""
 
-from .broadcast import Broadcast
-from .compressing import Compressor
+from .broadcast import Broadcast, Compressor
 from .heartbeats import Heartbeats
 from .sender import Sender
 
