@@ -17,14 +17,14 @@ from ..options import Settings
 from ..options.log_dir import make_log_dir
 from ..transport.errors import LogFullError, LogLostError, RtpsError
 from ..transport.log.appending import is_appended_to
-from ..transport.log.ended_logs import (
+from ..transport.log.frame import Cursor
+from ..transport.log.host_clocks import Clocks
+from ..transport.log.log_retention import (
     CHECKPOINT_GONE,
     note_temporary_checkpoint,
     remove_given_up,
     remove_log,
 )
-from ..transport.log.frame import Cursor
-from ..transport.log.host_clocks import Clocks
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.new_log import create_log

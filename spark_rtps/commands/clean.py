@@ -12,7 +12,7 @@ from .network import seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..transport.log.ended_logs import EndedLog
+    from ..transport.log.log_retention import EndedLog
 
 
 def clean(
@@ -41,8 +41,8 @@ def clean(
     A query cannot go on from its checkpoint once its log is removed.
     """
     from ..options.table import BY_KEY
-    from ..transport.log.ended_logs import ended_logs, given_up, remove_log
     from ..transport.log.host_clocks import Clocks
+    from ..transport.log.log_retention import ended_logs, given_up, remove_log
     from ..transport.structure import NANOSECONDS
 
     kept = BY_KEY["log.retention"].default if older_than is None else older_than

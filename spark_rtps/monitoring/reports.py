@@ -17,12 +17,11 @@ from typing import Final
 
 from ..options.log_dir import default_log_dir, make_log_dir
 from ..transport.errors import RtpsError
-from ..transport.log.counters import Counters
+from ..transport.log.counters import COUNTERS_FILE, Counters
 from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read_error_log
 from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.log.permissions import make_folder
-from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import Guid
 from ..transport.value_classes import value
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report

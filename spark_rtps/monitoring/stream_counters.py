@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..transport.errors import RtpsError
-from ..transport.log.counters import Counters
-from ..transport.log.ended_logs import disk_bytes
+from ..transport.log.counters import COUNTERS_FILE, Counters
+from ..transport.log.log_retention import disk_bytes
 from ..transport.log.log_view import LogView
 from ..transport.log.owner_lock import is_held
-from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS, Guid
 from ..transport.value_classes import value
 from .consumer_groups import count_groups

@@ -22,11 +22,10 @@ from typing import Final
 from ..monitoring.consumer_groups import GROUPS, ConsumerGroup, told_groups
 from ..monitoring.told import told_json, told_number, told_text
 from ..transport.errors import LogError
-from ..transport.log.counters import Counters
+from ..transport.log.counters import COUNTERS_FILE, Counters
 from ..transport.log.frame import Cursor
 from ..transport.log.host_clocks import Clocks
 from ..transport.log.small_file import replace_text
-from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS
 from ..transport.value_classes import value
 from .served_logs import Refusal

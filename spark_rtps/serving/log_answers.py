@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from ..transport.errors import LogError, LogLostError
 from ..transport.log.checkpoint import WRITERS, Tail, read_base, read_tail
-from ..transport.log.counters import Counters
+from ..transport.log.counters import COUNTERS_FILE, Counters
 from ..transport.log.frame import Cursor
 from ..transport.log.frame_index import FrameIndex
 from ..transport.log.log_view import LogView
 from ..transport.log.segment import read_metadata
-from ..transport.receiver.files import COUNTERS_FILE
 from .log_walks import walked
 from .placing import Misfit, misfit
 from .served_logs import Answer, Refusal, may_pass

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from ..monitoring.consumer_groups import GROUPS, read_groups, told_groups
 from ..transport.errors import LogError
-from ..transport.log.counters import Counters
-from ..transport.receiver.files import COUNTERS_FILE
+from ..transport.log.counters import COUNTERS_FILE, Counters
 from ..transport.value_classes import value
 
 

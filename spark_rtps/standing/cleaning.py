@@ -12,9 +12,9 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Final
 
-from ..transport.log.ended_logs import remove_given_up
 from ..transport.log.host_clocks import Clocks
-from ..transport.receiver.cleaning import PERIOD_SECONDS
+from ..transport.log.log_retention import remove_given_up
+from ..transport.receiver.log_retention import PERIOD_SECONDS
 from ..transport.structure import NANOSECONDS
 from .config import StandingConfig
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_rtps.cli import app
-from spark_rtps.transport.log.ended_logs import note_temporary_checkpoint
+from spark_rtps.transport.log.log_retention import note_temporary_checkpoint
 from spark_rtps.transport.log.stream_log import StreamLog
 from tests.commands.stat_scene import DEAD, as_json, run, source
 

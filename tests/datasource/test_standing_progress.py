@@ -19,11 +19,10 @@ from spark_rtps.datasource.standing_stream_reader_4_0 import StandingStreamReade
 from spark_rtps.monitoring.consumer_groups import told_groups
 from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
 from spark_rtps.transport.errors import LogLostError, RangeServerError, UsageError
-from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.counters import COUNTERS_FILE, Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.receiver.files import COUNTERS_FILE
 from tests.datasource.standing_scene import FakeReceiver, Standing, ids, settings_of
 from tests.datasource.stream_reader_scene import ALL, COLUMNS
 from tests.support.stream_logs import encoded, points, run_of

@@ -12,9 +12,9 @@ import pytest
 
 from spark_rtps.transport.errors import LogLostError, RtpsError
 from spark_rtps.transport.log.appending import is_appended_to
-from spark_rtps.transport.log.ended_logs import remove_given_up
 from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.last_use import LAST_USE
+from spark_rtps.transport.log.log_retention import remove_given_up
 from tests.datasource.stream_reader_scene import ALL, Source, beyond, log_of, planned
 
 

@@ -18,7 +18,7 @@ from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, LossReport
 from spark_rtps.transport.log.permissions import create_file, make_folder
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.receiver.incarnation import next_incarnation
+from spark_rtps.transport.receiver.identity import next_incarnation
 from spark_rtps.transport.receiver.known_participants import write_known_participants
 from spark_rtps.transport.receiver.writer_types import WriterTypes
 from tests.support.stream_logs import RECEPTION, WRITER, encoded, points, run_of

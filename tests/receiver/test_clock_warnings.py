@@ -9,8 +9,8 @@ import pytest
 from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCacheCounters
 from spark_rtps.transport.qos import Qos
-from spark_rtps.transport.receiver.clock_warnings import ClockWarnings
 from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.warnings import ClockWarnings
 
 
 def test_each_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.receiver.config import ReceiverConfig
-from spark_rtps.transport.receiver.doubt_warnings import DoubtWarnings
+from spark_rtps.transport.receiver.warnings import DoubtWarnings
 from spark_rtps.transport.structure import Guid
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.receiver import incarnation
-from spark_rtps.transport.receiver.incarnation import next_incarnation
+from spark_rtps.transport.receiver import identity
+from spark_rtps.transport.receiver.identity import next_incarnation
 
 
 def test_each_is_one_more(tmp_path: Path) -> None:
@@ -54,5 +54,5 @@ def test_a_disk_without_room_for_another_file(tmp_path: Path, monkeypatch: pytes
 
     for _ in range(9):
         next_incarnation(tmp_path)
-    monkeypatch.setattr(incarnation, "replace_text", full)
+    monkeypatch.setattr(identity, "replace_text", full)
     assert [next_incarnation(tmp_path) for _ in range(3)] == [9, 10, 11]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spark_rtps.datasource.temporary_checkpoint import find_temporary_checkpoint
 from spark_rtps.monitoring.query_names import NO_QUERY, QueryName, read_query
-from spark_rtps.transport.log.ended_logs import TEMPORARY_CHECKPOINT
+from spark_rtps.transport.log.log_retention import TEMPORARY_CHECKPOINT
 from spark_rtps.transport.log.segment import list_segments
 from tests.spark.spark_streams import running, source, wait_for_rows
 from tests.support.stream_logs import points

@@ -10,8 +10,8 @@ import pytest
 
 from spark_rtps.standing import supervisor as supervisor_module
 from spark_rtps.transport.errors import OptionError
-from spark_rtps.transport.log.ended_logs import disk_bytes
 from spark_rtps.transport.log.last_use import LAST_USE
+from spark_rtps.transport.log.log_retention import disk_bytes
 from tests.standing.supervisor_scene import Scene
 
 A = '[subscriptions.a]\ntopic = "A"\n'

@@ -20,6 +20,8 @@ from typing import Final
 from ..errors import LogError, UsageError
 from .mapped_file import create_mapped, map_file
 
+#: The file of a receiver's counters, beside its log.
+COUNTERS_FILE: Final = "counters"
 _MAGIC: Final = b"rtpscnt1"
 _HEADER_BYTES: Final = 64
 _LABEL_BYTES: Final = 64

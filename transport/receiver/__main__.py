@@ -23,11 +23,10 @@ from typing import TextIO
 from ..errors import LogFullError, RtpsError
 from ..log.error_log import ERROR_LOG, log_errors
 from ..log.small_file import replace_text
-from .cleaning import start_cleaning
-from .config import ReceiverConfig
-from .files import ERROR_FILE
+from .config import ERROR_FILE, ReceiverConfig
 from .host import Host, StopRequest
 from .log_lines import log_lines_to
+from .log_retention import start_log_retention
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -54,7 +53,7 @@ def main() -> int:
     _answer(answers, {"ready": True})
     answers.close()
     threading.Thread(target=_watch_parent, args=(host, commands), name="rtps-parent", daemon=True).start()
-    start_cleaning(config)
+    start_log_retention(config)
     try:
         host.run()
     except Exception as error:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 from ..log.permissions import PRIVATE
 from ..net.node_config import NodeConfig, RosNode
@@ -39,6 +39,12 @@ _ENUMS = {
 }
 _BYTES = ("user_data", "topic_data", "group_data")
 _TUPLES = ("partition", "data_representation")
+
+# Files of a receiver beside its log; its counters are in log.counters.COUNTERS_FILE.
+#: Why a receiver ended, in words, and on the last line the facts of that error as JSON.
+ERROR_FILE: Final = "error"
+#: Why no writer matches the reader of a batch read, in words.
+UNMATCHED_FILE: Final = "unmatched"
 
 
 @value

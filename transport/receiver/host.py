@@ -34,8 +34,7 @@ from ..protocol.events import (
 from ..structure import Guid
 from .addresses import Addresses, write_addresses
 from .adviser import Adviser
-from .config import ReceiverConfig
-from .files import ERROR_FILE, UNMATCHED_FILE
+from .config import ERROR_FILE, UNMATCHED_FILE, ReceiverConfig
 from .followed_topics import Followed, followed_topics
 from .identity import join_domain
 from .known_participants import write_known_participants

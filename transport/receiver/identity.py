@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+from ..errors import LogError, reason
 from ..log.host_clocks import Clocks
+from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.node import Node
 from ..net.node_config import NodeConfig, new_guid_prefix
 from .addresses import Addresses, read_addresses, reserved_ports, write_addresses
 from .config import ReceiverConfig
-from .incarnation import next_incarnation
 from .known_participants import read_known_participants
 
 _log = logging.getLogger("spark_rtps.receiver")
+
+#: How often a receiver was started on its log: each start has the same GUID, and peers may know an earlier one.
+_INCARNATION_FILE: Final = "incarnation"
+#: Beyond it there are no sequence numbers for an incarnation's announcements.
+_INCARNATION_MAX: Final = 1 << 32
 
 
 def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses]:
@@ -75,3 +84,41 @@ def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:
         ", ".join(sorted(gone)),
         ", ".join(sorted(here.locators)),
     )
+
+
+def next_incarnation(directory: Path) -> int:
+    """0 for the first start, and one more for each later start.
+
+    Raises LogError for a number that is there and cannot be read now: peers would take a lower one for old news.
+    """
+    path = directory / _INCARNATION_FILE
+    try:
+        number = int(path.read_text(encoding="ascii")) + 1
+        if not 0 < number < _INCARNATION_MAX:
+            raise ValueError(f"{number - 1} is no number of starts")
+    except FileNotFoundError:
+        number = 0
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {reason(error)}", path=path) from error
+    except ValueError as error:
+        _log.warning("%s is ignored: %s", path, error)
+        number = 0
+    try:
+        _write_incarnation(path, str(number))
+    except OSError as error:
+        _log.warning("%s is not written: %s", path, error)
+    return number
+
+
+def _write_incarnation(path: Path, text: str) -> None:
+    """Replace the file, or where the disk has no room for another one, its text."""
+    try:
+        replace_text(path, text, durable=True)  # a power failure must not bring an earlier number back
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            os.ftruncate(fd, os.pwrite(fd, text.encode(), 0))
+        finally:
+            os.close(fd)

@@ -24,7 +24,7 @@ from ..wire.samples import U8, Run
 from .consumption import Consumed, Consumption
 from .filling import OnLogFull
 from .remedies import DISK_FULL, LOG_FULL, with_remedies
-from .retention import Retention
+from .sample_retention import Retention
 from .shown_counters import ShownCounters
 from .writer_types import WriterTypes
 

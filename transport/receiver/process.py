@@ -12,11 +12,10 @@ from typing import Final, cast
 
 from .. import errors
 from ..errors import LogFullError, RtpsError, TransportError
-from ..log.counters import Counters
+from ..log.counters import COUNTERS_FILE, Counters
 from ..log.log_view import Cursor
 from .child import discard, take
-from .config import ReceiverConfig
-from .files import COUNTERS_FILE, ERROR_FILE, UNMATCHED_FILE
+from .config import ERROR_FILE, UNMATCHED_FILE, ReceiverConfig
 
 #: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import DropReason
 from ..limits import WRITERS_SHOWN_MAX
-from ..log.counters import Counters
+from ..log.counters import COUNTERS_FILE, Counters
 from ..log.owner_lock import OwnerLock
 from ..log.stream_log import StreamLog
 from ..protocol.events import Event, IncompatibleQos
@@ -19,7 +19,6 @@ from ..protocol.reading.reader import StatefulReader
 from ..protocol.reading.received_stream import NO_POSITIONS
 from ..protocol.statuses import ReaderStatuses
 from ..structure import INFINITE
-from .files import COUNTERS_FILE
 
 
 class ShownCounters:

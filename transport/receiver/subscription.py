@@ -19,17 +19,15 @@ from ..structure import Guid
 from ..types.model import Struct
 from ..value_classes import value
 from .addresses import Addresses
-from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
-from .doubt_warnings import DoubtWarnings
 from .filling import Filling, OnLogFull
-from .heartbeat_warnings import HeartbeatWarnings
 from .instance_keys import InstanceKeys
 from .log_appender import LogAppender
 from .losses import Losses
-from .retention import Retention
+from .sample_retention import Retention
 from .shown_counters import ShownCounters
+from .warnings import ClockWarnings, DoubtWarnings, HeartbeatWarnings
 from .writer_types import WriterTypes
 
 #: The reader of a receiver's only topic always has the same entity key, so that a restarted receiver has the same GUID.

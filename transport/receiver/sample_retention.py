@@ -1,6 +1,7 @@
 """Which samples of a log make room for new ones, although nobody has said that they are consumed.
 
-For receivers that outlive their readers: a writer must not wait because none of them runs.
+For receivers that outlive their readers: a writer must not wait because none of them runs. Whole logs that ended are
+removed elsewhere (:mod:`.log_retention`).
 """
 
 from __future__ import annotations

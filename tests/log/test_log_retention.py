@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.errors import LogError
-from spark_rtps.transport.log import ended_logs as ended_logs_module
-from spark_rtps.transport.log.ended_logs import (
+from spark_rtps.transport.log import log_retention as ended_logs_module
+from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog, read_error_log
+from spark_rtps.transport.log.host_clocks import Clocks
+from spark_rtps.transport.log.last_use import LAST_USE, note_in_use
+from spark_rtps.transport.log.log_retention import (
     CHECKPOINT_GONE,
     TOO_MUCH,
     TOO_OLD,
@@ -24,15 +27,12 @@ from spark_rtps.transport.log.ended_logs import (
     remove_given_up,
     remove_log,
 )
-from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog, read_error_log
-from spark_rtps.transport.log.host_clocks import Clocks
-from spark_rtps.transport.log.last_use import LAST_USE, note_in_use
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.permissions import LOCK
 from spark_rtps.transport.log.segment import list_segments
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.log.verification import verify
-from spark_rtps.transport.receiver import cleaning
+from spark_rtps.transport.receiver import log_retention
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.support.stream_logs import RECEPTION, encoded, points, run_of
 from tests.support.waiting import wait_until
@@ -203,14 +203,14 @@ def test_a_receiver_cleans_beside_its_log_again_and_again(
 ) -> None:
     monkeypatch.setattr(Clocks, "read", clocks)
     config = ReceiverConfig(str(tmp_path / "own"), "T", "Point", True)
-    assert cleaning.start_cleaning(config) is None  # a standing receiver's
+    assert log_retention.start_log_retention(config) is None  # a standing receiver's
     object.__setattr__(config, "ended_logs_period_ns", HOUR)
     before = log(tmp_path, age=2 * HOUR)
-    end = cleaning.start_cleaning(config)
+    end = log_retention.start_log_retention(config)
     assert end is not None
     wait_until(lambda: not before.exists(), "what is old already to be removed at once")
     end.set()
-    end = cleaning.start_cleaning(config, period=0.01)
+    end = log_retention.start_log_retention(config, period=0.01)
     assert end is not None
     for number in range(2):
         made = log(tmp_path / f"other-{number}", age=2 * HOUR)

@@ -1,4 +1,4 @@
-"""A receiver removes the ended logs beside its own: when it starts, and again and again while it runs.
+"""Removal of old logs by a receiver: the ended ones beside its own, when it starts and again while it runs.
 
 A new query has done so once before. A query that a schedule starts again and again on its checkpoint, for minutes each
 time, has its logs removed here alone.
@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from ..log.ended_logs import remove_given_up
 from ..log.host_clocks import Clocks
+from ..log.log_retention import remove_given_up
 from .config import ReceiverConfig
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -20,7 +20,7 @@ _log = logging.getLogger("spark_rtps.receiver")
 PERIOD_SECONDS: Final = 600.0
 
 
-def start_cleaning(config: ReceiverConfig, *, period: float = PERIOD_SECONDS) -> threading.Event | None:
+def start_log_retention(config: ReceiverConfig, *, period: float = PERIOD_SECONDS) -> threading.Event | None:
     """Clean now and every ``period`` seconds, in a thread: removing gigabytes takes longer than a receiver may pause.
 
     Nothing is removed, and None returned, without ``config.ended_logs_period_ns``. The thread ends when the event is

@@ -1,4 +1,4 @@
-"""Stream logs below one directory to which no receiver appends any more: which of them may go, and why.
+"""Removal of old logs: which stream logs of a directory nobody appends to any more, and which of these may go.
 
 A log is needed for as long as its query's checkpoint may be started again. Nothing tells when that is over, unless the
 checkpoint was one that Spark made in its temporary directory: the query's source notes its path beside the log, and

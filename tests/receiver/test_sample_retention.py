@@ -19,7 +19,7 @@ from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.log_appender import LogAppender
-from spark_rtps.transport.receiver.retention import Retention
+from spark_rtps.transport.receiver.sample_retention import Retention
 from spark_rtps.transport.receiver.shown_counters import ShownCounters
 from tests.log.make_runs import all_samples, guid, single, uniform
 from tests.support.refusals import REFUSALS, Refusal

@@ -1,0 +1,102 @@
+"""Warnings of a receiver, each logged once for a subscription, with hints what to do about it (:mod:`.remedies`)."""
+
+from __future__ import annotations
+
+import logging
+
+from ..protocol.reading.cache.reader_cache import ReaderCacheCounters
+from ..protocol.reading.reader import StatefulReader
+from ..structure import NANOSECONDS, Guid
+from .config import ReceiverConfig
+from .remedies import DOUBTED, EXPIRED, FAR_AHEAD, SUPPRESSED_HEARTBEATS, with_remedies
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+
+class ClockWarnings:
+    """Warns when clocks that differ are the likely reason for dropped samples.
+
+    LIFESPAN and DESTINATION_ORDER compare the time at which a writer stamped a sample with the wall clock of the
+    reader. DDS takes these clocks for synchronized; where they are not, samples are dropped, and counted.
+    """
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self._topic = config.topic
+        self._remedies = config.remedies
+        self._tolerance = config.qos.source_timestamp_tolerance
+        self._said: set[str] = set()
+
+    def look(self, counters: ReaderCacheCounters) -> None:
+        """Warn of what is counted now and was not before."""
+        seconds = f"{self._tolerance / NANOSECONDS:g}"
+        for kind, count, what in (
+            (
+                FAR_AHEAD,
+                counters.tolerance_source_timestamp_dropped_sample_count,
+                f"are stamped more than {seconds} s ahead of their reception",
+            ),
+            (EXPIRED, counters.expired_dropped_sample_count, "had outlived their LIFESPAN when they came"),
+        ):
+            if count and kind not in self._said:
+                self._said.add(kind)
+                text = with_remedies(f"samples dropped that {what}", [kind], self._remedies)
+                _log.warning("topic %r: %s", self._topic, text)
+
+
+class DoubtWarnings:
+    """Warns of a writer that may have been restarted under the same GUID while its reader goes on.
+
+    What such a reliable writer sends may be repairs for others: the reader drops what has numbers that it read before,
+    and counts it as doubted_samples (:mod:`..protocol.reading.reader`).
+    """
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self._topic = config.topic
+        self._remedies = config.remedies
+        self._is_said = False
+
+    def look(self, reader: StatefulReader) -> None:
+        """Warn if it is the first time that the reader is in doubt."""
+        if self._is_said or not reader.counters.doubted_samples:
+            return
+        self._is_said = True
+        text = with_remedies(
+            "a reliable writer sends only samples with numbers that were read before: it repeats them for others, "
+            "or was restarted under the same GUID; they are dropped",
+            [DOUBTED],
+            self._remedies,
+        )
+        _log.warning("topic %r: %s", self._topic, text)
+
+
+class HeartbeatWarnings:
+    """Warns of a writer whose HEARTBEATs come sooner than its reader answers one after another.
+
+    RTI demands that a writer's heartbeat_period be no less than the heartbeat_suppression_duration of its readers.
+    Writers of ours announce their period; unanswered HEARTBEATs of any writer are counted as suppressed_heartbeats.
+    """
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self._topic = config.topic
+        self._remedies = config.remedies
+        self._is_said = False
+
+    def writer_matched(self, reader: StatefulReader, writer: Guid) -> None:
+        """Warn if it is the first such writer."""
+        proxy = reader.writers.get(writer)
+        if (
+            self._is_said
+            or proxy is None
+            or not proxy.reliable
+            or not proxy.info.is_suppressed(reader.policy)
+        ):
+            return
+        self._is_said = True
+        silence, period = reader.policy.heartbeat_suppression_duration, proxy.info.heartbeat_period
+        text = with_remedies(
+            f"the reader answers no HEARTBEAT for {silence / NANOSECONDS:g} s after one that it answers, but writer "
+            f"{writer} repeats its own after {period / NANOSECONDS:g} s: losses may be repaired later",
+            [SUPPRESSED_HEARTBEATS],
+            self._remedies,
+        )
+        _log.warning("topic %r: %s", self._topic, text)
