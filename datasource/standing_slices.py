@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from ..options import Settings
 from ..serving.standing import SubscriptionInfo
 from ..transport.errors import UsageError
-from ..transport.protocol.slices import Slice
+from ..transport.protocol.participant.slices import Slice
 
 #: Slices and receivers that a message names.
 _NAMED_MAX: Final = 16

@@ -24,7 +24,7 @@ from ..options.participants import node_config, publication_policy
 from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
-from ..transport.protocol.endpoint_specs import WriterSpec
+from ..transport.protocol.participant.endpoint_specs import WriterSpec
 from ..transport.receiver.addresses import with_reserved_ports
 from ..transport.structure import NANOSECONDS
 from ..transport.value_classes import value

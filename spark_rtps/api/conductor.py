@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
-from ..transport.protocol.events import Event
+from ..transport.protocol.participant.events import Event
 
 _log = logging.getLogger("spark_rtps.api")
 

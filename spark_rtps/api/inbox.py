@@ -24,7 +24,7 @@ from ..transport.errors import UsageError
 from ..transport.limits import TYPED_WRITERS_MAX
 from ..transport.log.frame import Frame
 from ..transport.net.node import Node
-from ..transport.protocol.endpoint_specs import ReaderSpec
+from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 from ..transport.protocol.reading.cache.reader_cache import ReaderCache
 from ..transport.protocol.reading.reader import StatefulReader
 from ..transport.receiver.instance_keys import InstanceKeys

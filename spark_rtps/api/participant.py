@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..transport.protocol.discovery.participant_data import ParticipantData
-    from ..transport.protocol.participant import RemoteEndpoint
+    from ..transport.protocol.participant.participant import RemoteEndpoint
     from .publication import FlushFailed, Publication
     from .subscription import Subscription
 

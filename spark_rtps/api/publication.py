@@ -22,10 +22,10 @@ from ..options.explanations import explained
 from ..options.participants import publication_policy
 from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.net.buffer_claim import BufferClaim
-from ..transport.protocol.endpoint_specs import WriterSpec
-from ..transport.protocol.events import Event, IncompatibleQos
+from ..transport.protocol.participant.endpoint_specs import WriterSpec
+from ..transport.protocol.participant.events import Event, IncompatibleQos
+from ..transport.protocol.participant.statuses import WriterStatuses
 from ..transport.protocol.policies import Compression
-from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.publication import PublicationResult
 from ..transport.structure import NANOSECONDS
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples

@@ -27,7 +27,7 @@ from ..transport.log.frame import Frame
 from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.protocol.endpoint_info import ContentFilterProperty
-from ..transport.protocol.endpoint_specs import ReaderSpec
+from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 from ..transport.qos import HistoryKind, Qos, best_available
 from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import INFINITE, Guid

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ..transport.errors import UsageError
-from ..transport.protocol.events import (
+from ..transport.protocol.participant.events import (
     Event,
     IncompatibleQos,
     LivelinessGained,
@@ -19,7 +19,7 @@ from ..transport.protocol.events import (
     Matched,
     Unmatched,
 )
-from ..transport.protocol.statuses import ReaderStatuses, WriterStatuses
+from ..transport.protocol.participant.statuses import ReaderStatuses, WriterStatuses
 
 _PREFIX: Final = "status."
 _TOTAL: Final = "total_count"
@@ -53,7 +53,10 @@ Listener: TypeAlias = Callable[[StatusChange], object]
 
 
 class StatusBoard:
-    """The statuses of one endpoint. ``counted`` gives them all, by the labels of `transport.protocol.statuses`."""
+    """The statuses of one endpoint.
+
+    ``counted`` gives them all, by the labels of `transport.protocol.participant.statuses`.
+    """
 
     def __init__(
         self,

@@ -17,8 +17,8 @@ from ..options.explanations import READER_REMEDIES, remedy_of
 from ..transport.errors import RtpsError, UsageError
 from ..transport.limits import MISMATCHES_SAID_MAX
 from ..transport.net.topic_types import first_writer
-from ..transport.protocol.events import Event, IncompatibleQos, LivelinessLost, Unmatched
-from ..transport.protocol.statuses import ReaderStatuses
+from ..transport.protocol.participant.events import Event, IncompatibleQos, LivelinessLost, Unmatched
+from ..transport.protocol.participant.statuses import ReaderStatuses
 from ..transport.receiver.remedies import reasons_with_remedies
 from ..transport.said import Said
 from ..transport.structure import Guid, is_keyed

@@ -19,8 +19,8 @@ from .type_files import struct_of_file
 if TYPE_CHECKING:
     from ..transport.net.node import Node
     from ..transport.net.topic_types import ToldType
-    from ..transport.protocol.participant import RemoteEndpoint
-    from ..transport.protocol.topic_selection import TopicSelection
+    from ..transport.protocol.discovery.topic_selection import TopicSelection
+    from ..transport.protocol.participant.participant import RemoteEndpoint
 
 #: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..api.participant import Participant
-    from ..transport.protocol.participant import RemoteEndpoint
+    from ..transport.protocol.participant.participant import RemoteEndpoint
     from ..transport.types.cdr.codec import Codec
     from ..transport.types.model import Struct
     from ..transport.wire.samples import Run
@@ -238,7 +238,7 @@ def _told(participant: Participant, writer: RemoteEndpoint) -> Struct | None:
 def _runs(participant: Participant, writer: RemoteEndpoint, deadline: float | None) -> Iterator[Run]:
     """What arrives on the topic until the deadline, as runs that own their memory."""
     from ..api.inbox import Inbox
-    from ..transport.protocol.endpoint_specs import ReaderSpec
+    from ..transport.protocol.participant.endpoint_specs import ReaderSpec
     from ..transport.qos import DataRepresentation, HistoryKind, Qos
     from ..transport.structure import is_keyed
 

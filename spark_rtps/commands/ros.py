@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..api.participant import Participant
     from ..monitoring.ros_nodes import RosNodeSeen
-    from ..transport.protocol.participant import RemoteEndpoint
+    from ..transport.protocol.participant.participant import RemoteEndpoint
 
 #: ROS 2's tools hide nodes whose names begin so.
 HIDDEN_NODE: Final = "_spark_rtps_cli"
@@ -93,7 +93,7 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
     from ..api.inbox import Inbox
     from ..monitoring.ros_nodes import nodes_of
     from ..transport.net.ros_graph import GRAPH_QOS, GRAPH_TOPIC, GRAPH_TYPE
-    from ..transport.protocol.endpoint_specs import ReaderSpec
+    from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 
     inbox = Inbox(participant.node, capacity=_INBOX_BYTES)
     inbox.open(ReaderSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS))

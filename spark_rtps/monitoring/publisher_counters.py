@@ -33,8 +33,8 @@ from ..transport.log.owner_lock import OwnerLock
 from ..transport.log.permissions import make_folder
 from ..transport.log.small_file import replace_text
 from ..transport.net.blocking_writer import BlockingWriter, Driver
-from ..transport.protocol.events import Event
-from ..transport.protocol.statuses import WriterStatuses
+from ..transport.protocol.participant.events import Event
+from ..transport.protocol.participant.statuses import WriterStatuses
 from ..transport.protocol.writing.readers import ReaderProxy
 from ..transport.protocol.writing.writer import StatefulWriter
 from ..transport.structure import INFINITE, Guid

@@ -12,7 +12,7 @@ from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
 
 if TYPE_CHECKING:
     from ..transport.protocol.discovery.participant_data import ParticipantData
-    from ..transport.protocol.participant import RemoteEndpoint
+    from ..transport.protocol.participant.participant import RemoteEndpoint
     from ..transport.qos import Qos
 
 #: Vendor ids (assigned by the OMG) one is likely to meet.

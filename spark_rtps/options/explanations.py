@@ -32,7 +32,7 @@ from ..transport.errors import (
     UnloggedError,
     WriterLimit,
 )
-from ..transport.protocol.loss_causes import LossCause
+from ..transport.protocol.policies import LossCause
 from ..transport.receiver.remedies import (
     DISK_FULL,
     DOUBTED,

@@ -9,8 +9,8 @@ from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.limits import MESSAGE_SIZE_MAX, STRING_MAX
 from ..transport.net.groups import parse_group
 from ..transport.net.peers import split_peer
+from ..transport.protocol.participant.slices import Slice
 from ..transport.protocol.policies import WRITER_POLICY, Compression
-from ..transport.protocol.slices import Slice
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
 from .rules_flow import check_flow

@@ -13,6 +13,8 @@ from typing import Any, Final, cast
 
 from ..transport.errors import OptionError
 from ..transport.net.node_config import RosNode
+from ..transport.protocol.discovery.topic_selection import TopicSelection
+from ..transport.protocol.participant.slices import Slice
 from ..transport.protocol.policies import (
     BatchPolicy,
     FlowControllerPolicy,
@@ -20,8 +22,6 @@ from ..transport.protocol.policies import (
     ReaderPolicy,
     WriterPolicy,
 )
-from ..transport.protocol.slices import Slice
-from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
 from ..transport.structure import INFINITE

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..transport.errors import OptionError
 from ..transport.limits import STRING_MAX
-from ..transport.protocol.topic_selection import TopicSelection
+from ..transport.protocol.discovery.topic_selection import TopicSelection
 from .values import Values
 
 #: What names several topics.

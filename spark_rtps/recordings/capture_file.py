@@ -1,8 +1,8 @@
 """Captures of a network (``.pcap``, ``.pcapng``), which run through the protocol as if a reader had been there.
 
 A participant that says nothing takes all datagrams in, at the time at which they were captured (:mod:`.packets`,
-``transport.protocol.overhearing``). So repairs fill what was lost, fragments are put together, batches are divided, and
-samples come once and in order per writer. What the capture itself lacks is counted.
+``transport.protocol.receiving.overhearing``). So repairs fill what was lost, fragments are put together, batches are
+divided, and samples come once and in order per writer. What the capture itself lacks is counted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..columns.chunks import chunks
 from ..transport.log.frame import Frame
 from ..transport.net.topic_types import type_hash
 from ..transport.protocol.counts import CountFilter
-from ..transport.protocol.endpoint_specs import ReaderSpec
-from ..transport.protocol.events import EndpointDiscovered
-from ..transport.protocol.overhearing import overhear
-from ..transport.protocol.participant import Participant
-from ..transport.protocol.participant_config import ParticipantConfig
+from ..transport.protocol.participant.config import ParticipantConfig
+from ..transport.protocol.participant.endpoint_specs import ReaderSpec
+from ..transport.protocol.participant.events import EndpointDiscovered
+from ..transport.protocol.participant.participant import Participant
 from ..transport.protocol.reading.reader import StatefulReader
+from ..transport.protocol.receiving.overhearing import overhear
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, HistoryKind, Qos
 from ..transport.structure import ENTITYID_UNKNOWN, INFINITE, Guid, is_builtin, is_keyed

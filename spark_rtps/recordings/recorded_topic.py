@@ -13,7 +13,7 @@ from ..columns.type_files import listed
 from ..columns.type_sources import TopicType, given_type
 from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
-from ..transport.protocol.topic_selection import TopicSelection
+from ..transport.protocol.discovery.topic_selection import TopicSelection
 from ..transport.said import Said
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name

@@ -12,8 +12,8 @@ from typing import Any, Final
 from ..monitoring.told import told_json, told_number, told_text
 from ..transport.limits import TOPICS_MAX
 from ..transport.log.frame import Cursor
-from ..transport.protocol.slices import Slice
-from ..transport.protocol.topic_selection import TopicSelection
+from ..transport.protocol.discovery.topic_selection import TopicSelection
+from ..transport.protocol.participant.slices import Slice
 from ..transport.value_classes import value
 from .log_place import LogPlace
 

@@ -29,7 +29,7 @@ from spark_rtps.api.reception import Reception
 from spark_rtps.api.writer_session import WriterSession
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.events import LivelinessLost
+from spark_rtps.transport.protocol.participant.events import LivelinessLost
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
 from spark_rtps.transport.wire.samples import Run
 from tests.support.waiting import PATIENCE, wait_until

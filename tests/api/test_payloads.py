@@ -12,7 +12,7 @@ import pytest
 import spark_rtps as rtps
 from spark_rtps.columns.topic_plan import ARROW_BATCH
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import DataRepresentation, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.types.arrow import struct_from_arrow
 from spark_rtps.transport.types.cdr.codec import Codec

@@ -12,7 +12,7 @@ from spark_rtps.api.publication import Positions
 from spark_rtps.api.statuses import StatusChange
 from spark_rtps.transport.net.topic_types import ToldType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
-from spark_rtps.transport.protocol.participant import RemoteEndpoint
+from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos, TypeConsistency
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.model import Struct

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.api.statuses import StatusBoard, StatusChange
-from spark_rtps.transport.protocol.events import IncompatibleQos, LivelinessGained
-from spark_rtps.transport.protocol.statuses import ReaderStatuses, WriterStatuses
+from spark_rtps.transport.protocol.participant.events import IncompatibleQos, LivelinessGained
+from spark_rtps.transport.protocol.participant.statuses import ReaderStatuses, WriterStatuses
 from spark_rtps.transport.structure import Guid
 
 ME = Guid(b"m" * 12, b"\0\0\1\7")

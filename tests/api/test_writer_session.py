@@ -20,7 +20,7 @@ from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.transport.errors import AcknowledgmentError, NoReaderError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
-from spark_rtps.transport.protocol.events import Event
+from spark_rtps.transport.protocol.participant.events import Event
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.numbers import SequenceNumberSet

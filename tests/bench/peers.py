@@ -96,7 +96,7 @@ def our_writer(domain: int, rate: int) -> None:
 
     from spark_rtps.transport.net.node import Node
     from spark_rtps.transport.net.node_config import NodeConfig
-    from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+    from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.wire.samples import Samples
 
@@ -135,7 +135,7 @@ def policy_writer(domain: int, how: str) -> None:
 
     from spark_rtps.transport.net.node import Node
     from spark_rtps.transport.net.node_config import NodeConfig
-    from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+    from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.wire.samples import Samples
 
@@ -209,7 +209,7 @@ def many_readers(domain: int, count: int) -> None:
     """Receive with ``count`` participants in one process, each with a reader; rows of each at the end."""
     from spark_rtps.transport.net.node import Node
     from spark_rtps.transport.net.node_config import NodeConfig
-    from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+    from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
@@ -238,7 +238,7 @@ def lone_reader(domain: int, group: str) -> None:
     """Receive with one reader, by a multicast group if ``group`` is not ``off``; rows and CPU seconds at the end."""
     from spark_rtps.transport.net.node import Node
     from spark_rtps.transport.net.node_config import NodeConfig
-    from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+    from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
@@ -264,7 +264,7 @@ def streams(domain: int, how: str) -> None:
 
     from spark_rtps.transport.net.node import Node
     from spark_rtps.transport.net.node_config import NodeConfig
-    from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+    from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
     from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.wire.samples import Samples

@@ -14,8 +14,8 @@ from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.options.participants import node_config
 from spark_rtps.options.settings import parse_options
 from spark_rtps.options.spec import AppliesTo
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
 from spark_rtps.transport.receiver.config import ReceiverConfig
 
 COLUMNS = pa.schema([("x", pa.int32())])

@@ -21,7 +21,7 @@ from spark_rtps.monitoring.seen_topics import SeenTopics, name_of
 from spark_rtps.transport.errors import UnknownTypeError
 from spark_rtps.transport.net.topic_types import ToldType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
-from spark_rtps.transport.protocol.participant import RemoteEndpoint
+from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.cdr.codec import Codec

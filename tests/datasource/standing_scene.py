@@ -17,7 +17,7 @@ from spark_rtps.transport.errors import LogLostError, RangeServerError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.receiver.writer_types import ToldTypes, WriterTopic
 from spark_rtps.transport.structure import Guid
 from tests.datasource.stream_reader_scene import COLUMNS

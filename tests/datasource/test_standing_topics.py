@@ -13,7 +13,7 @@ from spark_rtps.datasource.standing_types import standing_type
 from spark_rtps.options import Payload
 from spark_rtps.transport.errors import OptionError, UsageError
 from spark_rtps.transport.net.receiving_node import TypeIdentity
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.receiver.writer_types import WriterTopic, WriterTypes
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.model import Struct

@@ -21,7 +21,7 @@ from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.options.participants import node_config, publication_policy
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.receiver.addresses import Addresses, write_addresses
 from spark_rtps.transport.structure import Locator
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from tests.docs.document_links import ROOT
 
 

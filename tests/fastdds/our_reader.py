@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.endpoint_info import ContentFilterProperty
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.qos import DataRepresentation, Qos
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Struct

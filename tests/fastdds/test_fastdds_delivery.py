@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.events import IncompatibleQos
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.events import IncompatibleQos
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, UNREGISTERED
 from tests.fastdds.fast_peer import FastPeer, Taken

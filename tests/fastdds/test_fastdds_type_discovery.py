@@ -8,7 +8,7 @@ import pytest
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.discovery.type_lookup import NOT_ANNOUNCED as SILENT
-from spark_rtps.transport.protocol.participant import RemoteEndpoint
+from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.types.model import Map, Sequence, Struct, Type, without_aliases
 from tests.fastdds.fast_peer import FastPeer
 from tests.fastdds.our_reader import OurReader

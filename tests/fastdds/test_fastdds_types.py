@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from tests.fastdds.fast_peer import FastPeer, Taken
 from tests.fastdds.our_reader import OurReader, write
 from tests.fastdds.shapes import NOT_ANNOUNCED, ROWS, struct

@@ -37,7 +37,7 @@ def make_node(domain: int, **config: Any) -> Any:
 
 def make_reader(node: Any, topic: str, qos: Any, recipient: Rows) -> Any:
     try:
-        from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+        from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
     except ImportError:
         reader = node.create_reader(topic, "T", qos, keyed=False)
         node.on_received = lambda: recipient.deliver(reader, reader.take())
@@ -47,7 +47,7 @@ def make_reader(node: Any, topic: str, qos: Any, recipient: Rows) -> Any:
 
 def make_writer(node: Any, topic: str, qos: Any) -> Any:
     try:
-        from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+        from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
     except ImportError:
         return node.create_writer(topic, "T", qos)
     return node.create_writer(WriterSpec(topic, "T", qos))

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from spark_rtps.transport import limits
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.qos import DestinationOrderKind
 from spark_rtps.transport.structure import Guid
 from tests.hostile import messages as m

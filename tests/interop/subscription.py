@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_rtps.transport.log.log_view import Cursor, LogView
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.policies import READER_POLICY, ReaderPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind

@@ -16,7 +16,7 @@ import pytest
 
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, UNREGISTERED
 from tests.interop import cyclone_types
 from tests.interop.cyclone_peer import CyclonePeer, Taken

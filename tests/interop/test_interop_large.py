@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from tests.interop.cyclone_peer import CyclonePeer, blob_row
 from tests.interop.cyclone_types import Blob
 from tests.interop.subscription import Subscription, batch_of, codec, qos

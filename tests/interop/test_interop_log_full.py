@@ -12,7 +12,7 @@ from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.interop.cyclone_types import Blob
 from tests.interop.subscription import Subscription

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from tests.interop import cyclone_types
 from tests.interop.cyclone_peer import CyclonePeer, blob_row, number_row
 from tests.interop.subscription import Subscription, batch_of, codec, qos

@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
 from tests.interop.cyclone_peer import CyclonePeer, Taken, number_row
 from tests.interop.cyclone_types import Number, Vehicle

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.events import IncompatibleQos
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.events import IncompatibleQos
 from spark_rtps.transport.qos import DataRepresentation
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.interop.cyclone_types import Number, Point

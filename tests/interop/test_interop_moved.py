@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.structure import NANOSECONDS
 from tests.interop.cyclone_peer import CyclonePeer, number_row
 from tests.interop.cyclone_types import Number

@@ -14,7 +14,7 @@ import pytest
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy, ReaderPolicy
 from tests.interop.cyclone_peer import CyclonePeer, number_row
 from tests.interop.cyclone_types import Number

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.structure import VENDOR_CYCLONE
 from tests.interop.cyclone_peer import CyclonePeer, number_row
 from tests.interop.cyclone_types import Number

@@ -9,9 +9,9 @@ import pytest
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.recipients import Discard
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.events import IncompatibleQos
-from spark_rtps.transport.protocol.statuses import POLICY_IDS
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.events import IncompatibleQos
+from spark_rtps.transport.protocol.participant.statuses import POLICY_IDS
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
     LivelinessKind,

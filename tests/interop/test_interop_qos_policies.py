@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import PublicationPolicy, ReaderPolicy, WriterPolicy
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.message import iter_submessages

@@ -11,8 +11,8 @@ import pytest
 
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.events import LivelinessGained, LivelinessLost
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.events import LivelinessGained, LivelinessLost
 from spark_rtps.transport.qos import LivelinessKind
 from tests.interop.cyclone_peer import CyclonePeer, number_row
 from tests.interop.cyclone_types import Number, Vehicle

@@ -21,7 +21,7 @@ from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import RosNode
 from spark_rtps.transport.net.ros_graph import GRAPH_TOPIC
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_PARTICIPANT, Guid
 from spark_rtps.transport.types.ros import ros_type

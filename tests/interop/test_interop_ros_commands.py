@@ -14,7 +14,7 @@ from spark_rtps.monitoring.ros_nodes import nodes_of
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import RosNode
 from spark_rtps.transport.net.ros_graph import RosGraph
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid

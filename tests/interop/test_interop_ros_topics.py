@@ -14,7 +14,7 @@ from spark_rtps.datasource.source import Ros2DataSource
 from spark_rtps.options import AppliesTo, Payload
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.types.ros import ros_type
 from spark_rtps.transport.types.ros_hash import user_data_of

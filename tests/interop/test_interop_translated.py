@@ -43,7 +43,7 @@ _OURS = """
 import json, sys, time
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 

@@ -23,9 +23,13 @@ from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.recipients import Discard
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.events import IncompatibleQos, Matched
-from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig, RemoteEndpoint
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.events import IncompatibleQos, Matched
+from spark_rtps.transport.protocol.participant.participant import (
+    Participant,
+    ParticipantConfig,
+    RemoteEndpoint,
+)
 from spark_rtps.transport.qos import DataRepresentation, TypeConsistency, TypeConsistencyKind
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.types.cdr.codec import Codec

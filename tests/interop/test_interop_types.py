@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import DataRepresentation
 from tests.interop import cyclone_types
 from tests.interop.cyclone_peer import CyclonePeer

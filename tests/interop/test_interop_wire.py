@@ -15,8 +15,8 @@ import pytest
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.recipients import Discard
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
 from tests.interop.cyclone_peer import CyclonePeer, blob_row, number_row

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from spark_rtps.transport.log.image import Image
-from spark_rtps.transport.protocol.events import Event
 from spark_rtps.transport.protocol.outgoing import Outgoing
+from spark_rtps.transport.protocol.participant.events import Event
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import INFINITE, Guid, Locator
 from spark_rtps.transport.wire.message import submessage_at

@@ -9,7 +9,7 @@ import pytest
 
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log.loss_report import Loss, LossReport, read_loss_report
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.structure import INFINITE, Guid
 
 NOW = 1_700_000_000_000_000_000

@@ -25,7 +25,7 @@ from spark_rtps.transport.log.publication_log_metadata import ACTIVE_TERM_COUNT
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.buffer_claim import BufferClaim
 from spark_rtps.transport.net.written_logs import WrittenLogs
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter

@@ -34,8 +34,8 @@ from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.recipients import Discard
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
-from spark_rtps.transport.protocol.events import Event, Matched
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.events import Event, Matched
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator

@@ -24,7 +24,7 @@ from spark_rtps.monitoring.stream_counters import read_streams
 from spark_rtps.transport.log.error_log import DistinctError
 from spark_rtps.transport.log.loss_report import Loss
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
-from spark_rtps.transport.protocol.participant import RemoteEndpoint
+from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import DataRepresentation, Qos
 from spark_rtps.transport.structure import Guid
 from tests.commands.stat_scene import sink, source

@@ -16,7 +16,7 @@ import pytest
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.limits import FLOW_CONTROLLER_BYTES_MAX
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     FlowControllerPolicy,

@@ -15,8 +15,8 @@ from spark_rtps.transport.net import interfaces
 from spark_rtps.transport.net.interfaces import Interface
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.events import MessageTooLarge
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from spark_rtps.transport.protocol.participant.events import MessageTooLarge
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression
 from spark_rtps.transport.structure import INFINITE, Locator
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, scene_of

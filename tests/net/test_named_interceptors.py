@@ -11,7 +11,7 @@ import pytest
 from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.net.plugins import load_interceptor, set_worker_interceptor
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.writing.batching import BatchRequest
 from spark_rtps.transport.types.arrow import arrow_schema

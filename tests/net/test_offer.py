@@ -13,7 +13,7 @@ import pytest
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.buffer_claim import BufferClaim
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy, WriterPolicy
 from spark_rtps.transport.protocol.writing.publication import PublicationResult
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind

@@ -14,7 +14,7 @@ from spark_rtps.transport.log import named_logs
 from spark_rtps.transport.log.named_logs import NamedLogs
 from spark_rtps.transport.net import written_logs
 from spark_rtps.transport.net.recipients import Discard
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     Compression,

@@ -7,9 +7,9 @@ import pytest
 
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.net import on_host
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.spy_participant import SpyParticipant
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
-from spark_rtps.transport.protocol.spying import SpyParticipant
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid

@@ -18,8 +18,8 @@ from spark_rtps.transport.net.interfaces import Interface
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
-from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from spark_rtps.transport.protocol.receiving.message_receiver import Span
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port, user_unicast_port
 from tests.net.bridged_hosts import BridgedHosts
 from tests.net.shaped_link import NoNamespaces

@@ -12,8 +12,8 @@ import pytest
 from spark_rtps.transport.errors import UnknownTypeError
 from spark_rtps.transport.net import topic_types
 from spark_rtps.transport.net.topic_types import await_type, await_types, first_writer
-from spark_rtps.transport.protocol.participant import RemoteEndpoint
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import DataRepresentation, Qos, ReliabilityKind
 from spark_rtps.transport.structure import KIND_WRITER_NO_KEY, Guid
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct

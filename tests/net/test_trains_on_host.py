@@ -16,7 +16,7 @@ from spark_rtps.transport.log.publication_walk import frames_of
 from spark_rtps.transport.log.subscriber_slots import SUBSCRIBERS_MAX
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.spy_node import SpyNode
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, FlowControlPolicy
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import INFINITE, Guid

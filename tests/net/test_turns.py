@@ -15,9 +15,9 @@ from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
-from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.receiving.message_receiver import Span
 from spark_rtps.transport.wire.samples import U8
 from tests.fuzz.expensive import datagrams
 from tests.protocol.hostile_scene import EVIL_IP, Scene, announcement

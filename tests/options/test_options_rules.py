@@ -11,7 +11,7 @@ import pytest
 from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.protocol.slices import Slice
+from spark_rtps.transport.protocol.participant.slices import Slice
 
 READ, WRITE = AppliesTo.READ, AppliesTo.WRITE
 BATCH = {"batch.enable": "true"}

@@ -8,7 +8,7 @@ from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.options.ros import RosNames, ros_name, translated
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.net.node_config import RosNode
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, ReliabilityKind
 
 READ, WRITE = AppliesTo.READ, AppliesTo.WRITE

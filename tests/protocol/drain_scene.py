@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol.drain_receiver import DrainReceiver
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
-from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.receiving.burst_receiver import BurstReceiver
+from spark_rtps.transport.protocol.receiving.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
@@ -46,7 +46,7 @@ class End:
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
         )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
-        self.drains = DrainReceiver(self.receiver, {}, self.drops)
+        self.drains = BurstReceiver(self.receiver, {}, self.drops)
         #: Called with what each reader took, by its number.
         self.on_drained: Callable[[int, list[Run]], None] = lambda number, runs: None
         #: By reader and writer: between writers the order is nobody's.

@@ -18,10 +18,10 @@ import numpy as np
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo, WriterInfo
-from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.outgoing import Outgoing
-from spark_rtps.transport.protocol.packing import pack
+from spark_rtps.transport.protocol.participant.packing import pack
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.receiving.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator

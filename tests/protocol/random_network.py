@@ -16,7 +16,7 @@ import numpy as np
 
 from spark_rtps.transport.errors import CoherentSetError, UsageError
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BATCH_POLICY,
     READER_POLICY,

@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,

@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.limits import MESSAGE_SIZE_MAX, TRAIN_MESSAGES_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
-from spark_rtps.transport.protocol.packing import pack
+from spark_rtps.transport.protocol.participant.packing import pack
 from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, Compression, WriterPolicy
 from spark_rtps.transport.protocol.writing.changes import BatchTrainContent, Change
 from spark_rtps.transport.qos import HistoryKind, Qos

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
 from spark_rtps.transport.qos import DestinationOrderKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import INFINITE, Guid

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
-from spark_rtps.transport.protocol.loss_causes import LossCause
-from spark_rtps.transport.protocol.policies import ReaderPolicy
+from spark_rtps.transport.protocol.policies import LossCause, ReaderPolicy
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.batch import Batch
 from spark_rtps.transport.wire.parameters import (

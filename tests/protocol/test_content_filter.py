@@ -6,8 +6,8 @@ import pytest
 
 from spark_rtps.transport.protocol.discovery import endpoint_data
 from spark_rtps.transport.protocol.endpoint_info import ContentFilterProperty
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.events import Matched
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.events import Matched
 from spark_rtps.transport.protocol.policies import BatchPolicy
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire import parameters as p

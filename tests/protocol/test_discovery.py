@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError, DropReason
 from spark_rtps.transport.limits import LEASE_MAX_NS, LOCATORS_MAX
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import (
     EndpointData,
     decode_endpoint,
@@ -32,8 +31,9 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     encode_participant_key,
 )
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
-from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import (
     DestinationOrderKind,

@@ -14,7 +14,7 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.discovery.endpoint_data import encode_endpoint_key
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter

@@ -25,8 +25,8 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     encode_participant,
     encode_participant_key,
 )
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.trust import source_of_log
 from spark_rtps.transport.structure import (
     ENTITYID_PARTICIPANT,
@@ -194,7 +194,7 @@ def test_a_flood_of_large_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_events_nobody_fetches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spark_rtps.transport.protocol import participant as module
+    from spark_rtps.transport.protocol.participant import participant as module
 
     monkeypatch.setattr(module, "EVENTS_MAX", 10)
     one = Participant(ParticipantConfig(bytes(12)), now=0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import PublicationPolicy, WriterCounters, WriterPolicy
 from spark_rtps.transport.protocol.writing.batching import Batcher, BatchRequest, FlushReason, Interceptor
 from spark_rtps.transport.protocol.writing.batching.batcher import PendingBatch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.protocol.packing import pack
+from spark_rtps.transport.protocol.participant.packing import pack
 from spark_rtps.transport.protocol.writing.changes import LargeSample
 from spark_rtps.transport.structure import ENTITYID_UNKNOWN
 from spark_rtps.transport.wire.message import iter_submessages

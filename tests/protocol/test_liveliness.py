@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.liveliness import (
     KIND_AUTOMATIC,
@@ -18,9 +17,10 @@ from spark_rtps.transport.protocol.discovery.liveliness import (
     encode_assertion,
 )
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
-from spark_rtps.transport.protocol.statuses import ReaderStatuses
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.statuses import ReaderStatuses
 from spark_rtps.transport.qos import LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_P2P_MESSAGE_WRITER, INFINITE, KIND_WRITER_NO_KEY, Guid
 from spark_rtps.transport.wire.samples import DISPOSED, Run

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, PublicationPolicy
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, LivelinessKind, Qos, ReliabilityKind

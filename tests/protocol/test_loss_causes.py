@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.qos import Qos
 from tests.protocol.reader_script import IT, LASTING, ME, RELIABLE, Script, started
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import Qos

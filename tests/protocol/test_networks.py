@@ -9,12 +9,12 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.limits import ADDRESSES_REMEMBERED_MAX
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.events import IncompatibleQos, ParticipantDiscovered
-from spark_rtps.transport.protocol.networks import AdmittedPeers, Networks
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.events import IncompatibleQos, ParticipantDiscovered
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.trust import AdmittedPeers, Networks
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Locator
 from spark_rtps.transport.wire.message import Header

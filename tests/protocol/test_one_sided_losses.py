@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.transport.limits import DISPOSED_ENDPOINTS_MAX
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from tests.support.virtual_network import SECOND, VirtualNetwork
 

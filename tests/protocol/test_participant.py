@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason, UsageError
-from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol import participant as participant_module
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant import participant as participant_module
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.policies import PUBLICATION_POLICY, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.sending import broadcast as broadcast_module

@@ -18,11 +18,11 @@ from spark_rtps.transport.limits import (
     STRANGER_LEASE_MAX,
     STRANGER_LEASE_MIN,
 )
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery import participant_room
 from spark_rtps.transport.protocol.discovery.participant_room import PROVEN_STAY, ParticipantRoom
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import INFINITE, Locator

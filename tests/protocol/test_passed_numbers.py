@@ -13,8 +13,8 @@ import pytest
 
 from spark_rtps.transport.limits import NUMBER_SET_BITS, REORDER_WRITER_BYTES_MAX
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.protocol.reading.ordering.writer_proxy import ANEW_NS
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.samples import Samples

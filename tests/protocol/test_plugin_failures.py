@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
 from spark_rtps.transport.protocol.reading.flow.congestion_control import StaticWindow
 from spark_rtps.transport.protocol.reading.reader import StatefulReader

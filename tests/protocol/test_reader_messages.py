@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol import message_receiver
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.receiving import message_receiver
 from spark_rtps.transport.protocol.writing.feedback import Feedback
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import VENDOR_ID, VENDOR_RTI, Guid

@@ -15,8 +15,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.policies import BATCH_POLICY, BatchPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind

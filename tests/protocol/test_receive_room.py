@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from tests.support.virtual_network import SECOND, VirtualNetwork
 

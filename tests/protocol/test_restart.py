@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.remote_participant import Announcement
 from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_SEDP_PUBLICATIONS_WRITER, Guid
 from tests.protocol.hostile_scene import EVIL, EVIL_IP, EVIL_WRITER, Scene

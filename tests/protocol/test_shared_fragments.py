@@ -9,7 +9,7 @@ import pytest
 
 from spark_rtps.transport.limits import GROUP_SAMPLES_MAX, MESSAGE_SIZE_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.protocol.packing import pack
+from spark_rtps.transport.protocol.participant.packing import pack
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import DataFrag

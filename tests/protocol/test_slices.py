@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason, UsageError
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.type_matching import TypeMatching
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.slices import Slice, slice_of
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.slices import Slice, slice_of
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
@@ -331,7 +331,7 @@ def test_batches_of_other_slices_are_not_opened(
         opened.add(batch.writer)
         return batch
 
-    monkeypatch.setattr("spark_rtps.transport.protocol.message_receiver.scan_batch", spied)
+    monkeypatch.setattr("spark_rtps.transport.protocol.receiving.message_receiver.scan_batch", spied)
     for first in range(0, 40, 4):
         for writer in (pair.ours, pair.others):
             assert writer.write(samples(*range(first, first + 4)), timestamp=0, now=pair.network.now) == 4

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.log.counters import Counters
-from spark_rtps.transport.protocol import statuses as statuses_module
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.events import (
+from spark_rtps.transport.protocol.participant import statuses as statuses_module
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.events import (
     IncompatibleQos,
     LivelinessGained,
     LivelinessLost,
     Matched,
     Unmatched,
 )
+from spark_rtps.transport.protocol.participant.statuses import POLICY_IDS, ReaderStatuses, WriterStatuses
 from spark_rtps.transport.protocol.policies import ReaderCounters, WriterCounters
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCacheCounters
-from spark_rtps.transport.protocol.statuses import POLICY_IDS, ReaderStatuses, WriterStatuses
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
     DurabilityKind,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import PublicationPolicy, ReaderPolicy, WriterPolicy
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from tests.support.virtual_network import SECOND, VirtualNetwork

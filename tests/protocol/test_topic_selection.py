@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 
 _PIECES = [
     "a", "b", "/", ".", ".*", "[ab]", "[^/]+", "(a|b)", r"\w", r"\d", "+", "*", "?", "{2}", "{1,}", "|", r"\.", r"\s",

@@ -10,12 +10,12 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.limits import HELD_DATAGRAM_BYTES_MAX, HELD_DATAGRAMS_MAX, KNOCKS_MAX
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData, encode_participant
 from spark_rtps.transport.protocol.discovery.remote_participant import RemoteParticipant
 from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import (

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
 from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import (
     ENTITYID_SEDP_PUBLICATIONS_WRITER,

@@ -10,7 +10,7 @@ import pytest
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.limits import TYPE_LOOKUP_REPLY_BYTES
 from spark_rtps.transport.protocol.discovery import type_matching
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.structure import (
     ENTITYID_TYPE_LOOKUP_REPLY_READER,
     ENTITYID_TYPE_LOOKUP_REPLY_WRITER,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.type_lookup import AGAIN, TIMEOUT
+from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.idl.parser import parse_idl

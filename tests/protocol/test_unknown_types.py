@@ -14,7 +14,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     decode_participant,
     encode_participant,
 )
-from spark_rtps.transport.protocol.events import TypeNotKnown
+from spark_rtps.transport.protocol.participant.events import TypeNotKnown
 from spark_rtps.transport.structure import (
     ENTITYID_SPDP_WRITER,
     VENDOR_CYCLONE,

@@ -16,8 +16,8 @@ import pytest
 
 from spark_rtps.transport.errors import CoherentSetError
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,

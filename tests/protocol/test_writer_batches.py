@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import UsageError, WriterLimit
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
@@ -199,7 +199,7 @@ def test_never_beyond_the_peers_limit() -> None:
 
 def test_message_size_max_drops_counts_and_names_the_sender() -> None:
     from spark_rtps.transport.errors import DropReason
-    from spark_rtps.transport.protocol.events import MessageTooLarge
+    from spark_rtps.transport.protocol.participant.events import MessageTooLarge
 
     network = VirtualNetwork()
     one = network.add(message_size_max=1_000)

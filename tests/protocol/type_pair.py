@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.participant import events
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import Qos, TypeConsistency, TypeConsistencyKind

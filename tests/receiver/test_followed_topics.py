@@ -11,7 +11,7 @@ import pytest
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.net.receiving_node import NamedType
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.receiver import followed_topics as module
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.followed_topics import Followed, FollowedTopics, followed_topics

@@ -19,7 +19,7 @@ from spark_rtps.transport.errors import RtpsError
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS

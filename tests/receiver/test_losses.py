@@ -8,7 +8,7 @@ import pytest
 
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.receiver.losses import Losses
 from tests.protocol.reader_script import Script

@@ -23,8 +23,8 @@ from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.addresses import (

@@ -25,7 +25,7 @@ from spark_rtps.transport.log.named_logs import NamedLogs
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.discovery.remote_participant import Announcement
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.identity import next_incarnation
 from spark_rtps.transport.receiver.known_participants import read_known_participants, write_known_participants

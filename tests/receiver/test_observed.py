@@ -12,8 +12,8 @@ from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess

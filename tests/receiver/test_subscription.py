@@ -16,9 +16,9 @@ from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.receiving_node import NamedType
 from spark_rtps.transport.net.spy_node import SpyNode
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.slices import Slice
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderCounters, ReaderPolicy
-from spark_rtps.transport.protocol.slices import Slice
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver import identity as identity_module
 from spark_rtps.transport.receiver.config import ReceiverConfig

@@ -15,7 +15,7 @@ from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.source import Ros2DataSource
 from spark_rtps.options import AppliesTo, Settings
 from spark_rtps.transport.errors import OptionError
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.types.ros import ros_type
 from spark_rtps.transport.wire.samples import Samples
 from tests.protocol.hostile_scene import RELIABLE

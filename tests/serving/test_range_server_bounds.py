@@ -275,5 +275,6 @@ def test_it_knows_neither_spark_nor_what_decodes() -> None:
         check=True, capture_output=True, text=True,
     ).stdout.split()  # fmt: skip
     rooms = ("spark_rtps.columns", "spark_rtps.api", "spark_rtps.datasource", "pyspark", "py4j")
-    rooms += ("spark_rtps.transport.protocol.participant", "spark_rtps.transport.net.node")  # and starts fast
+    transport = "spark_rtps.transport"
+    rooms += (f"{transport}.protocol.participant.participant", f"{transport}.net.node")  # and starts fast
     assert not [name for name in told if name.startswith(rooms)]

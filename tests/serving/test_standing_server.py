@@ -26,7 +26,7 @@ from spark_rtps.transport.errors import (
 )
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.protocol.slices import Slice
+from spark_rtps.transport.protocol.participant.slices import Slice
 from tests.serving.standing_scene import DAY, LOG, OTHER_LOG, SEGMENT, Scene, poll, supervise
 from tests.support.stream_logs import RECEPTION
 

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol.message_receiver import MessageReceiver
-from spark_rtps.transport.protocol.packing import pack
+from spark_rtps.transport.protocol.participant.packing import pack
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.receiving.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator, default_group

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from spark_rtps.options import default_log_dir
 from spark_rtps.transport.log.counters import Counters
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.wire.samples import Samples
 from tests.spark.spark_streams import DOMAIN, sink_options, source
 from tests.support.child_environment import child_environment

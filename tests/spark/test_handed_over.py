@@ -15,7 +15,7 @@ from spark_rtps.transport.log.subscriber_slots import SubscriberSlot
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.types.cdr.codec import Codec
 from tests.spark.spark_streams import DOMAIN, running, sink_options, source, wait_for_rows

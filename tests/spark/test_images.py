@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.transport.log.counters import COUNTERS_FILE, Counters
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
-from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.qos import ReliabilityKind
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.ros import ros_type

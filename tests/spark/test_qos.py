@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_rtps.transport.net import blocking_writer
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.qos import (
     DestinationOrderKind,

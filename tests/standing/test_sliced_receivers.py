@@ -18,7 +18,7 @@ import pytest
 from spark_rtps.standing.backlog import read_counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.protocol.slices import slice_of
+from spark_rtps.transport.protocol.participant.slices import slice_of
 from spark_rtps.transport.structure import Guid
 from tests.standing.receive_scene import CYCLONE, DOMAIN
 from tests.support.numbered_samples import numbers_of

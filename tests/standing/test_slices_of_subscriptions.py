@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.standing.config import ReceiverFileError
-from spark_rtps.transport.protocol.slices import Slice
+from spark_rtps.transport.protocol.participant.slices import Slice
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.standing.supervisor_scene import Scene
 

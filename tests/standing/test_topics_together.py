@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.serving.standing import SubscriptionInfo
-from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.standing.supervisor_scene import Scene

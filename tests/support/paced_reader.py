@@ -18,7 +18,7 @@ from typing import Any
 from spark_rtps.transport.net import node as node_module
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.policies import READER_POLICY, ReaderPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_rtps.transport.protocol.events import Event
-from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.events import Event
+from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
 from spark_rtps.transport.structure import Locator, spdp_multicast_port
 
 MILLISECOND = 1_000_000

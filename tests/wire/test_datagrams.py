@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol.drain_receiver import DrainReceiver
-from spark_rtps.transport.protocol.endpoints import LocalEndpoints
-from spark_rtps.transport.protocol.message_receiver import MessageReceiver
+from spark_rtps.transport.protocol.participant.endpoints import LocalEndpoints
+from spark_rtps.transport.protocol.receiving.burst_receiver import BurstReceiver
+from spark_rtps.transport.protocol.receiving.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire import datagrams as wire_datagrams
@@ -312,7 +312,7 @@ def told(
     )
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    drains = DrainReceiver(receiver, {}, drops)
+    drains = BurstReceiver(receiver, {}, drops)
     for span in drains.receive_runs(data, spans, now=1) if together else spans:
         if span is not None:
             receiver.receive(data, memoryview(data), *span, now=1)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..errors import LogError
-from ..protocol.message_receiver import Span
+from ..protocol.receiving.message_receiver import Span
 from ..protocol.writing.publication import FRAME_HEADER_BYTES
 from ..wire.samples import U8
 from .frame import align

@@ -1,8 +1,8 @@
 """The loss report of a receiver: what each writer's stream lost, how often and when (as Aeron's).
 
 The file is one of :mod:`.observations`. The content of an entry is a writer's GUID and its topic, and behind a zero
-byte the cause (:mod:`..protocol.loss_causes`) if it is another one than NOT_RECEIVED; its amounts are samples and
-bytes.
+byte the cause (:class:`..protocol.policies.LossCause`) if it is another one than NOT_RECEIVED; its amounts
+are samples and bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import RtpsError
-from ..protocol.loss_causes import LossCause
+from ..protocol.policies import LossCause
 from ..structure import Guid
 from ..value_classes import value
 from .observations import Observations, read_observations

@@ -19,7 +19,7 @@ from ..errors import (
     UsageError,
     WriterLimit,
 )
-from ..protocol.events import Event
+from ..protocol.participant.events import Event
 from ..protocol.writing.publication import PublicationResult
 from ..protocol.writing.readers import ReaderProxy
 from ..protocol.writing.writer import StatefulWriter

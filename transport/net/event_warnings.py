@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from ..limits import MISMATCHES_SAID_MAX
-from ..protocol.events import Event, MessageTooLarge, TypeNotKnown
+from ..protocol.participant.events import Event, MessageTooLarge, TypeNotKnown
 from ..said import Said
 from .node_config import NodeConfig
 

@@ -6,7 +6,7 @@ import logging
 import time
 
 from ..limits import MESSAGE_SIZE_MAX
-from ..protocol.participant import Participant, ParticipantConfig
+from ..protocol.participant.participant import Participant, ParticipantConfig
 from . import interfaces, peers
 from .node_config import NodeConfig, new_guid_prefix
 from .ros_graph import user_data_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol.participant import Participant
+from ..protocol.participant.participant import Participant
 from ..protocol.trust import Trust
 from ..structure import Locator
 from .groups import group_to_join

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ..limits import UDP_PAYLOAD_MAX
-from ..protocol.message_receiver import Span
+from ..protocol.receiving.message_receiver import Span
 from ..wire.samples import U8
 
 #: Datagrams of one call.

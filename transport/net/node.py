@@ -22,9 +22,9 @@ from ..errors import DropReason
 from ..limits import EVENTS_MAX
 from ..log.named_logs import remove
 from ..protocol.discovery.remote_participant import Announcement
-from ..protocol.endpoint_specs import ReaderSpec, WriterSpec
-from ..protocol.events import Event
-from ..protocol.participant import Participant
+from ..protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
+from ..protocol.participant.events import Event
+from ..protocol.participant.participant import Participant
 from ..protocol.policies import BatchPolicy
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.writing.flow import of_groups

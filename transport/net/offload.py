@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ..limits import LOCATORS_MAX, PARTICIPANTS_MAX, UDP_PAYLOAD_MAX
-from ..protocol.message_receiver import Span
 from ..protocol.outgoing import Buffer, OutgoingDatagrams
+from ..protocol.receiving.message_receiver import Span
 from ..structure import VENDOR_ID, Locator
 from ..wire.message import HEADER_SIZE
 from ..wire.samples import U8

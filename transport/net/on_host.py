@@ -29,9 +29,9 @@ from ..log.named_logs import NamedLogs
 from ..log.publication_log import PublicationLog
 from ..log.subscriber_slots import SubscriberSlot, SubscriberState
 from ..protocol.endpoint_info import WriterInfo
-from ..protocol.events import Event, Matched, Unmatched
-from ..protocol.message_receiver import Span
+from ..protocol.participant.events import Event, Matched, Unmatched
 from ..protocol.reading.reader import StatefulReader
+from ..protocol.receiving.message_receiver import Span
 from ..protocol.trust import source_of_log
 from ..structure import INFINITE, NANOSECONDS, Guid
 from ..value_classes import slotted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Plugin, PluginError
 from ..protocol.endpoint_info import StreamInfo
-from ..protocol.endpoint_specs import WriterSpec
+from ..protocol.participant.endpoint_specs import WriterSpec
 from ..protocol.policies import FlowControlPolicy
 from ..protocol.writing.batching import BatchRequest, Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ..protocol.failures import Failures
-from ..protocol.message_receiver import Span
-from ..protocol.participant import Participant, Reception
+from ..protocol.agenda import Failures
+from ..protocol.participant.participant import Participant, Reception
+from ..protocol.receiving.message_receiver import Span
 from ..wire.samples import U8
 from .on_host import ReadLogs
 from .recipients import Recipients

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 from ..errors import DropReason
 from ..protocol.discovery.remote_participant import Announcement
-from ..protocol.endpoint_specs import ReaderSpec
-from ..protocol.events import Event
+from ..protocol.participant.endpoint_specs import ReaderSpec
+from ..protocol.participant.events import Event
 from ..protocol.reading.reader import StatefulReader
 from ..qos import Qos
 from ..structure import Guid

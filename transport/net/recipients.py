@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..protocol.failures import Failures
+from ..protocol.agenda import Failures
 from ..protocol.reading.reader import StatefulReader
 from ..structure import INFINITE, Guid
 from ..wire.samples import Run

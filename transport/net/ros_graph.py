@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ..protocol.endpoint_specs import WriterSpec
+from ..protocol.participant.endpoint_specs import WriterSpec
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import DataRepresentation, DurabilityKind, Qos, ReliabilityKind
 from ..structure import ENTITYID_PARTICIPANT, Guid

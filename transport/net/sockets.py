@@ -18,8 +18,8 @@ from typing import Final, Self
 import numpy as np
 
 from ..limits import UDP_PAYLOAD_MAX
-from ..protocol.message_receiver import Span
 from ..protocol.outgoing import OutgoingDatagrams, message_spans
+from ..protocol.receiving.message_receiver import Span
 from ..structure import (
     SPDP_MULTICAST_ADDRESS,
     Locator,

@@ -15,11 +15,11 @@ from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
 from ..log.subscriber_slots import SUBSCRIBERS_MAX
 from ..protocol.discovery.remote_participant import Announcement
-from ..protocol.endpoint_specs import ReaderSpec
-from ..protocol.events import Event
-from ..protocol.message_receiver import Span
+from ..protocol.participant.endpoint_specs import ReaderSpec
+from ..protocol.participant.events import Event
+from ..protocol.participant.spy_participant import SpyParticipant
 from ..protocol.reading.reader import StatefulReader
-from ..protocol.spying import SpyParticipant
+from ..protocol.receiving.message_receiver import Span
 from ..qos import OwnershipKind, Qos, partitions_match
 from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
 from ..types.model import Struct

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..errors import TypeGap, UnknownTypeError
-from ..protocol.participant import RemoteEndpoint
-from ..protocol.topic_selection import TopicSelection
+from ..protocol.discovery.topic_selection import TopicSelection
+from ..protocol.participant.participant import RemoteEndpoint
 from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
 from ..structure import is_keyed
 from ..types.model import Struct

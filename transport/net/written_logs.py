@@ -17,8 +17,8 @@ from ..log.publication_log import PublicationLog
 from ..log.segment import JSON
 from ..log.subscriber_slots import SubscriberSlot, SubscriberState
 from ..log.tethering import Consumer, Tethering
-from ..protocol.endpoint_specs import WriterSpec
 from ..protocol.outgoing import OutgoingDatagrams
+from ..protocol.participant.endpoint_specs import WriterSpec
 from ..protocol.policies import FlowControlPolicy, PublicationPolicy
 from ..protocol.writing.publication import TERM_LENGTH
 from ..protocol.writing.writer import StatefulWriter

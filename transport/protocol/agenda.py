@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from ..structure import Guid
-from .failures import Failures
 
 #: Entries of timers that have changed since, until the heap is made anew.
 _STALE: Final = 64
@@ -40,6 +39,26 @@ _E = TypeVar("_E", bound=Endpoint)
 
 def untouched() -> None:
     """The ``touch`` of an endpoint which is in no agenda."""
+
+
+class Failures:
+    """The first exception since one was raised, of plug-ins: what raises in the turn of one endpoint keeps nothing from
+    the others, which have theirs meanwhile."""
+
+    __slots__ = ("first",)
+
+    def __init__(self) -> None:
+        self.first: Exception | None = None
+
+    def note(self, error: Exception) -> None:
+        if self.first is None:
+            self.first = error
+
+    def raise_first(self) -> None:
+        """Raise what was noted, if anything was."""
+        if (error := self.first) is not None:
+            self.first = None
+            raise error
 
 
 class Agenda:

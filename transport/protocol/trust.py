@@ -1,9 +1,19 @@
-"""From which addresses a participant of a given name is believed to speak."""
+"""From which addresses datagrams are taken: networks of peers, and addresses that a participant is trusted from."""
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..errors import DropReason, UsageError
+from ..limits import ADDRESSES_REMEMBERED_MAX
+from ..wire.message import HEADER_SIZE
+
+if TYPE_CHECKING:  # what only knows options of it needs no NumPy
+    from ..wire.samples import U8
 
 _LOG: Final = "log of "
 
@@ -29,3 +39,76 @@ def source_of_log(prefix: bytes) -> str:
 def is_address(source: str) -> bool:
     """Whether a source is one of datagrams."""
     return not source.startswith(_LOG)
+
+
+class Networks:
+    """IPv4 networks, as ``10.1.0.0/16`` or ``10.1.2.3``, and which addresses lie in them.
+
+    Raises UsageError for a text that is no network, or whose host bits are not zero.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = tuple(texts)
+        try:
+            self._networks = [ipaddress.IPv4Network(text) for text in self.texts]
+        except ValueError as error:
+            raise UsageError(f"no IPv4 network: {error}") from None
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, address: str) -> bool:
+        """Whether an address in dotted notation lies in one of the networks; one look-up for each address that is
+        known."""
+        known = self._known.get(address)
+        if known is None:
+            if len(self._known) >= ADDRESSES_REMEMBERED_MAX:
+                self._known.clear()
+            known = self._known[address] = self._look(address)
+        return known
+
+    def _look(self, address: str) -> bool:
+        try:
+            found = ipaddress.IPv4Address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._networks)
+
+
+class AdmittedPeers:
+    """Whose datagrams are looked at: those from some networks, and a participant's own.
+
+    What readers find in publication logs of this host comes from no address, and is admitted: they read only the logs
+    of writers that were discovered.
+    """
+
+    def __init__(
+        self, networks: Networks | None, prefix: bytes, own: Iterable[str], drops: Counter[DropReason]
+    ) -> None:
+        """``networks``: None: all are admitted. ``own``: the addresses that the participant of this GUID prefix sends
+        from."""
+        self._networks = networks
+        self._prefix = prefix
+        self._own = frozenset(own)
+        self._drops = drops
+
+    def admits(self, address: str) -> bool:
+        """Whether another participant may speak from an address."""
+        return self._networks is None or not is_address(address) or address in self._networks
+
+    def admit(self, data: U8, spans: Sequence[tuple[int, int, str]]) -> Sequence[tuple[int, int, str]]:
+        """The datagrams to look at, among those of a drain; the others are counted. The cost beside one look-up for
+        each datagram is one for each address."""
+        if self._networks is None:
+            return spans
+        refused = {address for address in {span[2] for span in spans} if not self.admits(address)}
+        if not refused:
+            return spans
+        admitted = [span for span in spans if span[2] not in refused or self._is_own(data, span)]
+        self._drops[DropReason.PEER_NOT_ADMITTED] += len(spans) - len(admitted)
+        return admitted
+
+    def _is_own(self, data: U8, span: tuple[int, int, str]) -> bool:
+        """Readers and writers of one participant reach each other whatever the list says."""
+        start, stop, address = span
+        if address not in self._own or stop - start < HEADER_SIZE:
+            return False
+        return data[start + HEADER_SIZE - len(self._prefix) : start + HEADER_SIZE].tobytes() == self._prefix

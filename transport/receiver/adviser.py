@@ -8,7 +8,7 @@ from typing import Final
 
 from ..limits import MISMATCHES_SAID_MAX
 from ..net.receiving_node import ReceivingNode
-from ..protocol.events import IncompatibleQos
+from ..protocol.participant.events import IncompatibleQos
 from .config import ReceiverConfig
 from .remedies import NO_PUBLICATION_LOG, reasons_with_remedies, with_remedies
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ..log.permissions import PRIVATE
 from ..net.node_config import NodeConfig, RosNode
+from ..protocol.discovery.topic_selection import TopicSelection
+from ..protocol.participant.slices import Slice
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
-from ..protocol.slices import Slice
-from ..protocol.topic_selection import TopicSelection
 from ..protocol.trust import Trust
 from ..qos import (
     DestinationOrderKind,

@@ -16,7 +16,7 @@ from ..errors import LogError
 from ..limits import TOPICS_MAX
 from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
-from ..protocol.topic_selection import TopicSelection
+from ..protocol.discovery.topic_selection import TopicSelection
 from ..value_classes import value
 from .config import ReceiverConfig
 from .left_to_writers import REQUESTED, LeftToWriters, requesting

@@ -22,7 +22,7 @@ from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
 from ..net.receiving_node import ReceivingNode
 from ..net.spy_node import SpyNode
-from ..protocol.events import (
+from ..protocol.participant.events import (
     Event,
     IncompatibleQos,
     LivelinessLost,

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
-from ..protocol.loss_causes import LossCause
+from ..protocol.policies import LossCause
 from ..protocol.reading.reader import StatefulReader
 from ..structure import Guid
 from .addresses import Addresses, write_addresses

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ..protocol.loss_causes import LossCause
+from ..protocol.policies import LossCause
 
 #: Samples were dropped because their source timestamps lie too far ahead of their reception.
 FAR_AHEAD: Final = "FAR_AHEAD"

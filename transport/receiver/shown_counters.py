@@ -13,11 +13,11 @@ from ..limits import WRITERS_SHOWN_MAX
 from ..log.counters import COUNTERS_FILE, Counters
 from ..log.owner_lock import OwnerLock
 from ..log.stream_log import StreamLog
-from ..protocol.events import Event, IncompatibleQos
+from ..protocol.participant.events import Event, IncompatibleQos
+from ..protocol.participant.statuses import ReaderStatuses
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.reading.received_stream import NO_POSITIONS
-from ..protocol.statuses import ReaderStatuses
 from ..structure import INFINITE
 
 

@@ -12,7 +12,7 @@ from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
 from ..protocol.endpoint_info import ContentFilterProperty
-from ..protocol.endpoint_specs import ReaderSpec
+from ..protocol.participant.endpoint_specs import ReaderSpec
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
 from ..structure import Guid

@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, OwnershipKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import NANOSECONDS, metatraffic_unicast_port

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
 from ...structure import Guid
-from ..loss_causes import LossCause
+from ..policies import LossCause
 from .ordering.writer_proxy import WriterProxy
 
 

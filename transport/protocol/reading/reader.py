@@ -47,14 +47,12 @@ from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
 from ..endpoint_info import WriterInfo
-from ..loss_causes import LossCause
 from ..outgoing import Outgoing
-from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
+from ..policies import READER_POLICY, LossCause, ReaderCounters, ReaderPolicy
 from .arrivals import Arrivals
 from .earlier_matches import EarlierMatches
 from .flow.congestion_control import CongestionControlFactory
-from .flow.receive_room import ReceiveRoom
-from .flow.status_reporter import StatusReporter
+from .flow.status_reporter import ReceiveCapacity, StatusReporter
 from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .ordering.delivery import Delivery
@@ -76,12 +74,12 @@ class StatefulReader:
         resume: Mapping[Guid, int] | None = None,
         moved_from: Collection[Guid] = (),
         random: Random | None = None,
-        receive_room: ReceiveRoom | None = None,
+        receive_capacity: ReceiveCapacity | None = None,
     ) -> None:
         """``resume``: the last sequence number of each writer that an earlier life of this reader took. ``moved_from``:
         those which knew that life under another GUID; what they sent meanwhile counts as missed where they do not send
         it again. ``random`` draws the heartbeat response delays and back-offs; by default it is a generator seeded by
-        the GUID. ``receive_room``: what the kernel holds for this reader and others."""
+        the GUID. ``receive_capacity``: what the kernel holds for this reader and others."""
         self.guid = guid
         self.qos = qos
         self.policy = policy
@@ -100,7 +98,9 @@ class StatefulReader:
         self._earlier = EarlierMatches(resume, moved_from)
         self._delivery = Delivery(self.counters, self.writers)
         self._reassembly = self._delivery.reassembly
-        self._status = StatusReporter(guid.entity, policy, self.counters, self._delivery.closed, receive_room)
+        self._status = StatusReporter(
+            guid.entity, policy, self.counters, self._delivery.closed, receive_capacity
+        )
         self._responder = Responder(
             guid.entity,
             policy,

@@ -28,7 +28,6 @@ from ...policies import ReaderCounters, ReaderPolicy
 from ..ordering.writer_proxy import WriterProxy
 from ..received_stream import StreamPositions
 from .congestion_control import CongestionControl, CongestionControlFactory, StaticWindow, built_in
-from .receive_room import ReceiveRoom
 
 #: A reader that crosses a multiple of it sends a status message (Aeron: with each term).
 TERM_LENGTH: Final = 16 << 20
@@ -36,6 +35,28 @@ _WINDOW_MAX: Final = (1 << 32) - 1
 _RTT_PERIOD: Final = 100_000_000
 #: How often a best-effort stream repeats a status message.
 _REPETITIONS: Final = 3
+#: The window of a writer that is one of many, or of a socket whose buffer is small or unknown.
+_SHARE_MIN: Final = 4 << 20
+
+
+class ReceiveCapacity:
+    """What the kernel holds for the readers of one participant, shared by the writers that follow their windows.
+
+    ``nbytes``: of the receive buffer of the socket for samples; 0: unknown. Half of it is for what is on its way: what
+    the kernel counts for a datagram is more than its bytes.
+    """
+
+    __slots__ = ("_half", "streams")
+
+    def __init__(self, nbytes: int = 0) -> None:
+        self._half = nbytes // 2
+        #: Writers that follow a window.
+        self.streams = 0
+
+    @property
+    def share(self) -> int:
+        """Bytes that one writer may have on its way."""
+        return max(self._half // max(self.streams, 1), _SHARE_MIN)
 
 
 class StatusReporter:
@@ -47,7 +68,7 @@ class StatusReporter:
         policy: ReaderPolicy,
         counters: ReaderCounters,
         closed: Container[Guid],
-        receive_room: ReceiveRoom | None = None,
+        receive_capacity: ReceiveCapacity | None = None,
     ) -> None:
         self.policy = policy
         self.counters = counters
@@ -57,7 +78,7 @@ class StatusReporter:
         #: Writers that were offered less than congestion control allows, with the room from which that changes.
         self.starved: dict[Guid, int] = {}
         self._reader_id = reader_id
-        self._receive_room = receive_room or ReceiveRoom(INFINITE)
+        self._receive_capacity = receive_capacity or ReceiveCapacity(INFINITE)
         self._closed = closed
         self._controls: dict[Guid, CongestionControl] = {}
 
@@ -71,7 +92,7 @@ class StatusReporter:
         self._controls[proxy.guid] = StaticWindow(
             policy
         )  # stays where the factory, which may be a plug-in, raises
-        self._receive_room.streams += 1
+        self._receive_capacity.streams += 1
         stream.due = 1
         if not proxy.reliable:
             stream.repetitions = _REPETITIONS
@@ -84,7 +105,7 @@ class StatusReporter:
 
     def forget(self, writer: Guid) -> None:
         if self._controls.pop(writer, None) is not None:
-            self._receive_room.streams -= 1
+            self._receive_capacity.streams -= 1
         self.starved.pop(writer, None)
 
     def on_progress(self, proxy: WriterProxy, datagram: int, now: int) -> bool:
@@ -282,7 +303,7 @@ class StatusReporter:
             datagram=stream.datagram,
             loss=loss,
         )
-        most = min(proxy.info.term_window or _WINDOW_MAX, self._receive_room.share)
+        most = min(proxy.info.term_window or _WINDOW_MAX, self._receive_capacity.share)
         stream.window = min(max(int(window), 0), most)
         return force
 

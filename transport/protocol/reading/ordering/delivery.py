@@ -15,8 +15,7 @@ from typing import Final
 from ....limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
 from ....structure import INFINITE, Guid
 from ....wire.samples import Run
-from ...loss_causes import LossCause
-from ...policies import ReaderCounters
+from ...policies import LossCause, ReaderCounters
 from .coherent_access import Verdict, sets_of
 from .reassembly import Reassembly
 from .reorder_buffer import ReorderBudget

@@ -22,7 +22,7 @@ from ....structure import INFINITE, Guid
 from ....wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
 from ...counts import CountFilter
 from ...endpoint_info import WriterInfo
-from ...loss_causes import LossCause
+from ...policies import LossCause
 from ..received_stream import ReceivedStream
 from .batch_numbers import BatchNumbers
 from .coherent_access import CoherentAccess

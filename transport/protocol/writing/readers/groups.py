@@ -6,7 +6,8 @@ twice, so that whoever names a group that is not its own makes us send less, not
 
 A reader counts for a group if
 
-* discovery found that the group reaches it (:mod:`...multicast`), and it does not read the publication log here;
+* discovery found that the group reaches it (:mod:`...participant.multicast`), and it does not read the publication
+  log here;
 * it has sent an ACKNACK, if it is reliable: before that nothing shows that anybody is there;
 * it is not *deaf*: it acknowledges more than what was sent to it alone (:class:`.ReaderProxy`).
 

@@ -6,9 +6,9 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from ..errors import UsageError
-from ..structure import Guid
-from ..value_classes import value
+from ...errors import UsageError
+from ...structure import Guid
+from ...value_classes import value
 
 #: The text of a slice: its index, a slash, and how many there are.
 _TEXT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")

@@ -1,7 +1,7 @@
 """The receiver of RTPS messages: takes datagrams apart and routes what is in them (RTPS 2.5 §8.3.4).
 
 Per datagram it costs a header, one look at each submessage header and one dictionary look-up per run; what happens per
-sample happens in `wire.runs.scan`. What can be looked at together is (:mod:`.drain_receiver`).
+sample happens in `wire.runs.scan`. What can be looked at together is (:mod:`.burst_receiver`).
 
 Invariants
 * Nothing a datagram holds makes :meth:`receive` raise. A submessage that breaks a rule is counted and skipped; one
@@ -20,17 +20,17 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from ..errors import DecodeError, DropReason
-from ..limits import ANNOUNCEMENTS_PER_MESSAGE_MAX, MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
-from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid, is_builtin
-from ..wire.batch import DATA_BATCH, scan_batch
-from ..wire.compressed import COMPRESSED, SERIES, decompress
-from ..wire.info import INFO_TS_SIZE
-from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
-from ..wire.runs import scan
-from ..wire.samples import NO_TIMESTAMP, U8, Run
-from ..wire.status_messages import RttMeasurement, StatusMessage
-from ..wire.submessages import (
+from ...errors import DecodeError, DropReason
+from ...limits import ANNOUNCEMENTS_PER_MESSAGE_MAX, MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
+from ...structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid, is_builtin
+from ...wire.batch import DATA_BATCH, scan_batch
+from ...wire.compressed import COMPRESSED, SERIES, decompress
+from ...wire.info import INFO_TS_SIZE
+from ...wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
+from ...wire.runs import scan
+from ...wire.samples import NO_TIMESTAMP, U8, Run
+from ...wire.status_messages import RttMeasurement, StatusMessage
+from ...wire.submessages import (
     HEARTBEAT_SIZE,
     AckNack,
     AckNackBatch,
@@ -47,9 +47,12 @@ from ..wire.submessages import (
     Pad,
     decode_submessage,
 )
-from ..wire.unread_samples import pass_over
-from .discovery.remote_participant import RemoteParticipant
-from .failures import Failures
+from ...wire.unread_samples import pass_over
+from ..agenda import Failures
+from ..discovery.remote_participant import RemoteParticipant
+from ..reading.reader import StatefulReader
+from ..trust import Trust, source_of_log
+from ..writing.writer import StatefulWriter
 from .message_work import (
     BYTES_PER_WORK,
     BYTES_PER_WORK_CLEARED,
@@ -62,10 +65,7 @@ from .message_work import (
     WORK_RANGE,
     WORK_SHORT,
 )
-from .reading.reader import StatefulReader
-from .trust import Trust, source_of_log
 from .unread import Unread
-from .writing.writer import StatefulWriter
 
 _LOOKAHEAD_MIN: Final = 1024
 #: What the COMPRESSED of one message may come to.
@@ -110,7 +110,7 @@ Span = tuple[int, int, str]
 
 
 class Matches(Protocol):
-    """Who of ours reads whom (`endpoints.LocalEndpoints`)."""
+    """Who of ours reads whom (`participant.endpoints.LocalEndpoints`)."""
 
     @property
     def routes(self) -> Mapping[Guid, list[StatefulReader]]: ...

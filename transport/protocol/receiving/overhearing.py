@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ..errors import DecodeError
-from ..structure import ENTITYID_UNKNOWN, is_builtin
-from ..wire.batch import ACKNACK_BATCH, DATA_BATCH, HEARTBEAT_BATCH
-from ..wire.info import InfoDestination
-from ..wire.message import HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, iter_submessages
-from ..wire.submessages import AckNack, Data, DataFrag, Gap, Heartbeat, HeartbeatFrag, NackFrag
+from ...errors import DecodeError
+from ...structure import ENTITYID_UNKNOWN, is_builtin
+from ...wire.batch import ACKNACK_BATCH, DATA_BATCH, HEARTBEAT_BATCH
+from ...wire.info import InfoDestination
+from ...wire.message import HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, iter_submessages
+from ...wire.submessages import AckNack, Data, DataFrag, Gap, Heartbeat, HeartbeatFrag, NackFrag
 
 _PAD: Final = 0x01
 _ANSWERS: Final = frozenset({AckNack.KIND, NackFrag.KIND, ACKNACK_BATCH})

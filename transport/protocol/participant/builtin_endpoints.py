@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..structure import (
+from ...structure import (
     ENTITYID_P2P_MESSAGE_READER,
     ENTITYID_P2P_MESSAGE_WRITER,
     ENTITYID_SEDP_PUBLICATIONS_READER,
@@ -17,12 +17,12 @@ from ..structure import (
     ENTITYID_TYPE_LOOKUP_REQUEST_WRITER,
     Guid,
 )
-from .discovery.liveliness import Liveliness
-from .discovery.sedp import Sedp
-from .discovery.type_lookup_service import TypeLookupService
+from ..discovery.liveliness import Liveliness
+from ..discovery.sedp import Sedp
+from ..discovery.type_lookup_service import TypeLookupService
+from ..reading.reader import StatefulReader
+from ..writing.writer import StatefulWriter
 from .endpoints import LocalEndpoints
-from .reading.reader import StatefulReader
-from .writing.writer import StatefulWriter
 
 
 class BuiltinEndpoints:

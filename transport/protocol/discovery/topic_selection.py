@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from ..value_classes import value
+from ...value_classes import value
 
 _REPEATED: Final = re.compile(r"[*+{]")
 #: What Python takes for more characters than RE2 does, beyond ASCII.

@@ -10,28 +10,27 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 
-from ..errors import DecodeError, DropReason
-from ..limits import KNOWN_PARTICIPANTS_BYTES_MAX, MESSAGE_SIZE_LEAST
-from ..structure import SPDP_MULTICAST_ADDRESS, Locator, spdp_multicast_port
-from ..wire.samples import Run
+from ...errors import DecodeError, DropReason
+from ...limits import KNOWN_PARTICIPANTS_BYTES_MAX, MESSAGE_SIZE_LEAST
+from ...structure import SPDP_MULTICAST_ADDRESS, Locator, spdp_multicast_port
+from ...wire.samples import Run
+from ..agenda import Failures
+from ..discovery.endpoint_data import EndpointData
+from ..discovery.liveliness import Liveliness
+from ..discovery.participant_data import ParticipantData
+from ..discovery.remote_participant import Announcement, RemoteParticipant
+from ..discovery.sedp import Sedp
+from ..discovery.spdp import Change, Spdp
+from ..discovery.type_library import TypeLibrary
+from ..discovery.type_lookup import TypeLookup
+from ..discovery.type_lookup_service import TypeLookupService
+from ..discovery.type_matching import TypeMatching
+from ..trust import AdmittedPeers, Networks, is_address
 from . import events
 from .builtin_endpoints import BuiltinEndpoints
-from .discovery.endpoint_data import EndpointData
-from .discovery.liveliness import Liveliness
-from .discovery.participant_data import ParticipantData
-from .discovery.remote_participant import Announcement, RemoteParticipant
-from .discovery.sedp import Sedp
-from .discovery.spdp import Change, Spdp
-from .discovery.type_library import TypeLibrary
-from .discovery.type_lookup import TypeLookup
-from .discovery.type_lookup_service import TypeLookupService
-from .discovery.type_matching import TypeMatching
+from .config import ParticipantConfig, RemoteEndpoint, listed
 from .endpoints import LocalEndpoints
-from .failures import Failures
 from .multicast import MulticastReach
-from .networks import AdmittedPeers
-from .participant_config import ParticipantConfig, RemoteEndpoint, listed
-from .trust import is_address
 
 
 class ParticipantDiscovery:
@@ -64,7 +63,8 @@ class ParticipantDiscovery:
         multicast: tuple[Locator, ...] = ()
         if config.announce_multicast:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
-        self.admitted = AdmittedPeers.of(config, drops)
+        networks = Networks(config.peers_allowed) if config.peers_allowed else None
+        self.admitted = AdmittedPeers(networks, config.guid_prefix, config.addresses, drops)
         self.spdp = Spdp(
             own,
             multicast,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..qos import QosPolicyId, policies_of
-from ..structure import Guid, Locator
-from ..value_classes import value
-from .discovery.endpoint_data import EndpointData
-from .discovery.participant_data import ParticipantData
+from ...qos import QosPolicyId, policies_of
+from ...structure import Guid, Locator
+from ...value_classes import value
+from ..discovery.endpoint_data import EndpointData
+from ..discovery.participant_data import ParticipantData
 
 
 @value

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from ..errors import DropReason, UsageError
-from ..limits import EVENTS_MAX
-from ..qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
-from ..structure import (
+from ...errors import DropReason, UsageError
+from ...limits import EVENTS_MAX
+from ...qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
+from ...structure import (
     INFINITE,
     KIND_READER_NO_KEY,
     KIND_READER_WITH_KEY,
@@ -26,34 +26,34 @@ from ..structure import (
     Guid,
     Locator,
 )
-from ..types.model import Struct, has_int8
-from ..wire.compressed import CODECS
-from ..wire.samples import U8
+from ...types.model import Struct, has_int8
+from ...wire.compressed import CODECS
+from ...wire.samples import U8
+from ..agenda import Agenda
+from ..discovery.endpoint_data import EndpointData, announceable
+from ..discovery.participant_data import ParticipantData
+from ..discovery.remote_participant import Announcement
+from ..discovery.type_library import KnownType
+from ..endpoint_info import Abilities
+from ..outgoing import Outgoing, OutgoingDatagrams
+from ..reading.flow.congestion_control import CongestionControlFactory
+from ..reading.flow.status_reporter import ReceiveCapacity
+from ..reading.reader import StatefulReader
+from ..receiving.burst_receiver import BurstReceiver
+from ..receiving.message_receiver import MessageReceiver
+from ..trust import Networks
+from ..writing.asynchronous import AsynchronousPublishing
+from ..writing.batching import Interceptor
+from ..writing.flow import FlowControl, flow_control_of, of_groups
+from ..writing.publication import MessageLog
+from ..writing.writer import StatefulWriter
 from . import events
-from .agenda import Agenda
-from .discovery.endpoint_data import EndpointData, announceable
-from .discovery.participant_data import ParticipantData
-from .discovery.remote_participant import Announcement
-from .discovery.type_library import KnownType
-from .drain_receiver import DrainReceiver
-from .endpoint_info import Abilities
+from .config import ParticipantConfig, RemoteEndpoint, listed
+from .discovery import ParticipantDiscovery
 from .endpoint_specs import ReaderSpec, WriterSpec
 from .events import Event
-from .message_receiver import MessageReceiver
-from .networks import Networks
-from .outgoing import Outgoing, OutgoingDatagrams
 from .packing import pack
-from .participant_config import ParticipantConfig, RemoteEndpoint, listed
-from .participant_discovery import ParticipantDiscovery
-from .reading.flow.congestion_control import CongestionControlFactory
-from .reading.flow.receive_room import ReceiveRoom
-from .reading.reader import StatefulReader
 from .slices import Slice
-from .writing.asynchronous import AsynchronousPublishing
-from .writing.batching import Interceptor
-from .writing.flow import FlowControl, flow_control_of, of_groups
-from .writing.publication import MessageLog
-from .writing.writer import StatefulWriter
 
 __all__ = ["Participant", "ParticipantConfig", "Reception", "RemoteEndpoint"]
 
@@ -86,7 +86,7 @@ class Participant:
         for endpoint in discovery.builtin:
             self._agenda.add(endpoint)
         self._flow = AsynchronousPublishing()
-        self._receive_room = ReceiveRoom(config.receive_buffer)
+        self._receive_capacity = ReceiveCapacity(config.receive_buffer)
         #: The writers whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
         #: The entity keys of endpoints of ours, and the last one that was given without being asked for.
@@ -111,7 +111,7 @@ class Participant:
         self._receiver.on_addressed = discovery.on_addressed
         self._receiver.made_up = self._spdp.challenges.open
         self._receiver.on_answered = discovery.on_answered
-        self._drains = DrainReceiver(self._receiver, self._spdp.remotes, self.drops)
+        self._drains = BurstReceiver(self._receiver, self._spdp.remotes, self.drops)
         self._drains.message_size_max = config.message_size_max
         self._drains.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
@@ -129,7 +129,7 @@ class Participant:
             policy=spec.policy,
             resume=spec.resume,
             moved_from=spec.moved_from,
-            receive_room=self._receive_room,
+            receive_capacity=self._receive_capacity,
         )
         if congestion_control is not None:
             reader.congestion_control = congestion_control

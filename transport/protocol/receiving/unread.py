@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..errors import DropReason
-from ..structure import ENTITYID_UNKNOWN, Guid
-from ..wire.submessages import Heartbeat, HeartbeatBatch
-from .reading.reader import StatefulReader
+from ...errors import DropReason
+from ...structure import ENTITYID_UNKNOWN, Guid
+from ...wire.submessages import Heartbeat, HeartbeatBatch
+from ..reading.reader import StatefulReader
 
 _Readers = Mapping[Guid, list[StatefulReader]]
 _HEARTBEATS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)

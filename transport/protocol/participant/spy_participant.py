@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from ..errors import DropReason, UsageError
-from ..qos import Qos
-from ..structure import KIND_READER_NO_KEY, KIND_READER_WITH_KEY, Guid
-from ..types.model import Struct
-from ..wire.samples import U8
-from .drain_receiver import DrainReceiver
-from .endpoint_info import WriterInfo
+from ...errors import DropReason, UsageError
+from ...qos import Qos
+from ...structure import KIND_READER_NO_KEY, KIND_READER_WITH_KEY, Guid
+from ...types.model import Struct
+from ...wire.samples import U8
+from ..endpoint_info import WriterInfo
+from ..reading.reader import StatefulReader
+from ..receiving.burst_receiver import BurstReceiver
+from ..receiving.message_receiver import MessageReceiver, Span
 from .endpoint_specs import ReaderSpec
 from .events import Event, Matched, Unmatched
-from .message_receiver import MessageReceiver, Span
-from .reading.reader import StatefulReader
 
 
 class SpyParticipant:
@@ -38,7 +38,7 @@ class SpyParticipant:
         self._types: dict[Guid, Struct] = {}
         self._events: deque[Event] = deque()
         self._receiver = MessageReceiver(prefix, self, {}, {}, self.drops)
-        self._drains = DrainReceiver(self._receiver, {}, self.drops)
+        self._drains = BurstReceiver(self._receiver, {}, self.drops)
 
     def create_reader(self, spec: ReaderSpec) -> StatefulReader:
         """A reader, which has an ``entity_key``; its QoS is as it was given, for no writer compares it."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
-from ..qos import Qos
-from ..structure import NANOSECONDS, Guid, Locator
-from ..types.xtypes.information import TypeInformation
-from ..value_classes import value
-from .discovery.endpoint_data import EndpointData
-from .discovery.participant_data import ParticipantData
-from .trust import Trust
+from ...limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ...qos import Qos
+from ...structure import NANOSECONDS, Guid, Locator
+from ...types.xtypes.information import TypeInformation
+from ...value_classes import value
+from ..discovery.endpoint_data import EndpointData
+from ..discovery.participant_data import ParticipantData
+from ..trust import Trust
 
 
 @value

@@ -19,11 +19,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
-from ..limits import ADDRESSES_REMEMBERED_MAX
-from ..structure import Locator, default_group, is_for_routers, is_of_discovery
-from .discovery.remote_participant import RemoteParticipant
-from .participant_config import ParticipantConfig
-from .trust import Trust
+from ...limits import ADDRESSES_REMEMBERED_MAX
+from ...structure import Locator, default_group, is_for_routers, is_of_discovery
+from ..discovery.remote_participant import RemoteParticipant
+from ..trust import Trust
+from .config import ParticipantConfig
 
 
 class MulticastReach:

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ..qos import QosPolicyId, policies_of
-from ..structure import INFINITE, Guid
+from ...qos import QosPolicyId, policies_of
+from ...structure import INFINITE, Guid
 from .events import Event, IncompatibleQos, LivelinessGained, LivelinessLost, Matched, Unmatched
 
 #: QosPolicyId_t of the policies that can be incompatible (DDS 1.4 §2.3.3; XTypes 1.3 §7.6.3.1.1). PARTITION is

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field
 
-from ..limits import FRAGMENTED_SAMPLE_MAX
-from ..qos import Qos
-from ..structure import Guid, Locator
-from ..types.model import Struct
-from ..value_classes import value
-from .endpoint_info import ContentFilterProperty
-from .policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, ReaderPolicy
+from ...limits import FRAGMENTED_SAMPLE_MAX
+from ...qos import Qos
+from ...structure import Guid, Locator
+from ...types.model import Struct
+from ...value_classes import value
+from ..endpoint_info import ContentFilterProperty
+from ..policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, ReaderPolicy
 from .slices import Slice
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..wire.batch import DATA_BATCH
-from ..wire.compressed import COMPRESSED
-from ..wire.status_messages import RttMeasurement, StatusMessage
-from ..wire.submessages import (
+from ...wire.batch import DATA_BATCH
+from ...wire.compressed import COMPRESSED
+from ...wire.status_messages import RttMeasurement, StatusMessage
+from ...wire.submessages import (
     AckNack,
     AckNackBatch,
     Data,

@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..errors import DropReason
-from ..limits import UDP_PAYLOAD_MAX
-from ..wire.batch import DATA_BATCH
-from ..wire.batch_stretches import BatchStretch
-from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
-from ..wire.fragment_stretches import FragmentStretch
-from ..wire.large_datagrams import LargeBatches, LargeMessages, LargeRun, are_large, scan_large
-from ..wire.message import HEADER_SIZE
-from ..wire.samples import U8, Run
-from ..wire.submessages import Data
-from .discovery.remote_participant import RemoteParticipant
+from ...errors import DropReason
+from ...limits import UDP_PAYLOAD_MAX
+from ...wire.batch import DATA_BATCH
+from ...wire.batch_stretches import BatchStretch
+from ...wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from ...wire.fragment_stretches import FragmentStretch
+from ...wire.large_datagrams import LargeBatches, LargeMessages, LargeRun, are_large, scan_large
+from ...wire.message import HEADER_SIZE
+from ...wire.samples import U8, Run
+from ...wire.submessages import Data
+from ..discovery.remote_participant import RemoteParticipant
+from ..reading.reader import StatefulReader
 from .message_receiver import MessageReceiver, Span
 from .message_work import BYTES_PER_WORK, BYTES_PER_WORK_CLEARED, RUNS_WORK, WORK, WORK_FRAGMENTS
-from .reading.reader import StatefulReader
 
 
-class DrainReceiver:
+class BurstReceiver:
     """Takes in drains, and leaves to ``messages`` what has to be looked at by itself.
 
     A datagram larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.

@@ -16,23 +16,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
-from ..structure import VENDOR_RTI, Guid, Locator
-from ..value_classes import slotted
+from ...structure import VENDOR_RTI, Guid, Locator
+from ...value_classes import slotted
+from ..agenda import Failures
+from ..discovery.endpoint_data import EndpointData
+from ..discovery.liveliness import Liveliness
+from ..discovery.matching import mismatches, usable_multicast, usable_unicast
+from ..discovery.participant_data import ParticipantData
+from ..discovery.remote_participant import RemoteParticipant
+from ..discovery.type_matching import TypeMatching
+from ..endpoint_info import ReaderInfo, WriterInfo
+from ..policies import BatchWire
+from ..reading.reader import StatefulReader
+from ..trust import Networks
+from ..writing.writer import StatefulWriter
 from . import events
-from .discovery.endpoint_data import EndpointData
-from .discovery.liveliness import Liveliness
-from .discovery.matching import mismatches, usable_multicast, usable_unicast
-from .discovery.participant_data import ParticipantData
-from .discovery.remote_participant import RemoteParticipant
-from .discovery.type_matching import TypeMatching
-from .endpoint_info import ReaderInfo, WriterInfo
-from .failures import Failures
 from .multicast import MulticastReach
-from .networks import Networks
-from .policies import BatchWire
-from .reading.reader import StatefulReader
 from .slices import Slice
-from .writing.writer import StatefulWriter
 
 _Locators = tuple[Locator, ...]
 _NO_ADDRESS = "LOCATOR: it names no IPv4 address that can be sent to"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..limits import MESSAGE_SIZE_MAX
-from ..structure import Locator
-from ..wire.info import INFO_DST_SIZE, INFO_TS_SIZE
-from ..wire.message import HEADER_SIZE, Header
-from ..wire.submessages import InfoDestination, InfoTimestamp
-from .outgoing import SHARED_SIZE_MAX, Buffer, Outgoing, OutgoingDatagrams
+from ...limits import MESSAGE_SIZE_MAX
+from ...structure import Locator
+from ...wire.info import INFO_DST_SIZE, INFO_TS_SIZE
+from ...wire.message import HEADER_SIZE, Header
+from ...wire.submessages import InfoDestination, InfoTimestamp
+from ..outgoing import SHARED_SIZE_MAX, Buffer, Outgoing, OutgoingDatagrams
 
 _Key = tuple[tuple[Locator, ...], bytes | None]
 
