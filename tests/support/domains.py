@@ -81,6 +81,9 @@ PYTHON_API = range(93, 99)
 #: A program in an environment without Spark.
 PACKAGING = 99
 
+#: A writer, a source and a sink, walked through.
+DOCS_WALKS = 44
+
 #: An honest pair and those who mean ill.
 HOSTILE = 40
 
