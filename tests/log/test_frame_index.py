@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.log import frame_index, log_view, segment
+from spark_rtps.transport.log import frame_index, frame_search, segment
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.frame_index import FrameIndex
 from spark_rtps.transport.log.log_view import LogView
@@ -21,7 +21,7 @@ PAGE = segment.PAGE
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamLog:
     """Marks lie three frames apart."""
-    for module in (frame_index, log_view):
+    for module in (frame_index, frame_search):
         monkeypatch.setattr(module, "MARK_FRAMES", 3)
     return StreamLog.create(tmp_path / "log", max_bytes=64 * PAGE, segment_bytes=2 * PAGE, metadata={})
 
