@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
-import signal
-import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -31,37 +24,25 @@ from ..monitoring.reports import record_errors
 from ..monitoring.stream_counters import lost, malformed, raised, rejected
 from ..options import Settings, default_log_dir
 from ..options.explanations import explained
-from ..transport.errors import LogError, LogLostError
+from ..transport.errors import LogLostError
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
-from ..transport.log.segment import list_segments
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
-from ..transport.value_classes import value
 from .commit_order import CommitOrder
+from .new_log import NewLog
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
-from .range_calculator import LogPartition, plan_end, plan_partitions
-from .range_serving import RangeServing
+from .partition_planner import PartitionPlanner
+from .range_calculator import LogPartition, plan_end
 from .read_limits import UNLIMITED, default_read_limit, limits_of, refuse_once
-from .receiver_session import START, ReceiverSession, StartReceiver, make_log
+from .receiver_session import START, ReceiverSession, StartReceiver
+from .source_process import SourceProcess
 from .task_reader import TaskReader, reduce
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 _LISTEN_STEP_SECONDS: Final = 0.02
-#: A killed driver closes its sockets some milliseconds before its children get another parent.
-_DYING_SECONDS: Final = 0.5
-
-
-@value
-class _NewLog:
-    """The log that an offset names for the first time in this run, and the lost one in whose place it is; empty: there
-    is none."""
-
-    log: str = ""
-    replaces: str = ""
-    is_made: bool = False
 
 
 class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -82,18 +63,15 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._start = start
         self._session: ReceiverSession | None = None
-        self._new = _NewLog()
+        self._new = NewLog(settings, plan)
         self._checks = OffsetChecks(settings.log_dir)
         self._order = CommitOrder()
-        self._serving = RangeServing(settings)
+        self._planner = PartitionPlanner(settings)
+        self._process = SourceProcess()
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
-        self._attached_at = 0
-        self._parent = 0
-        self._process = 0
         self._target: Cursor | None = None
         self._planned = START
-        self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduce(self._settings, self._plan, notes_query=True)
@@ -107,9 +85,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this twice, and also before it repeats the first micro-batch of an earlier run, whose end names that
         run's log: the new one is never made then.
         """
-        if not self._new.log:
-            self._new = _NewLog(str(uuid.uuid4()))
-        return Offset(self._new.log, START).to_json()
+        return Offset(self._new.choose_name(), START).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = default_read_limit(self._settings)
@@ -124,12 +100,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest(start, limit)
         except LogLostError as error:
             self._go_on_anew(error, Offset.from_json(start).log)
-            return Offset(self._new.log, START).to_json()
+            return Offset(self._new.name, START).to_json()
 
     def _latest(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:
         first = Offset.from_json(start)
-        if self._is_to_be_named(first.log):
-            return Offset(self._new.log, START).to_json()
+        if self._session is None and self._new.make_if_next(first.log):
+            return Offset(self._new.name, START).to_json()
         session, begin = self._attach_to(first)
         # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
         # wait for that for ever, and so would a writer's window that only commits open.
@@ -183,18 +159,18 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = START
         if first.log == last.log:
             begin = first.cursor
-        elif first.log != self._new.log:  # it is lost, and failOnDataLoss was false
-            left_over = self._left_over(first.log, first.cursor)
+        elif first.log != self._new.name:  # it is lost, and failOnDataLoss was false
+            left_over = self._planner.plan_lost(first.log, first.cursor)
         try:
             session, last_cursor = self._attach_to(last)
             _check_log(session.directory)
             if session.log == last.log:
                 session.note_checkpoint()
                 begin = self._place(session, begin)
-                return left_over + self._plan_range(session.directory, begin, last_cursor)
+                return left_over + self._planner.plan_range(session.directory, begin, last_cursor)
         except LogLostError as error:
             self._go_on_anew(error, last.log)
-        return left_over + self._left_over(last.log, begin, last.cursor)
+        return left_over + self._planner.plan_lost(last.log, begin, last.cursor)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """As :meth:`TaskReader.read`, which Spark calls in tasks."""
@@ -218,13 +194,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wants to start it again soon."""
         session, self._session = self._session, None
         try:
-            # the receiver of a forked child is its parent's
-            if session is not None and os.getpid() == self._process:
+            if session is not None and not self._process.is_forked():
                 leaves = self._settings.leave_on_stop or session.is_temporary
-                session.stop(goodbye=leaves and not self._is_orphaned())
+                session.stop(goodbye=leaves and not self._process.is_orphaned())
         finally:
-            self._serving.stop()
-            self._stopping = True
+            self._planner.serving.stop()
+            self._process.is_stopping = True
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -235,16 +210,17 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         session = self._session
         if session is None:
-            self._show()
+            _start_monitoring(self._settings)
             session = ReceiverSession.on_old_log(
                 self._settings,
                 self._plan,
                 offset.log,
                 start=self._start,
-                stopping=self._is_stopping,
+                stopping=lambda: self._process.is_stopping,
                 reached=offset.cursor,
             )
-            self._attach(session)
+            self._session, self._checks = session, OffsetChecks(session.directory)
+            self._process.attach(self.stop)
         return session, self._place(session, offset.cursor) if session.log == offset.log else START
 
     def _place(self, session: ReceiverSession, cursor: Cursor) -> Cursor:
@@ -276,7 +252,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if log == self._new.replaces:
             return
         self._target = None  # a position of the old log
-        directory = self._make(_NewLog(str(uuid.uuid4()), replaces=log))
+        directory = self._new.replace(log)
         _log.warning(
             "%s; samples are lost, going on because failOnDataLoss=false, from the beginning of a new log: %s",
             error,
@@ -284,90 +260,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         _record_loss(directory, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
 
-    def _make(self, new: _NewLog) -> Path:
-        directory = make_log(self._settings, self._plan, new.log)
-        self._new = replace(new, is_made=True)
-        return directory
-
-    def _is_to_be_named(self, begin: str) -> bool:
-        """Whether a micro-batch that begins in this log ends at the beginning of the new log, which is made then."""
-        if self._session is not None:
-            return False
-        if begin != self._new.log:
-            return self._new.is_made  # in place of one that is lost
-        if self._new.is_made:
-            return False  # Spark has written it down
-        self._make(self._new)
-        return True
-
-    def _plan_range(self, directory: Path, begin: Cursor, end: Cursor) -> list[LogPartition]:
-        return plan_partitions(
-            directory,
-            begin,
-            end,
-            min_partitions=self._settings.min_partitions,
-            host=os.uname().nodename,
-            served=self._serving.served(directory.name),
-        )
-
-    def _left_over(self, log: str, begin: Cursor, end: Cursor | None = None) -> list[LogPartition]:
-        """What of [begin, end) a lost log still holds; without ``end`` all behind ``begin``.
-
-        No receiver appends to it any more, so that this does not change.
-        """
-        directory = self._settings.log_dir / log
-        try:
-            view, held = LogView(directory), list_segments(directory)
-            last = Cursor(view.end) if end is None else min(end, Cursor(view.end))
-            begin = max(begin, Cursor(held[0].base)) if held else last
-            if begin < last and not view.is_frame(begin.position):
-                begin = Cursor(view.next_frame(begin.position))
-            found = self._plan_range(directory, begin, last)
-        except (LogError, OSError) as error:
-            _log.info("%s: nothing of it can be read: %s", directory, error)
-            return []
-        if found:
-            _log.warning(
-                "reading on from %s to %s of the log %s, which is lost", told(begin), told(last), log
-            )
-        return found
-
-    def _show(self) -> None:
-        """Record errors and start the exporter of metrics; OptionError if that is not possible."""
-        record_errors()
-        if self._settings.metrics_port:
-            from ..monitoring.metrics import start_exporter
-
-            log_dirs = [default_log_dir(), self._settings.log_dir]
-            start_exporter(self._settings.metrics_port, log_dirs, address=self._settings.metrics_address)
-
-    def _attach(self, session: ReceiverSession) -> None:
-        if not self._attached_at:
-            atexit.register(self.stop)
-        self._session, self._attached_at, self._parent = session, time.monotonic_ns(), os.getppid()
-        self._process = os.getpid()
-        self._checks = OffsetChecks(session.directory)
-        if threading.current_thread() is threading.main_thread():
-            # Spark sends SIGTERM and closes the socket: without a handler the process ends before stop() is called
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-
-    def _is_orphaned(self) -> bool:
-        """Whether the driver was killed: its sockets close as for a stopped query, but it sends no signal."""
-        until = time.monotonic() + _DYING_SECONDS
-        while not self._stopping and os.getppid() == self._parent and time.monotonic() < until:
-            time.sleep(_LISTEN_STEP_SECONDS)
-        return os.getppid() != self._parent
-
-    def _is_stopping(self) -> bool:
-        return self._stopping
-
-    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
-        self._stopping = True
-
     def _listen(self, session: ReceiverSession) -> Cursor:
         """Trigger.AvailableNow: the end of what arrives within ``read.timeout``."""
-        until = self._attached_at + self._settings.read_timeout
-        while time.monotonic_ns() < until and not self._stopping:
+        until = self._process.attached_at + self._settings.read_timeout
+        while time.monotonic_ns() < until and not self._process.is_stopping:
             time.sleep(_LISTEN_STEP_SECONDS)
             session.tail()  # keeps it alive
         return session.tail()
@@ -375,6 +271,16 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
         assert self._session is not None
         return Offset(self._session.log, cursor).to_json()
+
+
+def _start_monitoring(settings: Settings) -> None:
+    """Record errors and start the exporter of metrics; OptionError if that is not possible."""
+    record_errors()
+    if settings.metrics_port:
+        from ..monitoring.metrics import start_exporter
+
+        log_dirs = [default_log_dir(), settings.log_dir]
+        start_exporter(settings.metrics_port, log_dirs, address=settings.metrics_address)
 
 
 def _record_loss(directory: Path, part: LostPart) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
-from spark_rtps.datasource import stream_reader
+from spark_rtps.datasource import source_process
 from spark_rtps.serving import connections
 from spark_rtps.transport.said import Said
 from tests.datasource.stream_reader_scene import Source
@@ -23,7 +23,7 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Source]]:
     """Starts streaming sources, each with the options given."""
-    monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 0.0)
+    monkeypatch.setattr(source_process, "_DYING_SECONDS", 0.0)
     made: list[Source] = []
 
     def source(**options: object) -> Source:

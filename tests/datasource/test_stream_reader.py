@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from spark_rtps.columns.topic_plan import BINARY_SCHEMA
-from spark_rtps.datasource import stream_reader
+from spark_rtps.datasource import source_process
 from spark_rtps.datasource.batch_reader import RtpsBatchReader
 from spark_rtps.datasource.receiver_session import ReceiverSession
 from spark_rtps.datasource.schema import plan_source, to_spark
@@ -206,7 +206,7 @@ class TestFirstStart:
     def test_what_serves_its_log_ends_with_it(self, make, monkeypatch):
         source = make()
         stopped = []
-        monkeypatch.setattr(source.reader._serving, "stop", lambda: stopped.append(True))
+        monkeypatch.setattr(source.reader._planner.serving, "stop", lambda: stopped.append(True))
         source.reader.stop()
         assert stopped == [True]
 
@@ -220,7 +220,7 @@ class TestFirstStart:
     def test_a_driver_that_was_killed_says_no_goodbye(self, make, monkeypatch):
         source = make()
         source.begin()
-        monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 30.0)
+        monkeypatch.setattr(source_process, "_DYING_SECONDS", 30.0)
         parents = iter([os.getppid()] * 3)
         monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))  # it is gone soon
         source.reader.stop()

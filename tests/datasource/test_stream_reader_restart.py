@@ -229,7 +229,7 @@ class TestDeadReceiver:
         zero = source.begin()
         source.receiver.dead = "killed"  # its log is still locked
         source.receiver.stop = lambda **_: None
-        source.reader._on_sigterm(15, None)
+        source.reader._process.on_sigterm(15, None)
         began = time.monotonic()
         with pytest.raises(RtpsError, match="is appending to the log"):
             source.reader.latestOffset(zero, ALL)
