@@ -12,6 +12,7 @@ import time
 import weakref
 from typing import Final, Protocol
 
+from ..options import AppliesTo
 from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.protocol.participant.events import Event
@@ -25,6 +26,16 @@ _LISTENER_SECONDS: Final = 0.1
 
 class Endpoint(Protocol):
     """A subscription or a publication, as its participant sees it."""
+
+    @property
+    def role(self) -> AppliesTo:
+        """Whether it reads or writes."""
+        ...
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether its samples are to be ordered, or become visible, together with those of other topics."""
+        ...
 
     def on_event(self, event: Event) -> None:
         """Something happened on the domain; not only to this endpoint. Called by one thread at a time."""

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from ..options.explanations import explained
 from ..transport.errors import TransportError, UsageError
@@ -24,6 +24,7 @@ Sent = Callable[[], object]
 Failed = Callable[[Exception], object]
 
 
+@runtime_checkable
 class Flushable(Protocol):
     """What has batches in progress: a publication, a participant, the writers of a worker."""
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
-import time
-import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from ..options import AppliesTo, Settings, default_log_dir
+from ..options import AppliesTo, Settings
 from ..options.explanations import explained
-from ..options.participants import node_config
-from ..transport.errors import OptionError, UsageError
-from ..transport.net.forked import disowned_by_children
 from ..transport.net.node import Node
 from ..transport.net.topic_types import ToldType, await_type
-from ..transport.receiver.addresses import with_reserved_ports
 from .arguments import CAPACITY, Options, OptionValue, participant_settings, size_argument, topic_settings
-from .conductor import Conductor, Endpoint
-from .flushing import FLUSH_QUEUE, FLUSHERS, flush_each
+from .flushing import FLUSH_QUEUE
+from .membership import Membership
 from .statuses import Listener
-from .topic_endpoint import TopicEndpoint, wants_group
+from .topic_endpoint import wants_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,20 +67,7 @@ class Participant:
         """
         given: dict[str, OptionValue] = {"domain": domain, "interface": interface, "peers": peers}
         self._texts, self._settings = participant_settings({**(options or {}), **_set(given)})
-        self._lock = threading.Lock()
-        self._node: Node | None = None
-        #: When it joined the domain, monotonic, ns.
-        self.joined_at = 0
-        self._conductor: Conductor | None = None
-        self._closed = False
-        self._endpoints: list[Endpoint] = []
-        self._leaving: weakref.finalize[[Node, Conductor], Participant] | None = None
-        disowned_by_children(self)
-
-    def disown(self) -> None:
-        """In a forked child: it is closed if the parent has joined the domain by it."""
-        self._lock = threading.Lock()  # a thread of the parent may have held it
-        self._closed = self._closed or self._node is not None
+        self._membership = Membership(self._settings)
 
     # --- joining and leaving ----------------------------------------------------------------------
 
@@ -104,26 +82,12 @@ class Participant:
 
     def close(self) -> None:
         """Close all subscriptions and publications, and leave the domain. A second call does nothing."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            endpoints = list(self._endpoints)
-        if self._node is not None and self._node.is_disowned:
-            return
-        with contextlib.ExitStack() as closing:  # one that cannot be closed keeps none of the others open
-            closing.callback(self._leave_domain)
-            for endpoint in reversed(endpoints):
-                closing.callback(endpoint.close)
-
-    def _leave_domain(self) -> None:
-        if self._leaving is not None:
-            self._leaving()
+        self._membership.close()
 
     @property
     def is_closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._closed
+        return self._membership.is_closed
 
     @property
     def domain(self) -> int:
@@ -219,7 +183,7 @@ class Participant:
             found = topic_type(settings, self.node)
             schema = schema_to_read(settings, found)
         plan = plan_reading(settings, schema, found)
-        return Subscription(self, settings, plan, buffer_size=capacity, listener=listener).open()
+        return Subscription(self._membership, settings, plan, buffer_size=capacity, listener=listener).open()
 
     # --- publishing -------------------------------------------------------------------------------
 
@@ -291,7 +255,9 @@ class Participant:
         }
         settings = self.settings(topic, AppliesTo.WRITE, options, keywords)
         plan = plan_writing(settings, schema_to_write(settings) if schema is None else schema)
-        return Publication(self, settings, plan, listener=listener, on_flush_failed=on_flush_failed)
+        return Publication(
+            self._membership, settings, plan, listener=listener, on_flush_failed=on_flush_failed
+        )
 
     @explained()
     def flush(self, *, ignore_errors: bool = False) -> None:
@@ -305,11 +271,7 @@ class Participant:
         Raises:
             TransportError: best-effort samples could not be sent; all that could be was.
         """
-        from .publication import Publication
-
-        with self._lock:
-            publications = [each for each in self._endpoints if isinstance(each, Publication)]
-        flush_each(publications, ignore_errors=ignore_errors)
+        self._membership.flush(ignore_errors=ignore_errors)
 
     def flush_async(
         self,
@@ -362,9 +324,11 @@ class Participant:
                 message has what was seen.
         """
         node = self.node
-        return await_type(node, topic, timeout=timeout, type_name=type_name, stopping=lambda: node.is_closed)
+        return await_type(
+            node.directory, topic, timeout=timeout, type_name=type_name, stopping=lambda: node.is_closed
+        )
 
-    # --- for subscriptions and publications -------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     @property
     def node(self) -> Node:
@@ -372,19 +336,7 @@ class Participant:
 
         Raises UsageError after :meth:`close`, TransportError if the domain cannot be joined.
         """
-        with self._lock:
-            if self._closed:
-                raise UsageError("the participant is closed")
-            if self._node is None:
-                config = replace(node_config(self._settings), resolve_types=True)
-                config = with_reserved_ports(config, default_log_dir())
-                self._node = Node.open(config).start()
-                self.joined_at = time.monotonic_ns()
-                self._conductor = Conductor(self._node)
-                FLUSHERS.add(self)
-                # it also leaves when the program has no reference to it any more, and when the program ends
-                self._leaving = weakref.finalize(self, _leave, self._node, self._conductor)
-            return self._node
+        return self._membership.node
 
     def settings(self, topic: str, role: AppliesTo, options: Options | None, keywords: Options) -> Settings:
         """The settings of one endpoint of this participant; raises OptionError as :func:`topic_settings` does."""
@@ -392,57 +344,8 @@ class Participant:
             topic, role, of_participant=self._texts, options=options or {}, keywords=keywords
         )
         if wants_group(found.qos):
-            self._refuse_group(role)
+            self._membership.check_is_first_of_group(role)
         return found
-
-    def _refuse_group(self, role: AppliesTo) -> None:
-        """OptionError for a second topic of a group: each of ours is a DDS publisher or subscriber of its own."""
-        from .publication import Publication
-        from .subscription import Subscription
-
-        kind: type[TopicEndpoint] = Publication if role is AppliesTo.WRITE else Subscription
-        with self._lock:
-            endpoints = list(self._endpoints)
-        if any(isinstance(each, kind) and each.is_of_group for each in endpoints):
-            fix = (
-                f"has no effect beyond one topic: each {kind.__name__.lower()} of a participant is a group of its own; "
-                "use topic"
-            )
-            raise OptionError("presentation.access_scope", "group", fix)
-
-    def adopt(self, endpoint: Endpoint) -> None:
-        """Serve an endpoint with events, and close it with the participant."""
-        serving = self._serving()
-        with self._lock:
-            if self._closed:
-                raise UsageError("the participant is closed")
-            self._endpoints.append(endpoint)
-        serving.add(endpoint)
-
-    def release(self, endpoint: Endpoint) -> None:
-        """The endpoint is closed: serve it no more."""
-        with self._lock:
-            self._endpoints = [each for each in self._endpoints if each is not endpoint]
-        if self._conductor is not None:
-            self._conductor.remove(endpoint)
-
-    def serve(self) -> None:
-        """Hand out the events so far now, so that statuses are up to date."""
-        self._serving().serve()
-
-    def _serving(self) -> Conductor:
-        _ = self.node
-        assert self._conductor is not None
-        return self._conductor
-
-
-def _leave(node: Node, conductor: Conductor) -> None:
-    if node.runs_in_this_thread:
-        # The last reference has gone in a duty cycle: the conductor may wait for what this thread holds.
-        threading.Thread(target=_leave, args=(node, conductor), name="rtps-leave", daemon=True).start()
-    elif not node.is_disowned:
-        with contextlib.closing(node):
-            conductor.stop()
 
 
 def _set(given: dict[str, OptionValue]) -> dict[str, OptionValue]:

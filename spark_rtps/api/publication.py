@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from ..columns.announcing import announced_type, endpoint_qos
 from ..columns.encoding import Encoder, encoder_for
 from ..columns.key_columns import KeyColumns
 from ..columns.topic_plan import TopicPlan, plan_writing
-from ..options import Payload, Settings
+from ..options import AppliesTo, Payload, Settings
 from ..options.explanations import explained
 from ..options.participants import publication_policy
 from ..transport.errors import OptionError, TransportError, UsageError
@@ -31,13 +31,11 @@ from ..transport.structure import NANOSECONDS
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from .claim import Claim
 from .flushing import FLUSH_QUEUE
+from .membership import Membership
 from .rows import Rows, conformed, record_batches
 from .statuses import Listener, StatusBoard
 from .topic_endpoint import TopicEndpoint, wants_group
 from .writer_session import WriterSession
-
-if TYPE_CHECKING:
-    from .participant import Participant
 
 _log = logging.getLogger("spark_rtps.api")
 
@@ -81,9 +79,11 @@ class Publication(TopicEndpoint):
     rows)``.
     """
 
+    role = AppliesTo.WRITE
+
     def __init__(
         self,
-        participant: Participant,
+        membership: Membership,
         settings: Settings,
         plan: TopicPlan,
         *,
@@ -93,9 +93,9 @@ class Publication(TopicEndpoint):
         """For :meth:`Participant.publish`. It serves the publication from now on."""
         self._statuses = WriterStatuses()
         board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
-        super().__init__(participant, plan, board, is_of_group=wants_group(settings.qos))
+        super().__init__(membership, plan, board, is_of_group=wants_group(settings.qos))
         self._settings = settings
-        self._node = participant.node
+        self._node = membership.node
         self._keys = KeyColumns(plan) if plan.keyed else None
         #: By the schema of a batch.
         self._encoders: dict[pa.Schema, Encoder] = {plan.columns: encoder_for(plan)}
@@ -114,18 +114,18 @@ class Publication(TopicEndpoint):
             policy=publication_policy(settings),
             type=announced_type(settings, plan),
         )
-        participant.adopt(self)
+        membership.adopt(self)
         try:
             with explained(), self._node.lock:  # its first event is about a writer that is known
                 self._check_open()
                 self._writer = self._node.create_writer(spec)
-                until = participant.joined_at + _LOOK_AROUND_NS
-                self._writer.sets_automatic_failures_apart = on_flush_failed is not None
+                until = membership.joined_at + _LOOK_AROUND_NS
+                self._writer.failures.sets_automatic_apart = on_flush_failed is not None
                 self._session = WriterSession(self._writer, settings, look_around_until=until)
                 self._statuses.local = self._writer.guid
                 self._has_writer = True
         except BaseException:
-            participant.release(self)
+            membership.release(self)
             raise
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Publication(TopicEndpoint):
                 self._writer.end()
                 if not self._node.is_closed:
                     self._node.delete_endpoint(self._writer.guid)
-        self._participant.release(self)
+        self._membership.release(self)
 
     # --- what it is -----------------------------------------------------------------------------------
 
@@ -361,7 +361,10 @@ class Publication(TopicEndpoint):
         """Readers of the topic that do not match: by GUID, with a sentence for each reason."""
         if self.is_closed:
             return {}
-        return {str(guid): reasons for guid, reasons in self._node.incompatible(self._writer.guid).items()}
+        return {
+            str(guid): reasons
+            for guid, reasons in self._node.directory.incompatible(self._writer.guid).items()
+        }
 
     @property
     def positions(self) -> Positions:
@@ -390,7 +393,10 @@ class Publication(TopicEndpoint):
         if self._statuses.local is None:
             return
         self._board.look()
-        if self._on_flush_failed is not None and (error := self._writer.automatic_failures()) is not None:
+        if (
+            self._on_flush_failed is not None
+            and (error := self._writer.failures.take_automatic()) is not None
+        ):
             self._on_flush_failed(error)
 
     # --- inside ---------------------------------------------------------------------------------------

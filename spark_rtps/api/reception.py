@@ -104,7 +104,7 @@ class Reception:
         if not settings.left_to_writers:
             return qos
         return best_available(
-            qos, settings.left_to_writers, self._node.offers(settings.topic, qos, type_name)
+            qos, settings.left_to_writers, self._node.directory.offers(settings.topic, qos, type_name)
         )
 
     def close(self) -> None:

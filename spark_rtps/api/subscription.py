@@ -7,29 +7,26 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from ..columns.topic_plan import TopicPlan
-from ..options import Payload, Settings
+from ..options import AppliesTo, Payload, Settings
 from ..options.explanations import READER_REMEDIES, remedy_of
 from ..transport.errors import RtpsError, UsageError
 from ..transport.limits import MISMATCHES_SAID_MAX
-from ..transport.net.topic_types import first_writer
 from ..transport.protocol.participant.events import Event, IncompatibleQos, LivelinessLost, Unmatched
 from ..transport.protocol.participant.statuses import ReaderStatuses
 from ..transport.receiver.remedies import reasons_with_remedies
 from ..transport.said import Said
-from ..transport.structure import Guid, is_keyed
+from ..transport.structure import Guid
 from .arguments import CAPACITY
 from .instances import Instance
+from .membership import Membership
 from .reception import Reception
 from .statuses import Listener, StatusBoard
 from .topic_endpoint import TopicEndpoint, wants_group
-
-if TYPE_CHECKING:
-    from .participant import Participant
 
 _log = logging.getLogger("spark_rtps.api")
 
@@ -54,9 +51,11 @@ class Subscription(TopicEndpoint):
     All methods may be called from any thread; what one of them takes, no other gets.
     """
 
+    role = AppliesTo.READ
+
     def __init__(
         self,
-        participant: Participant,
+        membership: Membership,
         settings: Settings,
         plan: TopicPlan,
         *,
@@ -66,9 +65,9 @@ class Subscription(TopicEndpoint):
         """For :meth:`Participant.subscribe`, which calls :meth:`open` then."""
         self._statuses = ReaderStatuses()
         board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
-        super().__init__(participant, plan, board, is_of_group=wants_group(settings.qos))
+        super().__init__(membership, plan, board, is_of_group=wants_group(settings.qos))
         self._settings = settings
-        self._node = participant.node
+        self._node = membership.node
         self._reception = Reception(self._node, settings, plan, capacity=buffer_size)
         self._inbox = self._reception.inbox
         self._announced = 0
@@ -79,7 +78,7 @@ class Subscription(TopicEndpoint):
 
     def open(self) -> Subscription:
         """Join the topic, or wait for its first writer if the type has no name yet."""
-        self._participant.adopt(self)
+        self._membership.adopt(self)
         for warning in self._settings.warnings:
             _log.warning("topic %r: %s", self.topic, warning)
         try:
@@ -100,7 +99,7 @@ class Subscription(TopicEndpoint):
         if self._inbox.is_closed:
             return
         self._reception.close()
-        self._participant.release(self)
+        self._membership.release(self)
 
     # --- what it is -----------------------------------------------------------------------------------
 
@@ -216,7 +215,7 @@ class Subscription(TopicEndpoint):
 
         A topic without a key is one instance. At most 262144 are known; those without writers make room for others.
         """
-        self._participant.serve()
+        self._membership.serve()
         return self._reception.instances()
 
     def counters(self) -> dict[str, int]:
@@ -285,18 +284,16 @@ class Subscription(TopicEndpoint):
 
     def _follow_first_writer(self) -> None:
         """Join under the name that the topic's first writer has for its type, once there is one."""
-        changes = self._node.participant.changes
+        changes = self._node.directory.changes
         if changes == self._changes_seen or self._inbox.is_closed:
             return
         self._changes_seen = changes
-        found = first_writer(self._node, self.topic, self._settings.qos)
+        found = self._node.directory.first_writer(self.topic, self._settings.qos)
         if found is None:
             return
         plan = self._plan
         # a policy that looks at instances has to know by which key
-        keyed = (
-            plan.keyed if plan.keyed or self._settings.qos.tells_instances else is_keyed(found.guid.entity)
-        )
+        keyed = plan.keyed if plan.keyed or self._settings.qos.tells_instances else found.keyed
         _log.info("topic %r: its first writer calls the type %r", self.topic, found.type_name)
         self._join(replace(plan, type_name=found.type_name), keyed=keyed)
 

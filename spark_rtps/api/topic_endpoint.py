@@ -6,16 +6,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from ..options import AppliesTo
 from ..transport.qos import PresentationScope, Qos
+from .membership import Membership
 from .statuses import StatusBoard
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..columns.topic_plan import TopicPlan
-    from .participant import Participant
 
 _LOOK_AGAIN_SECONDS: Final = 0.01
 
@@ -29,13 +30,21 @@ def wants_group(qos: Qos) -> bool:
 class TopicEndpoint(ABC):
     """A reader or a writer of one topic, with its statuses."""
 
+    #: Whether it reads or writes.
+    role: ClassVar[AppliesTo]
+
     def __init__(
-        self, participant: Participant, plan: TopicPlan, board: StatusBoard, *, is_of_group: bool
+        self,
+        membership: Membership,
+        plan: TopicPlan,
+        board: StatusBoard,
+        *,
+        is_of_group: bool,
     ) -> None:
         """``board`` shows the statuses of the DDS reader or writer; see `wants_group` for ``is_of_group``."""
         #: Whether its samples are to be ordered, or become visible, together with those of other topics.
         self.is_of_group = is_of_group
-        self._participant = participant
+        self._membership = membership
         self._plan = plan
         self._board = board
 
@@ -86,11 +95,11 @@ class TopicEndpoint(ABC):
         ``total_count_change`` counts since the call before. Raises UsageError naming all statuses if there is none of
         that name.
         """
-        self._participant.serve()
+        self._membership.serve()
         return self._board.get(name)
 
     @property
     def statuses(self) -> dict[str, dict[str, int]]:
         """All communication statuses by name, each with its fields."""
-        self._participant.serve()
+        self._membership.serve()
         return self._board.all()

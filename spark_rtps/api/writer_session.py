@@ -72,12 +72,12 @@ class WriterSession:
         if ahead > 0:
             time.sleep(ahead / NANOSECONDS)
         with self._lock:
-            self._seen.update(self._writer.ready_reliable_readers())
+            self._seen.update(self._writer.readers.ready_reliable())
         self.warn_of_mismatches()
 
     def warn_of_mismatches(self) -> Mapping[Guid, Sequence[str]]:
         """The readers that do not match, with the reasons; each reason is logged once in a process."""
-        refused = self._writer.node.incompatible(self._writer.guid)
+        refused = self._writer.node.directory.incompatible(self._writer.guid)
         for reader, reasons in refused.items():
             said = self._settings.topic, tuple(reasons)
             if _MISMATCHES_SAID.is_new(said):
@@ -153,8 +153,8 @@ class WriterSession:
         if behind:
             raise unacknowledged(self._settings.topic, timeout, behind, self._writer.writer.last_sn)
         with self._lock:
-            seen, self._seen = self._seen, set(self._writer.ready_reliable_readers())
-            lost = self._writer.unserved(seen) if self._must_have_readers else {}
+            seen, self._seen = self._seen, set(self._writer.readers.ready_reliable())
+            lost = self._writer.readers.unserved(seen) if self._must_have_readers else {}
             if lost:
                 self._losses += 1
                 self._lost = lost

@@ -154,7 +154,7 @@ def _told_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> l
 
     wait = partial(
         await_types,
-        node,
+        node.directory,
         topics,
         timeout=seconds(settings.type_discovery_timeout),
         type_name=settings.type_name or settings.type,
@@ -189,7 +189,7 @@ def type_told_to(node: Node, settings: Settings) -> TopicType:
     need_struct = settings.payload is Payload.CDR
     wait = partial(
         await_type,
-        node,
+        node.directory,
         settings.topic,
         timeout=seconds(settings.type_discovery_timeout),
         type_name=settings.type_name or settings.type,

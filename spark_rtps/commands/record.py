@@ -169,7 +169,7 @@ def _subscribed(
 
 def _hash_of(participant: Participant, writer: str) -> str | None:
     """The hash of its type that a writer announces; None: none, or it has left."""
-    from ..transport.net.topic_types import type_hash
+    from ..transport.net.directory import type_hash
 
     found = (each for each in participant.endpoints() if str(each.guid) == writer)
     return next(map(type_hash, found), None)

@@ -94,7 +94,7 @@ class PublisherCounters:
             now, files, events = self._clock(), self._files.get(node, ()), node.events()
             for number, file in enumerate(files):
                 # The counters of a participant are in one file only: tools add up what they find.
-                file.update(now, events, {} if number else node.counts())
+                file.update(now, events, {} if number else node.counters.by_label())
 
     def update_if_due(self, node: Driver) -> None:
         """Copy the counters of the writers of ``node`` if the last copy is old; cheap enough for every duty cycle."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..columns.chunks import chunks
 from ..transport.log.frame import Frame
-from ..transport.net.topic_types import type_hash
+from ..transport.net.directory import type_hash
 from ..transport.protocol.counts import CountFilter
 from ..transport.protocol.participant.config import ParticipantConfig
 from ..transport.protocol.participant.endpoint_specs import ReaderSpec

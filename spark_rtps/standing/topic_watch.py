@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from ..transport.errors import RtpsError
 from ..transport.net.node_config import NodeConfig
 from ..transport.receiver.addresses import with_reserved_ports
 from ..transport.structure import NANOSECONDS
 from .restarts import Restarts
+
+if TYPE_CHECKING:
+    from ..transport.net.directory import Directory
 
 _log = logging.getLogger("spark_rtps.standing")
 
@@ -23,7 +26,8 @@ class Domain(Protocol):
 
     @property
     def is_closed(self) -> bool: ...
-    def written_topics(self) -> set[str]: ...
+    @property
+    def directory(self) -> Directory: ...
     def close(self) -> None: ...
 
 
@@ -66,7 +70,7 @@ class TopicWatch:
             try:
                 domain = self._domain(config, now)
                 if domain is not None:
-                    found[config] = domain.written_topics()
+                    found[config] = domain.directory.written_topics()
             except Exception as error:  # noqa: BLE001  (the topics of the other networks are found)
                 self._failed(config, repr(error), now)
         return found

@@ -23,11 +23,12 @@ from spark_rtps.api import instances as instances_module
 from spark_rtps.api import publication as publication_module
 from spark_rtps.api import reception as reception_module
 from spark_rtps.api import sample_cache as cache_module
-from spark_rtps.api import subscription as subscription_module
 from spark_rtps.api.inbox import Inbox
+from spark_rtps.api.membership import Membership
 from spark_rtps.api.reception import Reception
 from spark_rtps.api.writer_session import WriterSession
 from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.transport.net.directory import Directory
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.participant.events import LivelinessLost
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
@@ -67,11 +68,11 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
     publication = writing.publish("t", schema=SCHEMA, type="T")
     wait_until(lambda: bool(reading.endpoints()))
     threads: list[threading.Thread] = []
-    opened, found = Inbox.open, subscription_module.first_writer
+    opened, found = Inbox.open, Directory.first_writer
 
     def beside() -> None:
         if not threads:
-            (subscription,) = reading._endpoints
+            (subscription,) = reading._membership.endpoints
             threads.append(threading.Thread(target=subscription.do_work, args=(time.monotonic_ns(),)))
             threads[0].start()
             threads[0].join(0.1)  # it may wait for the node's lock
@@ -83,14 +84,14 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
     def find_beside(*arguments: Any) -> Any:
         writer = found(*arguments)
         if not threads:
-            (subscription,) = reading._endpoints
+            (subscription,) = reading._membership.endpoints
             assert isinstance(subscription, rtps.Subscription)
             subscription._changes_seen = -1  # something else is discovered meanwhile
             beside()
         return writer
 
     monkeypatch.setattr(Inbox, "open", open_beside)
-    monkeypatch.setattr(subscription_module, "first_writer", find_beside)
+    monkeypatch.setattr(Directory, "first_writer", find_beside)
     subscription = reading.subscribe("t", schema=SCHEMA, type="T" if named else None)
     threads[0].join(PATIENCE)
     monkeypatch.undo()
@@ -293,19 +294,19 @@ def test_a_participant_that_is_closed_while_it_publishes_closes_everything(
 ) -> None:
     participant = participate()
     first = participant.publish("t", schema=SCHEMA, type="T")
-    adopt = rtps.Participant.adopt
+    adopt = Membership.adopt
 
-    def close_then(self: rtps.Participant, endpoint: Any) -> None:
+    def close_then(self: Membership, endpoint: Any) -> None:
         adopt(self, endpoint)
         if endpoint.topic == "v":
             self.flush()
             self.close()
 
-    monkeypatch.setattr(rtps.Participant, "adopt", close_then)
+    monkeypatch.setattr(Membership, "adopt", close_then)
     with pytest.raises(rtps.UsageError, match="is closed"):
         participant.publish("v", schema=SCHEMA, type="T")
-    assert first.is_closed and participant.is_closed and participant._node is not None
-    assert participant._node.is_closed
+    node = participant._membership._node
+    assert first.is_closed and participant.is_closed and node is not None and node.is_closed
 
 
 class Reader:
@@ -318,12 +319,14 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
     here = {"r": Reader()}
 
     class Writer:
-        guid, writer, node = "w", SimpleNamespace(last_sn=2), SimpleNamespace(incompatible=lambda guid: {})
+        guid, writer = "w", SimpleNamespace(last_sn=2)
+        node = SimpleNamespace(directory=SimpleNamespace(incompatible=lambda guid: {}))
+        readers: Any = property(lambda self: self)
 
         def wait_for_readers(self, timeout: float) -> bool:
             return True
 
-        def ready_reliable_readers(self) -> list[Any]:
+        def ready_reliable(self) -> list[Any]:
             return list(here.values())
 
         def write(self, *arguments: Any, **keywords: Any) -> None:
@@ -475,7 +478,7 @@ def test_a_participant_that_is_forgotten_in_its_nodes_own_thread_leaves_at_once(
     def forget(of: Node) -> None:
         if not took and begun.is_set():
             start = time.monotonic()
-            held[0]._endpoints.clear()
+            held[0]._membership.endpoints.clear()
             held.clear()
             gc.collect()
             took.append(time.monotonic() - start)

@@ -149,7 +149,7 @@ def test_an_endpoint_of_a_participant_that_is_closing_is_refused(participate: Pa
     participant.publish("t", schema=SCHEMA, key="id")
     participant.close()
     with pytest.raises(UsageError, match="closed"):
-        participant.adopt(object())  # type: ignore[arg-type]
+        participant._membership.adopt(object())  # type: ignore[arg-type]
 
 
 def test_an_iteration_ends_with_samples_nobody_took(participate: Participate) -> None:

@@ -268,6 +268,6 @@ def test_a_handler_hears_of_automatic_flushes_that_fail(participate: Participate
 def test_participants_that_are_gone_are_flushed_no_more(participate: Participate) -> None:
     participant = participate()
     _ = participant.node
-    assert participant in flushing.FLUSHERS._members
+    assert participant._membership in flushing.FLUSHERS._members
     participant.close()
     rtps.flush()

@@ -51,7 +51,7 @@ class TestDiscovery:
 def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
     domain: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_rtps.api.participant.default_log_dir", lambda: tmp_path)
+    monkeypatch.setattr("spark_rtps.api.membership.default_log_dir", lambda: tmp_path)
     (tmp_path / "log").mkdir()
     write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], 10**9))
     with rtps.Participant(domain, interface="lo") as participant:
@@ -82,7 +82,7 @@ class TestEnd:
     def test_it_leaves_when_nobody_has_it(self, domain: int) -> None:
         participant = rtps.Participant(domain, interface="lo")
         subscription = participant.subscribe("t", schema=SCHEMA, type="T")
-        alive = weakref.ref(participant)
+        alive = weakref.ref(participant._membership)
         del participant
         gc.collect()
         assert alive() is not None and not subscription.is_closed  # the subscription has it

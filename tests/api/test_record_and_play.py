@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import spark_rtps as rtps
 from spark_rtps.cli import app
 from spark_rtps.recordings.mcap_writing import McapRecorder, schema_of
-from spark_rtps.transport.net.topic_types import type_hash
+from spark_rtps.transport.net.directory import type_hash
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl

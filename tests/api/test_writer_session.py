@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql.types import StructType
@@ -19,10 +19,11 @@ from spark_rtps.datasource.writer_pool import WriterPool
 from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.transport.errors import AcknowledgmentError, NoReaderError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.send_failures import SendFailures
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
 from spark_rtps.transport.protocol.participant.events import Event
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
-from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.submessages import AckNack
 from tests.support.stream_logs import encoded, points
@@ -34,7 +35,8 @@ class Network:
     def __init__(self, settings: Settings) -> None:
         self.lock = threading.RLock()
         self.sleeps_until = 0
-        self.send_errors = 0
+        self.send_failures = SendFailures()
+        self.duty_cycle = self.directory = self
         self.is_closed = False
         self.refused: dict[Guid, tuple[str, ...]] = {}
         self.writer = StatefulWriter(Guid(bytes(12), b"\0\0\1\3"), settings.qos)
@@ -66,9 +68,6 @@ class Network:
         pass
 
     def events(self) -> list[Event]:
-        return []
-
-    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
         return []
 
     def assert_liveliness(self, writer: Guid | None = None) -> None:

@@ -119,7 +119,7 @@ def our_writer(domain: int, rate: int) -> None:
         try:
             writer.write(Samples.uniform(rows.reshape(-1), count, 68), timeout=60)
         except Exception:
-            if stopped.is_set() or not writer.has_ready_reader():
+            if stopped.is_set() or not writer.readers.has_ready():
                 break
             raise
         written += count
@@ -154,7 +154,7 @@ def policy_writer(domain: int, how: str) -> None:
     say(ready=True)
     while not stopped.is_set() and not writer.wait_for_readers(1):
         pass
-    while len(writer.ready_reliable_readers()) < asked.get("readers", 0) and not stopped.wait(0.02):
+    while len(writer.readers.ready_reliable()) < asked.get("readers", 0) and not stopped.wait(0.02):
         pass
     started, used = time.monotonic(), time.process_time()
     while not stopped.is_set():
@@ -162,7 +162,7 @@ def policy_writer(domain: int, how: str) -> None:
         try:
             writer.write(samples, timeout=2)
         except Exception:
-            if stopped.is_set() or not writer.has_ready_reader():
+            if stopped.is_set() or not writer.readers.has_ready():
                 break
             raise
         written += count
@@ -280,7 +280,7 @@ def streams(domain: int, how: str) -> None:
         writers = []
     else:
         writers = [node.create_writer(WriterSpec(topic, TYPE_NAME, qos, policy=policy)) for topic in topics]
-        are_matched = lambda: all(writer.has_ready_reader() for writer in writers)  # noqa: E731
+        are_matched = lambda: all(writer.readers.has_ready() for writer in writers)  # noqa: E731
     say(ready=True)
     while not are_matched() and not stopped.wait(0.05):
         pass

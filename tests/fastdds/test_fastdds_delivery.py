@@ -120,7 +120,7 @@ def test_it_is_never_sent_xcdr2(peer: FastPeer, node: Node, topic: str) -> None:
     wait_until(is_told, "a mismatch")
     assert reasons[0].startswith("DATA_REPRESENTATION: ")
     write(writer, NUMBER, numbers(1, 3), representation=XCDR2)
-    assert not writer.has_ready_reader()
+    assert not writer.readers.has_ready()
     assert peer.take(topic, 0) == []
 
 

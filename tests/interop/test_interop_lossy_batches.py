@@ -96,7 +96,7 @@ def test_our_coalesced_samples(
     peer.reader("t", Vehicle)
     reader = LocalReader(other, "t", "Vehicle", qos())
     writer = node.create_writer(WriterSpec("t", "interop::Vehicle", qos(), keyed=True))
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     expected: list[Row] = []
     for block in range(BLOCKS):
         write(writer, "Vehicle", vehicles(block))

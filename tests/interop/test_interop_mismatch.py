@@ -96,5 +96,5 @@ def test_our_writer_says_why(cyclone: Callable[..., CyclonePeer], participate: C
     ]
     assert found[0].local == writer.guid
     assert found[0].topic == "t"
-    assert not writer.has_ready_reader()
+    assert not writer.readers.has_ready()
     assert peer.matched("t") == []

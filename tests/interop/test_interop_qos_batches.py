@@ -197,7 +197,7 @@ def test_both_readers(
     writer = create_writer(node, topic, kind, POLICIES[name])
     shared_peer.wait_for_match(topic)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     written = write_all(writer, kind)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     check_ours(reader, written)
@@ -221,7 +221,7 @@ def test_both_readers_with_loss(
     writer = create_writer(lossy(LOSS + 1), topic, kind, POLICIES[name])
     lossy_peer.wait_for_match(topic)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     written = write_all(writer, kind)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     check_ours(reader, written)
@@ -252,7 +252,7 @@ def test_late_joiners(
     peer.reader(topic, getattr(cyclone_types, kind), transient_local=True)
     reader = LocalReader(other, topic, kind, qos(transient_local=True))
     reader.wait_for(len(history.rows))
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     later = write_all(writer, kind, blocks=1)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     written = Written(kind, history.rows + later.rows)
@@ -285,7 +285,7 @@ def test_late_joiners_find_the_last(
     assert not any(sample.flags & REMOVED for sample in received)
     taken = [each.row for each in shared_peer.take(topic, len(kept))]
     assert sorted(taken, key=str) == sorted(kept, key=str)
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert shared_peer.call("take", topic) == []
     assert len(receiver.received()) == len(kept)
@@ -306,7 +306,7 @@ def test_samples_removed_from_the_midst_of_a_batch(
     kept = [rows[0], *rows[-2:]]
     shared_peer.reader(topic, cyclone_types.Vehicle)
     receiver = subscribe(topic, "Vehicle")
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     write(writer, "Vehicle", rows)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     late = subscribe(topic, "Vehicle", subscribe=qos(transient_local=True))
@@ -319,7 +319,7 @@ def test_samples_removed_from_the_midst_of_a_batch(
     shared_peer.call("delete", topic)
     shared_peer.reader(topic, cyclone_types.Vehicle, transient_local=True)
     assert [each.row for each in shared_peer.take(topic, 3)] == kept
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 3, "three ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 3, "three ready readers")
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert shared_peer.call("take", topic) == []
 
@@ -334,7 +334,7 @@ def test_coherent_sets(
     reader = LocalReader(participate(), topic, "Number", qos(**level))
     writer = create_writer(participate(), topic, "Number", batch, qos(**level))
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     rows = [row("Number", n) for n in range(120)]
     write(writer, "Number", rows[:10])
     for first in range(10, 100, 30):
@@ -359,7 +359,7 @@ def test_large_samples_between_small_ones(
     lossy_peer.reader(topic, cyclone_types.Blob)
     reader = LocalReader(lossy(LOSS), topic, "Blob", qos())
     writer = create_writer(lossy(LOSS + 1), topic, "Blob", POLICIES[name])
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     for first in range(0, len(rows), 4):
         write(writer, "Blob", rows[first : first + 4])
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
@@ -397,7 +397,7 @@ def test_flow_controller(shared_peer: CyclonePeer, participate: Callable[..., No
     reader = LocalReader(participate(), topic, "Number", qos())
     writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos(), policy=policy))
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     written = write_all(writer, "Number")
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     check_ours(reader, written)
@@ -412,7 +412,7 @@ def test_instances_end_within_batches(
     reader = LocalReader(participate(), topic, "Vehicle", qos())
     writer = create_writer(participate(), topic, "Vehicle", BATCH)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    wait_until(lambda: len(writer.readers.ready_reliable()) == 2, "two ready readers")
     rows = [row("Vehicle", n) for n in range(VEHICLES)]
     write(writer, "Vehicle", rows)
     flags = [DISPOSED | KEY_ONLY, UNREGISTERED | KEY_ONLY, DISPOSED | UNREGISTERED | KEY_ONLY]

@@ -161,7 +161,7 @@ def test_requested_by_cyclone(
 
     wait_until(lambda: status()["total_count"] == 1, "Cyclone's refusal")
     assert status()["last_policy_id"] == POLICY_IDS[policy]
-    assert not writer.has_ready_reader()
+    assert not writer.readers.has_ready()
 
 
 PARTITIONS = {

@@ -196,7 +196,7 @@ def test_ready_when_a_heartbeat_was_answered(
 
         monkeypatch.setattr(writer.writer.feedback, "on_acknack", lose_answers)
     wait_until(lambda: writer.writer.counters.acknacks > 0, "a pre-emptive ACKNACK")
-    assert not writer.has_ready_reader()
+    assert not writer.readers.has_ready()
     silent = False
     assert writer.wait_for_readers(PATIENCE)
 

@@ -269,7 +269,7 @@ def test_our_liveliness_at_cyclone(
                 node.participant.assert_liveliness(time.monotonic_ns(), asserted)
                 node.flush()
 
-    with node.steering():  # nobody runs the node meanwhile
+    with node.duty_cycle.steering():  # nobody runs the node meanwhile
         wait_until(lambda: not alive(), "the loss of liveliness")
     write(writer, 0, 1)
     wait_until(alive, "liveliness regained")

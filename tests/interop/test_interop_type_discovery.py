@@ -118,7 +118,7 @@ def test_every_shape_is_what_idl_says(peer: CyclonePeer, node: Node) -> None:
         assert failure is None
         assert told == struct(kind.__name__)
         assert found.type_information is not None
-    assert node.counts().get("participant.bad_parameter", 0) == 0
+    assert node.counters.by_label().get("participant.bad_parameter", 0) == 0
 
 
 # --- ours -----------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_the_tool_subscribes_to_our_topic(domain: int, node: Node, topic: str) -
     while not printed and time.monotonic() < deadline:
         with tool(domain, "subscribe", topic, "--runtime", "1s") as process:
             # It ends by itself when it has not found the topic within a second.
-            wait_until(lambda: writer.has_ready_reader() or process.poll() is not None, "the tool")
+            wait_until(lambda: writer.readers.has_ready() or process.poll() is not None, "the tool")
             if process.poll() is None:
                 write(writer, ROWS)
                 printed = up_to("minus eight", process)
@@ -268,7 +268,7 @@ def test_our_writer_of_another_type(peer: CyclonePeer, node: Node, topic: str) -
     assert first.startswith("TYPE_CONSISTENCY: ")
     wait_until(lambda: peer.status(topic, "requested_incompatible_qos")["total_count"] == 1, "theirs")
     assert peer.matched(topic) == []
-    assert not writer.has_ready_reader()
+    assert not writer.readers.has_ready()
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,18 @@ import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from spark_rtps.transport.log.image import Image
+from spark_rtps.transport.net.send_failures import SendFailures
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.participant.events import Event
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
-from spark_rtps.transport.structure import INFINITE, Guid, Locator
+from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.message import submessage_at
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
@@ -73,12 +74,13 @@ class Driver:
     def __init__(self, sent: Callable[[list[Outgoing]], object] = lambda _: None) -> None:
         self.lock: Any = threading.RLock()
         self.sleeps_until = INFINITE
-        self.send_errors = 0
+        self.send_failures = SendFailures()
+        self.duty_cycle = self.directory = self.counters = self
         self.is_closed = False
         self.writer: StatefulWriter | None = None
         self._sent = sent
 
-    def counts(self) -> dict[str, int]:
+    def by_label(self) -> dict[str, int]:
         return {}
 
     def steering(self, *, lingering: bool = False) -> AbstractContextManager[None]:
@@ -108,9 +110,6 @@ class Driver:
 
     def wake(self) -> None:
         pass
-
-    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
-        return []
 
     def assert_liveliness(self, writer: Guid | None = None) -> None:
         pass

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,13 @@ from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.recipients import Discard
+from spark_rtps.transport.net.send_failures import SendFailures
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.participant.events import Event, Matched
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import Qos, ReliabilityKind
-from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.submessages import AckNack
 from tests.support import domains
@@ -56,7 +57,8 @@ class IdleNode:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.sleeps_until = 0
-        self.send_errors = 0
+        self.send_failures = SendFailures()
+        self.duty_cycle = self.directory = self.counters = self
         self.happened: list[Event] = []
         self.counted = {"writer.short_sends": 0}
 
@@ -64,7 +66,7 @@ class IdleNode:
     def is_closed(self) -> bool:
         return False
 
-    def counts(self) -> dict[str, int]:
+    def by_label(self) -> dict[str, int]:
         return self.counted
 
     @contextlib.contextmanager
@@ -89,9 +91,6 @@ class IdleNode:
     def events(self) -> list[Event]:
         happened, self.happened = self.happened, []
         return happened
-
-    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
-        return []
 
     def assert_liveliness(self, writer: Guid | None = None) -> None:
         pass
@@ -358,7 +357,7 @@ class TestWriterPool:
             node.start().create_reader(ReaderSpec("T", "Other", Qos()), Discard())
             publication = self.publish(publishers, "T", on_no_reader="wait", connect_timeout="10ms")
             of_sink = publication._writer.node
-            wait_until(lambda: bool(of_sink.incompatible(publication._writer.guid)), "the reader")
+            wait_until(lambda: bool(of_sink.directory.incompatible(publication._writer.guid)), "the reader")
             with pytest.raises(NoReaderError, match="TYPE: the writer's is 'T', the reader's is 'Other'"):
                 publication.wait_for_reader()
 

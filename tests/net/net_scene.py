@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from spark_rtps.transport.net import blocking_writer as blocking_writer_module
+from spark_rtps.transport.net import duty_cycle, event_queue, publish_mode, receive_turns
 from spark_rtps.transport.net import node as node_module
-from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
@@ -209,7 +209,8 @@ def scene_of(domain: int) -> Iterator[Scene]:
 def clock_for(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock for the nodes made from now on."""
     clock = Clock()
-    for module in (node_module, receive_turns, blocking_writer_module):
+    modules = (node_module, duty_cycle, event_queue, receive_turns, blocking_writer_module, publish_mode)
+    for module in modules:
         monkeypatch.setattr(module, "time", clock)
     return clock
 

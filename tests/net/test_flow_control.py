@@ -76,7 +76,7 @@ def test_nothing_is_sent_in_the_writing_thread(scene):
         writer.flush()
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(100)))
-    assert {each.thread for each in scene.samples_sent(writer)} == {node._thread}
+    assert {each.thread for each in scene.samples_sent(writer)} == {node.duty_cycle.thread}
 
 
 def test_no_other_writing_thread_sends_it_either(scene):
@@ -89,7 +89,7 @@ def test_no_other_writing_thread_sends_it_either(scene):
         writer.write(numbered(i, 1))
         synchronous.write(numbered(i, 1))
     scene.wait(lambda: got.numbers == other.numbers == list(range(100)))
-    assert {each.thread for each in scene.samples_sent(writer)} == {node._thread}
+    assert {each.thread for each in scene.samples_sent(writer)} == {node.duty_cycle.thread}
 
 
 def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene):
@@ -101,7 +101,7 @@ def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene):
     writer.write(numbered(0, 10, size=1_000))
     writer.flush()
     scene.wait(lambda: got.numbers == list(range(10)))
-    assert [each.thread for each in scene.samples_sent(writer)] == [node._thread] * 3
+    assert [each.thread for each in scene.samples_sent(writer)] == [node.duty_cycle.thread] * 3
 
 
 def test_only_so_many_datagrams_leave_per_period(scene, clock):
@@ -220,7 +220,7 @@ def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(scene, qos, 
     with caplog.at_level(logging.WARNING):
         node.close()
     assert "bytes of asynchronous writers still waited" in caplog.text
-    assert node._thread is not None and not node._thread.is_alive()
+    assert node.duty_cycle.thread is not None and not node.duty_cycle.thread.is_alive()
 
 
 def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_rest(scene, clock, caplog):

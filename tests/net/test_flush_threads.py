@@ -133,7 +133,7 @@ def test_max_flush_delay_flushes_in_the_nodes_thread(scene, qos, monkeypatch):
     node.wake()
     scene.wait(lambda: got.numbers == [0, 1])
     (sent,) = scene.samples_sent(writer)
-    assert sent.thread is node._thread
+    assert sent.thread is node.duty_cycle.thread
 
 
 def test_max_flush_delay_comes_by_itself(scene):
@@ -142,7 +142,7 @@ def test_max_flush_delay_comes_by_itself(scene):
     writer = scene.writer(node, batch=replace(OPEN, max_flush_delay=5 * MILLISECOND))
     write(writer, 0)
     scene.wait(lambda: got.numbers == [0])
-    assert [each.thread for each in scene.samples_sent(writer)] == [node._thread]
+    assert [each.thread for each in scene.samples_sent(writer)] == [node.duty_cycle.thread]
 
 
 # --- turbo mode -----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_turbo_mode_batches_a_burst_and_the_nodes_thread_sends_the_rest(scene, m
     scene.wait(lambda: got.numbers == list(range(count)))
     sent = scene.samples_sent(writer)
     assert len(sent) < count // 4
-    assert sent[sent_before].thread is node._thread
+    assert sent[sent_before].thread is node.duty_cycle.thread
 
 
 # --- what writing costs -------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ def test_single_writes_wake_the_node_at_most_once_per_batch(scene, monkeypatch, 
     policy = OPEN if delay is None else replace(OPEN, max_flush_delay=delay)
     writer = scene.writer(node, BEST_EFFORT, batch=replace(policy, max_samples=10))
     woken, steered = [], []
-    wake, steering = node.wake, node.steering
+    wake, steering = node.wake, node.duty_cycle.steering
     monkeypatch.setattr(node, "wake", lambda: (woken.append(1), wake()))
-    monkeypatch.setattr(node, "steering", lambda **how: (steered.append(1), steering(**how))[1])
+    monkeypatch.setattr(node.duty_cycle, "steering", lambda **how: (steered.append(1), steering(**how))[1])
     for i in range(100):
         write(writer, i)
     assert len(scene.samples_sent(writer)) == 10

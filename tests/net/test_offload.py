@@ -191,7 +191,7 @@ def test_a_train_arrives_as_the_datagrams_it_was_made_of(sockets: Sockets, sende
         assert len(sender.calls) == -(-21 // (UDP_PAYLOAD_MAX // size))
         assert received(sockets) == messages
     assert sockets.user in sockets._of_trains
-    assert (sockets.sent, sockets.send_errors, sockets.short_sends) == (63, 0, 0)
+    assert (sockets.sent, sockets.send_failures.count, sockets.short_sends) == (63, 0, 0)
 
 
 def test_a_train_to_a_group_reaches_all_of_it(sockets: Sockets, sender: Sender) -> None:
@@ -229,7 +229,7 @@ def test_a_destination_that_takes_no_trains_falls_back_alone(
         assert sockets.send(to((HERE, THERE), *[message(i, 1_000) for i in range(10)])) == 20
     assert sender.calls == ([("127.0.0.1", 1)] * 10 + [("127.0.0.2", 10)]) * 2
     assert sender.refused == 1  # not asked again
-    assert (sockets.sent, sockets.send_errors) == (40, 0)
+    assert (sockets.sent, sockets.send_failures.count) == (40, 0)
 
 
 def test_segments_that_exceed_the_routes_mtu_do_not_keep_shorter_ones_from_it(
@@ -248,8 +248,8 @@ def test_a_failure_that_is_not_the_routes_is_counted_for_each_datagram(
     sender.fails = {"127.0.0.1": errno.ENETUNREACH}
     messages = [message(i, 1_000) for i in range(10)]
     assert sockets.send(to((HERE, THERE), *messages)) == 10
-    assert (sockets.sent, sockets.send_errors) == (10, 10)
-    causes = sockets.failures({HERE}, 4)
+    assert (sockets.sent, sockets.send_failures.count) == (10, 10)
+    causes = sockets.send_failures.causes({HERE}, 4)
     assert len(causes) == 6 and "127.0.0.1" in causes[0] and os.strerror(errno.ENETUNREACH) in causes[0]
     sender.fails = {}
     assert sockets.send(to(HERE, *messages)) == 10

@@ -194,7 +194,7 @@ def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene):
     writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
     writer.write(numbered(0, 4, size=1_000))
     small = scene.reader(scene.node(message_size_max=2_000))
-    scene.wait(lambda: len(writer.writer.readers) == 2 and writer.has_ready_reader())
+    scene.wait(lambda: len(writer.writer.readers) == 2 and writer.readers.has_ready())
     assert writer.writer.intake.count == 4
     writer.flush()
     assert all(len(sent.data) <= 2_000 for sent in scene.samples_sent(writer))
@@ -243,7 +243,7 @@ def test_failures_of_automatic_flushes_can_be_set_apart(scene, monkeypatch):
     writer = scene.writer(
         here, BEST_EFFORT, batch=replace(OPEN, max_samples=9, max_flush_delay=3_600 * SECOND)
     )
-    writer.sets_automatic_failures_apart = True
+    writer.failures.sets_automatic_apart = True
     faulty = cut_off(here, there)
     writer.write(numbered(0, 1))
     clock.advance(3_600 * SECOND)
@@ -252,12 +252,12 @@ def test_failures_of_automatic_flushes_can_be_set_apart(scene, monkeypatch):
     writer.write(numbered(1, 1))  # it is not told of it
     with pytest.raises(TransportError, match="'T': 1 datagrams"):
         writer.flush()  # which is its own
-    told = writer.automatic_failures()
+    told = writer.failures.take_automatic()
     assert told is not None and "'T': 1 datagrams could not be sent; sending to " in str(told)
-    assert writer.automatic_failures() is None
+    assert writer.failures.take_automatic() is None
     with pytest.raises(TransportError, match="'T': 1 datagrams"):
         writer.write(numbered(2, 9))  # a full batch
-    assert writer.automatic_failures() is None
+    assert writer.failures.take_automatic() is None
 
 
 @pytest.mark.parametrize("call", ["flush", "begin_coherent_set", "wait_for_acknowledgments"])
@@ -317,7 +317,7 @@ def test_reliable_failures_are_counted_and_repaired(scene):
     writer = scene.writer(here, batch=replace(OPEN, max_samples=2))
     faulty = cut_off(here, there)
     writer.write(numbered(0, 10))
-    assert here.send_errors >= 1
+    assert here.send_failures.count >= 1
     faulty.ports.clear()
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(10)))
@@ -369,7 +369,7 @@ def late(scene, monkeypatch) -> tuple[BlockingWriter, list[float]]:
     node = scene.node()
     writer = scene.writer(node, writer=WriterPolicy(send_window_bytes=4_096))
     waits: list[float] = []
-    steering, run_once = node.steering, node.run_once
+    steering, run_once = node.duty_cycle.steering, node.run_once
 
     @contextlib.contextmanager
     def after_all(*, lingering: bool = False) -> Iterator[None]:
@@ -378,11 +378,11 @@ def late(scene, monkeypatch) -> tuple[BlockingWriter, list[float]]:
             yield
 
     def counted(timeout: float) -> int:
-        if threading.current_thread() is not node._thread:
+        if threading.current_thread() is not node.duty_cycle.thread:
             waits.append(timeout)
         return run_once(timeout)
 
-    monkeypatch.setattr(node, "steering", after_all)
+    monkeypatch.setattr(node.duty_cycle, "steering", after_all)
     monkeypatch.setattr(node, "run_once", counted)
     return writer, waits
 
@@ -404,7 +404,7 @@ def test_the_nodes_thread_wakes_the_one_that_steers(scene):
     node = scene.node()
     poll = select.poll()
     poll.register(node._wake_pipe, select.POLLIN)
-    with node.steering():
+    with node.duty_cycle.steering():
         node.cycle(0)
         assert poll.poll(0)
 
@@ -420,25 +420,27 @@ def test_a_thread_that_lingers_is_followed_by_the_nodes_own(scene, monkeypatch, 
 
     monkeypatch.setattr(node, "cycle", counted)
     for _ in range(times):
-        with node.steering(lingering=True):
+        with node.duty_cycle.steering(lingering=True):
             node.wake()
-            scene.wait(lambda: not node._is_needed())
+            scene.wait(lambda: not node.duty_cycle._is_needed())
     cycles.clear()
-    scene.wait(lambda: node._thread in cycles)
+    scene.wait(lambda: node.duty_cycle.thread in cycles)
 
 
 def test_who_lingers_wakes_nobody(scene):
     node = scene.node()
-    with node.steering(lingering=True):
-        node._lingers_until = time.monotonic() + 3_600
-        node._is_needed()  # as the node's own thread does
-        node._lingers_until = 0.0
-    assert not node._unsteered.is_set()
-    scene.wait(node._is_needed)
+    with node.duty_cycle.steering(lingering=True):
+        node.duty_cycle._lingers_until = time.monotonic() + 3_600
+        node.duty_cycle._is_needed()  # as the node's own thread does
+        node.duty_cycle._lingers_until = 0.0
+    assert not node.duty_cycle._unsteered.is_set()
+    scene.wait(node.duty_cycle._is_needed)
 
 
 def test_a_reader_that_is_there_is_not_waited_for(scene, monkeypatch):
     scene.reader(scene.node())
     writer = scene.writer(scene.node())
-    monkeypatch.setattr(writer.node, "steering", lambda **_: pytest.fail("the node was taken over"))
+    monkeypatch.setattr(
+        writer.node.duty_cycle, "steering", lambda **_: pytest.fail("the node was taken over")
+    )
     assert writer.wait_for_readers(0)

@@ -32,7 +32,7 @@ def test_what_a_recipient_failed_to_take_is_not_acknowledged(
     writer = scene.writer(scene.node())
     writer.write(numbered(0, 10), timeout=PATIENCE)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
-    seen, failed = writer.ready_reliable_readers(), threading.Event()
+    seen, failed = writer.readers.ready_reliable(), threading.Event()
 
     def fails(reader: StatefulReader, runs: list[Run]) -> None:
         failed.set()
@@ -46,7 +46,7 @@ def test_what_a_recipient_failed_to_take_is_not_acknowledged(
     if reader_goes:
         reading.close()
         scene.wait(lambda: not writer.writer.readers)
-        assert writer.unserved(seen) == {got.reader.guid: 10}
+        assert writer.readers.unserved(seen) == {got.reader.guid: 10}
     else:
         assert writer.wait_for_acknowledgments(0.3) == {got.reader.guid: 10}
     assert got.numbers == list(range(10))

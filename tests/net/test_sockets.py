@@ -261,7 +261,7 @@ def test_sending_into_the_void_is_counted_not_raised() -> None:
     sockets = open_sockets()
     try:
         sockets.send([OutgoingDatagrams([bytes(70_000)], (Locator("127.0.0.1", 9),))])
-        assert sockets.send_errors == 1
+        assert sockets.send_failures.count == 1
     finally:
         sockets.close()
 

@@ -11,7 +11,8 @@ import pytest
 
 from spark_rtps.transport.errors import UnknownTypeError
 from spark_rtps.transport.net import topic_types
-from spark_rtps.transport.net.topic_types import await_type, await_types, first_writer
+from spark_rtps.transport.net.directory import Directory
+from spark_rtps.transport.net.topic_types import await_type, await_types
 from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import DataRepresentation, Qos, ReliabilityKind
@@ -49,17 +50,15 @@ class FakeParticipant:
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Any:
+def directory(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(topic_types, "_SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(topic_types, "_LOOK_AGAIN_SECONDS", 0.0)
-    return SimpleNamespace(
-        lock=threading.RLock(), participant=FakeParticipant(), config=SimpleNamespace(domain=0)
-    )
+    return Directory(SimpleNamespace(lock=threading.RLock()), FakeParticipant(), 0)
 
 
-def test_endpoints_are_listed_when_something_changed(node: Any) -> None:
+def test_endpoints_are_listed_when_something_changed(directory: Any) -> None:
     """An endpoint is found at the third look, its type at the sixth."""
-    participant, looks = node.participant, 0
+    participant, looks = directory.participant, 0
     guid = Guid(b"w" * 12, bytes((0, 0, 1, KIND_WRITER_NO_KEY)))
 
     def stopping() -> bool:
@@ -73,42 +72,42 @@ def test_endpoints_are_listed_when_something_changed(node: Any) -> None:
             participant.changes += 1
         return False
 
-    assert await_type(node, "t", timeout=60, stopping=stopping).struct == STRUCT
+    assert await_type(directory, "t", timeout=60, stopping=stopping).struct == STRUCT
     assert (looks, participant.listed) == (6, 3)
 
 
-def test_the_first_writer_is_one_that_can_be_matched_if_there_is_any(node: Any) -> None:
+def test_the_first_writer_is_one_that_can_be_matched_if_there_is_any(directory: Any) -> None:
     def endpoint(number: int, kind: str, topic: str, type_name: str, qos: Qos) -> RemoteEndpoint:
         guid = Guid(b"w" * 12, bytes((0, 0, number, KIND_WRITER_NO_KEY)))
         return RemoteEndpoint(guid, kind, topic, type_name, qos, "", b"")
 
     best_effort, reliable = Qos(), Qos(reliability=ReliabilityKind.RELIABLE)
     xcdr2 = replace(reliable, data_representation=(DataRepresentation.XCDR2,))
-    node.participant.endpoints += [
+    directory.participant.endpoints += [
         endpoint(1, "reader", "t", "A", reliable),
         endpoint(2, "writer", "u", "B", reliable),
     ]
-    assert first_writer(node, "t", reliable) is None
+    assert directory.first_writer("t", reliable) is None
     for number, (type_name, qos, first) in enumerate(
         [("C", best_effort, "C"), ("D", best_effort, "C"), ("E", xcdr2, "E"), ("F", reliable, "E")], start=3
     ):
-        node.participant.endpoints.append(endpoint(number, "writer", "t", type_name, qos))
-        found = first_writer(node, "t", reliable)
+        directory.participant.endpoints.append(endpoint(number, "writer", "t", type_name, qos))
+        found = directory.first_writer("t", reliable)
         assert found is not None
         assert found.type_name == first
     for wanted, first in (("C", "C"), ("F", "F"), ("Z", "E")):
-        found = first_writer(node, "t", reliable, wanted)
+        found = directory.first_writer("t", reliable, wanted)
         assert found is not None and found.type_name == first
 
 
-def test_nothing_to_wait_for(node: Any) -> None:
+def test_nothing_to_wait_for(directory: Any) -> None:
     with pytest.raises(UnknownTypeError, match="nothing is written there"):
-        await_type(node, "t", timeout=60, stopping=lambda: True)
+        await_type(directory, "t", timeout=60, stopping=lambda: True)
 
 
-def test_topics_of_a_list_are_waited_for(node: Any) -> None:
+def test_topics_of_a_list_are_waited_for(directory: Any) -> None:
     """Those of a pattern are not: nobody knows which there will be."""
-    participant, looks = node.participant, 0
+    participant, looks = directory.participant, 0
 
     def write(topic: str, number: int) -> None:
         guid = Guid(b"w" * 12, bytes((0, 0, number, KIND_WRITER_NO_KEY)))
@@ -124,9 +123,9 @@ def test_topics_of_a_list_are_waited_for(node: Any) -> None:
         return False
 
     write("t", 1)
-    by_pattern = await_types(node, TopicSelection(pattern="t|u"), timeout=60, stopping=stopping)
+    by_pattern = await_types(directory, TopicSelection(pattern="t|u"), timeout=60, stopping=stopping)
     assert ([each.endpoint.topic for each in by_pattern], looks) == (["t"], 0)
-    by_name = await_types(node, TopicSelection(names=("t", "u")), timeout=60, stopping=stopping)
+    by_name = await_types(directory, TopicSelection(names=("t", "u")), timeout=60, stopping=stopping)
     assert ([each.endpoint.topic for each in by_name], looks) == (["t", "u"], 3)
 
 
@@ -157,10 +156,10 @@ def test_topics_of_a_list_are_waited_for(node: Any) -> None:
     ],
 )
 def test_what_was_seen_is_said(
-    node: Any, selection: TopicSelection, type_name: str | None, said: str
+    directory: Any, selection: TopicSelection, type_name: str | None, said: str
 ) -> None:
     guid = Guid(b"w" * 12, bytes((0, 0, 1, KIND_WRITER_NO_KEY)))
-    node.participant.endpoints.append(RemoteEndpoint(guid, "writer", "t", "T", Qos(), "", b""))
+    directory.participant.endpoints.append(RemoteEndpoint(guid, "writer", "t", "T", Qos(), "", b""))
     with pytest.raises(UnknownTypeError) as failed:
-        await_types(node, selection, timeout=60, type_name=type_name, stopping=lambda: True)
+        await_types(directory, selection, timeout=60, type_name=type_name, stopping=lambda: True)
     assert said in str(failed.value)

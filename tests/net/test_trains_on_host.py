@@ -96,7 +96,7 @@ def test_readers_by_log_and_by_udp_and_spies_get_the_same(
     writer.flush()
     spy.wait(lambda: all(len(got.numbers) >= 3_000 for got in (by_udp, by_log, spy.received)))
     assert by_udp.numbers == by_log.numbers == spy.received.numbers == list(range(3_000))
-    assert not spy.node.drops and by_log.reader.counters.nacks_sent == 0
+    assert not spy.node.counters.drops and by_log.reader.counters.nacks_sent == 0
 
 
 def test_who_joins_while_a_train_is_sent_in_parts_begins_with_a_whole_frame(scene: Scene, spy: Spy) -> None:
@@ -120,7 +120,7 @@ def test_who_joins_while_a_train_is_sent_in_parts_begins_with_a_whole_frame(scen
         spy.wait(lambda got=got: bool(got.numbers) and got.numbers[-1] == last - 1)
         first = got.numbers[0]
         assert first <= next_number and got.numbers == list(range(first, last))
-    assert by_udp.numbers == list(range(last)) and not spy.node.drops
+    assert by_udp.numbers == list(range(last)) and not spy.node.counters.drops
 
 
 def test_a_spy_that_finds_no_slot_joins_when_there_is_one(

@@ -14,6 +14,7 @@ from spark_rtps.transport.net import node as node_module
 from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.send_failures import SendFailures
 from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.participant.participant import Participant
@@ -32,6 +33,7 @@ class FakeSockets:
         self.user, self.metatraffic = object(), object()
         self.receivers = [self.user, self.metatraffic]
         self.discovery = None
+        self.send_failures = SendFailures()
         self.drain_bytes = DRAIN_BYTES
         self.waiting: dict[object, deque[bytes]] = {each: deque() for each in self.receivers}
         self.renewed = 0

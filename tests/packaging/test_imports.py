@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,46 @@ SOURCES = sorted(
 
 #: Without such a text a source has no import of a room by its bare name, and need not be parsed.
 BARE_IMPORT = re.compile(r"(?:\bfrom|\bimport|,)[\s\\]*(?:transport|datasource)\b")
+
+
+#: The rooms of the product, and the packages they are.
+PRODUCT = {
+    "spark_rtps": "spark_rtps",
+    "transport": "spark_rtps.transport",
+    "datasource": "spark_rtps.datasource",
+}
+
+
+def module_of(path: Path) -> str:
+    """The name of the module of a source of the product."""
+    room, *parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join((PRODUCT[room], *parts)).removesuffix(".__init__")
+
+
+def imported_by(name: str, path: Path, modules: Set[str]) -> set[str]:
+    """Those of ``modules`` that a module imports, wherever it does."""
+    found: set[str] = set()
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            # a name may be a module, or something in one
+            submodules = {f"{origin}.{alias.name}" for alias in node.names} & modules
+            found |= submodules or {origin}
+    return (found & modules) - {name}
+
+
+def circles(imports: dict[str, set[str]]) -> list[str]:
+    """The modules that import themselves by way of others, or lie between two such circles."""
+    left, before = set(imports), None
+    while left != before:
+        before = left
+        imported = set().union(*(imports[name] for name in left))
+        left = {name for name in left & imported if imports[name] & left}
+    return sorted(left)
 
 
 def modules_after(statement: str) -> set[str]:
@@ -119,6 +160,19 @@ def test_no_bare_import_of_a_room(path: Path) -> None:
             continue
         for name in names:
             assert name.split(".")[0] not in ("transport", "datasource"), f"{path}:{node.lineno}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports within functions, and those for annotations alone, count too: such modules cannot be understood apart."""
+    modules = {module_of(path): path for path in SOURCES if path.relative_to(ROOT).parts[0] in PRODUCT}
+    imports = {name: imported_by(name, path, modules.keys()) for name, path in modules.items()}
+    assert "spark_rtps.transport.net.sockets" in imports["spark_rtps.transport.net.node"]
+    assert circles(imports) == []
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"d", "b"}, "d": set(), "e": {"a"}}
+    assert circles(imports) == ["b", "c"]
 
 
 def test_tests_import_each_other_by_whole_names() -> None:

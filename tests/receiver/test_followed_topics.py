@@ -29,6 +29,7 @@ class Domain:
         #: What later writers of a topic call its type.
         self.later: dict[str, str] = {}
         self.changes = 0
+        self.directory = self
         #: The keys of the readers of an earlier receiver that writers were told to forget.
         self.withdrawn: list[tuple[int, bool]] = []
 

@@ -409,7 +409,7 @@ def test_a_topic_nobody_writes_is_told_which_there_are(
     thread.start()
     try:
         node.create_writer(WriterSpec("another", "T", RELIABLE))
-        wait_until(lambda: any(topic == "another" for topic in host.node.written_topics()))
+        wait_until(lambda: any(topic == "another" for topic in host.node.directory.written_topics()))
         host.adviser._warns_at = 1  # it has waited long enough
         wait_until(lambda: "no writer" in caplog.text)
         assert f"topic 't': no writer on domain {DOMAIN} so far; topics written here: another" in caplog.text
@@ -432,7 +432,7 @@ def test_a_slice_without_writers_is_no_mistake(
     thread = threading.Thread(target=host.run, daemon=True)
     thread.start()
     try:
-        wait_until(lambda: bool(writer.writer.readers) and "t" in host.node.written_topics())
+        wait_until(lambda: bool(writer.writer.readers) and "t" in host.node.directory.written_topics())
         host.adviser._warns_at = 1  # it has waited long enough
         wait_until(lambda: f"none of its writers so far belongs to slice {elsewhere}" in caplog.text)
         assert "no match" not in caplog.text and "matched" not in caplog.text

@@ -165,7 +165,7 @@ def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], pol
     writer.flush()
     wait_until(lambda: spy.rows == 10_000)
     assert spy.samples() == list(range(10_000))
-    assert spy.counters()["lost_samples"] == 0 and not spy.host.node.drops
+    assert spy.counters()["lost_samples"] == 0 and not spy.host.node.counters.drops
     assert writer.writer.readers == {} and node.participant.remote_participants == {}, "nobody knows of it"
 
 

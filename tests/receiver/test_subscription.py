@@ -63,7 +63,7 @@ class Recorder:
         self.spec: ReaderSpec | None = None
         self.recipient: Any = None
         self.place: Any = None
-        self.qos_of = self.type_of = lambda guid: None
+        self.directory = SimpleNamespace(qos_of=lambda guid: None, type_of=lambda guid: None)
 
     def create_reader(self, spec: ReaderSpec, recipient: Any) -> Any:
         self.spec, self.recipient = spec, recipient
@@ -215,7 +215,9 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     assert made._retention is not None and made._appender._retention is made._retention
     made._retention = cast(Any, SimpleNamespace(expire=note("expire")))
     made._appender = cast(Any, SimpleNamespace(commit=note("commit"), take_dropped=dict))
-    made._node = cast(Any, SimpleNamespace(offer_room=note("offer room"), receive_overflows=0))
+    made._node = cast(
+        Any, SimpleNamespace(offer_room=note("offer room"), counters=SimpleNamespace(receive_overflows=0))
+    )
     timers = {"get_timer": lambda: 5, "handle_timer": note("timer"), "counters": None}
     made._cache = cast(Any, SimpleNamespace(**timers, writer_lost=note("lost")))
     made._shown = cast(Any, SimpleNamespace(consumer=0))

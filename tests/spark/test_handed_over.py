@@ -68,7 +68,7 @@ def test_ipc_and_tether_of_a_source(spark, mapping_node, topic, log_dir, tmp_pat
     writer = published(mapping_node, topic)
     df = source(spark, topic, log_dir, ipc="true", tether=tether)
     with running(df, tmp_path / "c") as query:
-        wait_until(writer.has_ready_reader, "the reader")
+        wait_until(writer.readers.has_ready, "the reader")
         with mapping_node.lock:
             (guid,) = writer.writer.readers
         wait_until(lambda: guid in {slot.guid for slot in subscribers()}, "the reader in the writer's log")

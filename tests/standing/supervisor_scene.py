@@ -110,6 +110,7 @@ class FakeDomain:
 
     def __init__(self, topics: set[str]) -> None:
         self.topics = topics
+        self.directory = self
 
     def written_topics(self) -> set[str]:
         return set(self.topics)

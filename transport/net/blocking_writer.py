@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections import deque
-from collections.abc import Container, Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, Protocol
 
@@ -21,21 +17,21 @@ from ..errors import (
 )
 from ..protocol.participant.events import Event
 from ..protocol.writing.publication import PublicationResult
-from ..protocol.writing.readers import ReaderProxy
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import LivelinessKind
-from ..structure import Guid, Locator, is_keyed
+from ..structure import Guid, is_keyed
 from ..wire.framing import KEY_HASH_SIZE
 from ..wire.samples import U8, Samples
 from .buffer_claim import BufferClaim
+from .directory import Directory
+from .duty_cycle import DutyCycle
+from .matched_readers import MatchedReaders
+from .node_counters import NodeCounters
+from .publish_mode import Asynchronous, PublishMode, Synchronous
+from .send_failures import SendFailures
+from .write_failures import WriteFailures
 
-#: How long a blocked call sleeps at most before it looks again; acknowledgements wake it sooner.
-_LOOK_AGAIN_SECONDS: Final = 0.05
-#: The same where the node's own thread drives: nobody wakes us.
-_ASYNCHRONOUS_SECONDS: Final = 0.002
 _READERS_NAMED_MAX: Final = 8
-#: Failures of automatic flushes that wait for the user's handler.
-_FAILURES_KEPT: Final = 1_024
 
 
 class Driver(Protocol):
@@ -45,18 +41,20 @@ class Driver(Protocol):
     sleeps_until: int
 
     @property
-    def send_errors(self) -> int: ...
-    @property
     def is_closed(self) -> bool: ...
-    def counts(self) -> dict[str, int]: ...
-    def steering(self, *, lingering: bool = ...) -> AbstractContextManager[None]: ...
+    @property
+    def duty_cycle(self) -> DutyCycle: ...
+    @property
+    def directory(self) -> Directory: ...
+    @property
+    def counters(self) -> NodeCounters: ...
+    @property
+    def send_failures(self) -> SendFailures: ...
     def run_once(self, timeout: float) -> int: ...
     def do_work(self) -> int: ...
     def flush(self) -> int: ...
     def events(self) -> list[Event]: ...
-    def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]: ...
     def wake(self) -> None: ...
-    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]: ...
     def assert_liveliness(self, writer: Guid | None = None) -> None: ...
 
 
@@ -72,15 +70,11 @@ class BlockingWriter:
         self.node = node
         self.writer = writer
         self.topic = topic
-        self._asynchronous = asynchronous
+        self.readers = MatchedReaders(node, writer)
+        self.failures = WriteFailures(node, writer, topic)
+        self._mode: PublishMode = Asynchronous(node) if asynchronous else Synchronous(node)
         self._is_ended = False
         self._keyed = is_keyed(writer.guid.entity)
-        self._errors_seen = node.send_errors
-        #: Whether what others than the caller failed to send, automatic flushes, is for :meth:`automatic_failures`
-        #: alone, and not for the next call.
-        self.sets_automatic_failures_apart = False
-        self._automatic: deque[str] = deque(maxlen=_FAILURES_KEPT)
-        self._failed: list[str] = []
 
     @property
     def guid(self) -> Guid:
@@ -107,9 +101,9 @@ class BlockingWriter:
         stamp = time.time_ns() if timestamp is None else timestamp
         taken = self._offer(samples, key_hashes, flags, stamp)
         if taken < samples.count:
-            with self._steering(lingering=True):
+            with self._mode.steering(lingering=True):
                 self._write_on(samples, key_hashes, flags, stamp, taken, timeout)
-        self._raise_failures()
+        self.failures.raise_own()
 
     def offer(
         self,
@@ -136,7 +130,7 @@ class BlockingWriter:
                 self.writer.admission.check_fits(samples)
                 return PublicationResult.BACK_PRESSURED
             position = self.writer.positions.pub_pos
-        self._raise_failures()
+        self.failures.raise_own()
         return position
 
     def try_claim(self, size: int, *, timestamp: int | None = None) -> BufferClaim | PublicationResult:
@@ -149,7 +143,7 @@ class BlockingWriter:
                 size, timestamp=stamp, now=time.monotonic_ns(), wall_clock=time.time_ns()
             )
             try:
-                self._flush_node()
+                self._mode.flush()
             except BaseException:  # nobody will have it, to commit it or to give it up
                 if claim is not None:
                     self.writer.claims.abort(claim, now=time.monotonic_ns())
@@ -157,7 +151,7 @@ class BlockingWriter:
         self.node.wake()  # it may become overdue
         if claim is None:
             return PublicationResult.BACK_PRESSURED
-        return BufferClaim(claim, self.writer, self.node.lock, self._flush_node)
+        return BufferClaim(claim, self.writer, self.node.lock, self._mode.flush)
 
     def _check_key_hashes(self, samples: Samples, key_hashes: U8 | None) -> None:
         """Without key hashes the writer's history would take all instances for one."""
@@ -192,9 +186,10 @@ class BlockingWriter:
                 wall_clock=time.time_ns(),
             )
             if batches or taken < samples.count or not writer.batch.batches:
-                self._begin_sending()
-                writer.send(batches, now=now, hand_over=self._flush_node)
-                self._end_sending()
+                self.failures.begin_sending()
+                writer.send(batches, now=now, hand_over=self._mode.flush)
+                self._mode.flush()
+                self.failures.end_sending()
                 writer.resume(now=time.monotonic_ns())
             timer = writer.get_timer()
         if timer is not None and timer < self.node.sleeps_until:
@@ -212,8 +207,7 @@ class BlockingWriter:
     ) -> None:
         """Write the rest, from ``taken`` on, as room comes."""
         deadline = time.monotonic() + timeout
-        if not self._asynchronous:
-            self.node.do_work()
+        self._mode.do_work()
         while True:
             # First of all: the node's thread may have made room before it stood aside.
             rest = samples.take(taken, samples.count)
@@ -225,10 +219,10 @@ class BlockingWriter:
             if more:
                 deadline = time.monotonic() + timeout
                 # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
-                if not self._asynchronous and self.node.do_work():
+                if self._mode.do_work():
                     continue
             elif time.monotonic() > deadline:
-                raise self._held_up(timeout)
+                raise _held_up(self.node, self.writer, self.topic, timeout)
             self._wait()
 
     def flush(self, *, compress: bool | None = None) -> None:
@@ -237,87 +231,37 @@ class BlockingWriter:
         ``compress``: whether with the codec of the batch policy, whatever the batch's size; None: as its size asks.
         """
         with self.node.lock:
-            self._begin_sending()
+            self.failures.begin_sending()
             self.writer.flush(now=time.monotonic_ns(), compress=compress)
-            self._end_sending()
-        self._raise_failures()
+            self._mode.flush()
+            self.failures.end_sending()
+        self.failures.raise_own()
 
     def begin_coherent_set(self) -> None:
         """What is written from now on becomes visible together (DDS: begin_coherent_changes)."""
         with self.node.lock:
             self._check_open()
-            self._begin_sending()
+            self.failures.begin_sending()
             self.writer.coherent_sets.begin(now=time.monotonic_ns())
-            self._end_sending()
-        self._raise_failures()
+            self._mode.flush()
+            self.failures.end_sending()
+        self.failures.raise_own()
 
     def end_coherent_set(self) -> None:
         """The set is complete (DDS: end_coherent_changes)."""
         with self.node.lock:
             self._check_open()
-            self._begin_sending()
+            self.failures.begin_sending()
             self.writer.coherent_sets.end(now=time.monotonic_ns())
-            self._end_sending()
-        self._raise_failures()
+            self._mode.flush()
+            self.failures.end_sending()
+        self.failures.raise_own()
 
     def abort_coherent_set(self) -> None:
         """The set is given up: readers with coherent access see nothing of it, what is still queued is not sent."""
         with self.node.lock:
             self.writer.coherent_sets.abort(now=time.monotonic_ns())
-            self._flush_node()
-
-    def _flush_node(self) -> None:
-        if self._asynchronous:
-            self.node.wake()
-        else:
-            self.node.flush()
-
-    def _steering(self, *, lingering: bool = False) -> AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._asynchronous else self.node.steering(lingering=lingering)
-
-    def _raise_failures(self) -> None:
-        """What failed to be sent is repaired where it is reliable; elsewhere it is lost, and the user's to know."""
-        if self.node.send_errors == self._errors_seen and not self._failed:
-            return
-        with self.node.lock:
-            causes, self._failed = self._failed, []
-            if not self.sets_automatic_failures_apart:
-                causes += self._new_failures()
-        if causes:
-            raise self._not_sent(causes)
-
-    def automatic_failures(self) -> TransportError | None:
-        """What automatic flushes failed to send since the last call; see ``sets_automatic_failures_apart``."""
-        if self.node.send_errors == self._errors_seen and not self._automatic:
-            return None
-        with self.node.lock:
-            self._automatic += self._new_failures()
-            causes = [*self._automatic]
-            self._automatic.clear()
-        return self._not_sent(causes) if causes else None
-
-    def _begin_sending(self) -> None:
-        """The caller, with the node's lock, is about to send: what failed before is not its own."""
-        if self.sets_automatic_failures_apart:
-            self._automatic += self._new_failures()
-
-    def _end_sending(self) -> None:
-        self._flush_node()
-        if self.sets_automatic_failures_apart:
-            self._failed += self._new_failures()
-
-    def _new_failures(self) -> list[str]:
-        """The causes of what could not be sent since the last call; the caller holds the node's lock."""
-        since, self._errors_seen = self._errors_seen, self.node.send_errors
-        if since == self._errors_seen or self.writer.qos.is_reliable:
-            return []
-        destinations = {d for proxy in self.writer.readers.values() for d in proxy.info.destinations}
-        return self.node.send_failures(destinations, since)
-
-    def _not_sent(self, causes: list[str]) -> TransportError:
-        return TransportError(
-            f"topic {self.topic!r}: {len(causes)} datagrams could not be sent; {causes[-1]}"
-        )
+            self._mode.flush()
 
     def assert_liveliness(self) -> None:
         """Assert that this writer lives, where LIVELINESS is MANUAL (DDS: assert_liveliness); a write does the same."""
@@ -328,7 +272,7 @@ class BlockingWriter:
     def wait_for_asynchronous_publishing(self, timeout: float) -> bool:
         """Wait until all that was written has left its flow controller (RTI's call of that name); False: not yet."""
         deadline = time.monotonic() + timeout
-        while self._asynchronous:
+        while self._mode.is_asynchronous:
             with self.node.lock:
                 self._check_open()
                 if not self.writer.state.backlog:
@@ -340,24 +284,15 @@ class BlockingWriter:
 
     def wait_for_readers(self, timeout: float) -> bool:
         """Wait until a reader is matched and ready; False when none was within ``timeout`` seconds."""
-        if self.has_ready_reader():
+        if self.readers.has_ready():
             return True  # a task asks before each of its writes
         deadline = time.monotonic() + timeout
-        with self._steering():
-            while not self.has_ready_reader():
+        with self._mode.steering():
+            while not self.readers.has_ready():
                 if time.monotonic() >= deadline:
                     return False
                 self._wait()
         return True
-
-    def has_ready_reader(self) -> bool:
-        """Whether some reader is matched; a reliable one counts once it has sent its first ACKNACK. Spies count where
-        they simulate a connection."""
-        with self.node.lock:
-            readers = self.writer.readers.values()
-            return any(proxy.is_ready for proxy in readers) or (
-                self.writer.positions.is_connected and not readers
-            )
 
     def wait_for_acknowledgments(self, timeout: float) -> dict[Guid, int]:
         """Wait until every matched reliable reader has acknowledged everything written so far.
@@ -369,15 +304,16 @@ class BlockingWriter:
         deadline = time.monotonic() + timeout
         with self.node.lock:
             self._check_open()
-            self._begin_sending()
+            self.failures.begin_sending()
             self.writer.flush(now=time.monotonic_ns())
-            self._end_sending()
+            self._mode.flush()
+            self.failures.end_sending()
             last = self.writer.last_sn
             behind = self.writer.unacknowledged(last)
             if behind:
                 self.writer.request_acknowledgment(time.monotonic_ns())
-                self._flush_node()
-        with self._steering():
+                self._mode.flush()
+        with self._mode.steering():
             while behind:
                 with self.node.lock:  # the node's thread may have heard of it before it stood aside
                     self._check_open()  # a writer that has left has no readers
@@ -391,26 +327,8 @@ class BlockingWriter:
                 "controller",
                 admitted=True,
             )
-        self._raise_failures()
+        self.failures.raise_own()
         return behind
-
-    def ready_reliable_readers(self) -> list[ReaderProxy]:
-        """The reliable readers that are matched and ready now, to be handed to :meth:`unserved`."""
-        with self.node.lock:
-            return [p for p in self.writer.readers.values() if p.reliable and p.is_ready]
-
-    def unserved(self, seen: Iterable[ReaderProxy]) -> dict[Guid, int]:
-        """Which of the readers in ``seen`` left behind samples that nobody has, with what they acknowledged.
-
-        A reader that left, or became inactive, is no longer waited for. What it lacks is well if a ready reader
-        is here that was matched before it was written, for that one has to acknowledge it.
-        """
-        with self.node.lock:
-            here = self.writer.readers
-            ready = [p.first_relevant for p in here.values() if p.is_ready and p.active]
-            served_from = min(ready, default=self.writer.last_sn + 1)
-            gone = [p for p in seen if here.get(p.guid) is not p or not p.active]
-            return {p.guid: p.acked for p in gone if p.acked + 1 < served_from}
 
     def end(self) -> None:
         """The writer leaves its node: calls that write, or wait, raise TransportError."""
@@ -422,43 +340,40 @@ class BlockingWriter:
 
     def _wait(self) -> None:
         self._check_open()
-        if self._asynchronous:
-            time.sleep(_ASYNCHRONOUS_SECONDS)
-        else:
-            self.node.run_once(_LOOK_AGAIN_SECONDS)
+        self._mode.wait()
 
-    def _held_up(self, timeout: float) -> RtpsError:
-        """What stopped a write, as an error: the limit, and whom it waits for."""
-        with self.node.lock:
-            writer = self.writer
-            last, limit = writer.last_sn, WriterLimit(writer.state.blocked_by or WriterLimit.SEND_WINDOW)
-            snd_lmt, slowest = writer.pacing.send_limit
-            behind = writer.unacknowledged(last)
-            at = writer.positions
-            positions = {
-                "pub-pos": at.pub_pos,
-                "pub-lmt": at.pub_lmt,
-                "snd-pos": at.snd_pos,
-                "snd-lmt": min(snd_lmt, at.snd_lmt),
-            }
-        stuck = f"writing to topic {self.topic!r} made no progress for {timeout:g} s: its"
-        if limit is WriterLimit.FLOW_CONTROLLER:
-            return OutOfTokensError(f"{stuck} {limit} lets no more go")
-        # The one that paces first: it is where to look.
-        first = sorted(behind, key=lambda guid: guid != slowest)
-        held_up = partial(
-            AcknowledgmentError,
-            limit=limit,
-            readers={g: behind[g] for g in first},
-            last_sn=last,
-            positions=positions,
-        )
-        if limit is WriterLimit.GROUP:
-            return held_up(f"{stuck} {limit} wants more readers than are there")
-        readers = ", ".join(
-            f"{guid} (acknowledged {behind[guid]} of {last})" for guid in first[:_READERS_NAMED_MAX]
-        )
-        if len(first) > _READERS_NAMED_MAX:
-            readers += f" and {len(first) - _READERS_NAMED_MAX} more"
-        where = ", ".join(f"{name} {position}" for name, position in positions.items())
-        return held_up(f"{stuck} {limit} is used up at {where}, waiting for reader {readers or 'nobody'}")
+
+def _held_up(node: Driver, writer: StatefulWriter, topic: str, timeout: float) -> RtpsError:
+    """What stopped a write, as an error: the limit, and the readers that it waits for."""
+    with node.lock:
+        last, limit = writer.last_sn, WriterLimit(writer.state.blocked_by or WriterLimit.SEND_WINDOW)
+        snd_lmt, slowest = writer.pacing.send_limit
+        behind = writer.unacknowledged(last)
+        at = writer.positions
+        positions = {
+            "pub-pos": at.pub_pos,
+            "pub-lmt": at.pub_lmt,
+            "snd-pos": at.snd_pos,
+            "snd-lmt": min(snd_lmt, at.snd_lmt),
+        }
+    stuck = f"writing to topic {topic!r} made no progress for {timeout:g} s: its"
+    if limit is WriterLimit.FLOW_CONTROLLER:
+        return OutOfTokensError(f"{stuck} {limit} lets no more go")
+    # The one that paces first: it is where to look.
+    first = sorted(behind, key=lambda guid: guid != slowest)
+    held_up = partial(
+        AcknowledgmentError,
+        limit=limit,
+        readers={g: behind[g] for g in first},
+        last_sn=last,
+        positions=positions,
+    )
+    if limit is WriterLimit.GROUP:
+        return held_up(f"{stuck} {limit} wants more readers than are there")
+    readers = ", ".join(
+        f"{guid} (acknowledged {behind[guid]} of {last})" for guid in first[:_READERS_NAMED_MAX]
+    )
+    if len(first) > _READERS_NAMED_MAX:
+        readers += f" and {len(first) - _READERS_NAMED_MAX} more"
+    where = ", ".join(f"{name} {position}" for name, position in positions.items())
+    return held_up(f"{stuck} {limit} is used up at {where}, waiting for reader {readers or 'nobody'}")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from ..errors import DropReason
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.participant.endpoint_specs import ReaderSpec
 from ..protocol.participant.events import Event
@@ -14,6 +12,7 @@ from ..protocol.reading.reader import StatefulReader
 from ..qos import Qos
 from ..structure import Guid
 from ..types.model import Struct
+from .node_counters import NodeCounters
 from .recipients import Recipient
 
 
@@ -31,44 +30,12 @@ class TypeIdentity(NamedTuple):
     type_hash: str | None
 
 
-class ReceivingNode(Protocol):
-    """A node that has readers (:class:`~.node.Node`, :class:`~.spy_node.SpyNode`)."""
-
-    lock: threading.RLock
-
-    # --- readers ---------------------------------------------------------------------------------
-
-    def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
-        """A reader, which delivers to ``recipient`` from now on. Raises UsageError or PluginError."""
-        ...
-
-    def delete_endpoint(self, guid: Guid) -> None:
-        """Remove a reader, and let go of its recipient."""
-        ...
-
-    def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
-        """An earlier node of this GUID had such a reader, and this one has not: no writer is to wait for it."""
-        ...
-
-    def offer_room(self, reader: StatefulReader) -> None:
-        """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
-        ...
-
-    # --- what is known of writers ----------------------------------------------------------------
+class WriterDirectory(Protocol):
+    """What a receiver looks up of the writers on its domain."""
 
     @property
     def changes(self) -> int:
         """Another number whenever what is known of writers may have changed."""
-        ...
-
-    @property
-    def drops(self) -> Mapping[DropReason, int]:
-        """Messages and submessages that were dropped, by reason."""
-        ...
-
-    @property
-    def receive_overflows(self) -> int:
-        """Datagrams with samples that the kernel dropped because a receive buffer was full."""
         ...
 
     @property
@@ -103,6 +70,42 @@ class ReceivingNode(Protocol):
         """The name and the hash of a writer's type; None if the writer is unknown."""
         ...
 
+
+class ReceivingNode(Protocol):
+    """A node that has readers (:class:`~.node.Node`, :class:`~.spy_node.SpyNode`)."""
+
+    lock: threading.RLock
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
+        """A reader, which delivers to ``recipient`` from now on. Raises UsageError or PluginError."""
+        ...
+
+    def delete_endpoint(self, guid: Guid) -> None:
+        """Remove a reader, and let go of its recipient."""
+        ...
+
+    def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
+        """An earlier node of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        ...
+
+    def offer_room(self, reader: StatefulReader) -> None:
+        """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
+        ...
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> WriterDirectory:
+        """What is known of writers."""
+        ...
+
+    @property
+    def counters(self) -> NodeCounters:
+        """What is counted for all readers together."""
+        ...
+
     def events(self) -> list[Event]:
         """Events since the last call, oldest first."""
         ...
@@ -118,9 +121,9 @@ class ReceivingNode(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the domain with a goodbye."""
+        """Leave the domain."""
         ...
 
     def abandon(self) -> None:
-        """Leave without a goodbye: a successor with the same GUID goes on."""
+        """Leave, and dispose nothing: a successor with the same GUID goes on."""
         ...

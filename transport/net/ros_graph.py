@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 
 from ..protocol.participant.endpoint_specs import WriterSpec
+from ..protocol.participant.participant import Participant
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import DataRepresentation, DurabilityKind, Qos, ReliabilityKind
 from ..structure import ENTITYID_PARTICIPANT, Guid
 from ..wire.samples import Samples
-from .node_config import RosNode
+from .node_config import NodeConfig, RosNode
 
 GRAPH_TOPIC: Final = "ros_discovery_info"
 GRAPH_TYPE: Final = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_"
@@ -40,9 +41,15 @@ def user_data_of(node: RosNode) -> bytes:
     return f"enclave={node.enclave};".encode()
 
 
-def graph_writer_spec(incarnation: int) -> WriterSpec:
-    """The writer of the graph's topic, of a participant which has had its GUID ``incarnation`` times before."""
-    return WriterSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS, entity_key=_FIRST_KEY + (incarnation & _KEYS))
+def join_graph(config: NodeConfig, participant: Participant, now: int) -> RosGraph | None:
+    """Become a node of a ROS graph; None: that is not wanted."""
+    if config.ros is None:
+        return None
+    key = _FIRST_KEY + (config.incarnation & _KEYS)
+    spec = WriterSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS, entity_key=key)
+    graph = RosGraph(config.ros, participant.prefix, participant.create_writer(spec, now=now))
+    graph.publish(now)
+    return graph
 
 
 class RosGraph:

@@ -10,8 +10,7 @@ import errno
 import logging
 import socket
 import struct
-from collections import deque
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Final, Self
 
@@ -45,6 +44,7 @@ from .offload import (
     takes_trains,
     trains,
 )
+from .send_failures import SendFailures
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +62,6 @@ _TRAINS_BYTES: Final = 2 * DRAIN_BYTES
 SEND_BUFFER: Final = 4 << 20
 #: What an empty datagram takes up: a drain of nothing else must end, too.
 _EMPTY_TAKES: Final = 8
-#: Failures of which the destination and the cause are kept.
-_FAILURES_KEPT: Final = 1_024
 #: Linux: numbers of a socket, of which the ninth counts datagrams that were dropped on arrival.
 _SO_MEMINFO: Final = 55
 _MEMINFO: Final = struct.Struct("=9I")
@@ -104,7 +102,7 @@ class Sockets:
         self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
-        self.send_errors = 0
+        self.send_failures = SendFailures()
         #: System calls that took less than they were given.
         self.short_sends = 0
         self._routes = Routes()
@@ -113,8 +111,6 @@ class Sockets:
         self._of_trains: set[socket.socket] = set()
         #: By socket for samples: how it receives many datagrams at once.
         self._many = {self.user: ManyDatagrams.of()}
-        #: The last of them: (``send_errors`` with it, destination, what went wrong).
-        self._failures: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
         self._last_error = 0
 
     @classmethod
@@ -215,7 +211,9 @@ class Sockets:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._receive_failed(error)
+            # An ICMP "port unreachable" for something sent earlier shows up here; nothing was received.
+            if error.errno != errno.ECONNREFUSED:
+                _log.warning("receiving failed: %s", error)
         if source in self._many and source not in self._of_trains:
             if many is not None and not many.expects_many:
                 many.note(spans)
@@ -303,21 +301,11 @@ class Sockets:
             except OSError as error:
                 self._send_failed(sender, error, to)
 
-    def failures(self, destinations: Container[Locator], since: int) -> list[str]:
-        """What went wrong with each datagram to these that could not be sent since ``send_errors`` was that."""
-        return [cause for number, to, cause in self._failures if number > since and to in destinations]
-
-    def _receive_failed(self, error: OSError) -> None:
-        # An ICMP "port unreachable" for something sent earlier shows up here; nothing was received.
-        if error.errno != errno.ECONNREFUSED:
-            _log.warning("receiving failed: %s", error)
-
     def _send_failed(self, sender: socket.socket, error: OSError, to: Locator) -> None:
-        self.send_errors += 1
+        cause = f"sending to {to} failed: {error}"
+        self.send_failures.note(to, cause)
         if error.errno == errno.ENODEV and to.is_multicast:
             self._join_again(sender)
-        cause = f"sending to {to} failed: {error}"
-        self._failures.append((self.send_errors, to, cause))
         if error.errno not in (self._last_error, errno.ECONNREFUSED):
             self._last_error = error.errno or 0
             _log.warning("%s", cause)

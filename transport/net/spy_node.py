@@ -10,26 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from ..errors import DropReason, LogError, UsageError
+from ..errors import LogError, UsageError
 from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
 from ..log.subscriber_slots import SUBSCRIBERS_MAX
-from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.participant.endpoint_specs import ReaderSpec
 from ..protocol.participant.events import Event
 from ..protocol.participant.spy_participant import SpyParticipant
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.receiving.message_receiver import Span
-from ..qos import OwnershipKind, Qos, partitions_match
-from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
+from ..qos import partitions_match
+from ..structure import NANOSECONDS, Guid
 from ..types.model import Struct
 from ..value_classes import slotted
 from ..wire.samples import U8
 from .congestion_control_plugins import load_congestion_control
 from .forked import disowned_by_children
+from .node_counters import NodeCounters
 from .on_host import ReadLogs
-from .receiving_node import NamedType
 from .recipients import Recipient, Recipients
+from .spy_directory import SpyDirectory, qos_offered, writer_of
 
 _log = logging.getLogger(__name__)
 
@@ -63,11 +63,12 @@ class SpyNode:
         self.lock = threading.RLock()
         self.participant = SpyParticipant(guid_prefix)
         self._named_logs = named_logs or NamedLogs()
+        self.directory = SpyDirectory(domain, self.participant, self._named_logs)
+        self.counters = NodeCounters(self.participant.drops)
         self._logs = ReadLogs(self._receive, self._named_logs, spies=True)
         self._recipients = Recipients()
         self._spies: dict[Guid, _Spy] = {}
         self._keys = itertools.count(1)
-        self._looks = 0
         self._look_at = 0
         self._sleep = _SLEEP_MIN
         disowned_by_children(self)
@@ -104,62 +105,6 @@ class SpyNode:
         with self.lock:
             self._recipients.offer_room(reader)
 
-    # --- what is known of writers ----------------------------------------------------------------
-
-    @property
-    def changes(self) -> int:
-        """The publication logs may have changed at each look."""
-        return self._looks
-
-    @property
-    def drops(self) -> Mapping[DropReason, int]:
-        return self.participant.drops
-
-    @property
-    def receive_overflows(self) -> int:
-        """There are no datagrams."""
-        return 0
-
-    @property
-    def announcements(self) -> list[Announcement]:
-        """There are no participants."""
-        return []
-
-    def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
-        """What a writer that a reader with this QoS can look at calls the topic's type, and whether it has a key; one
-        that calls it ``type_name`` if there is any."""
-        other: NamedType | None = None
-        for published in self._listing() or ():
-            about = published.about
-            writer, called = _guid(about.get("guid")), about.get("type")
-            if writer is None or not isinstance(called, str):
-                continue
-            is_there = (about.get("domain"), about.get("topic")) == (self.domain, topic)
-            if is_there and partitions_match(_qos(about).partition, qos.partition):
-                found = NamedType(called, is_keyed(writer.entity))
-                if type_name in (None, called):
-                    return found
-                other = other or found
-        return other
-
-    def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
-        """A spy requests nothing."""
-        return []
-
-    def written_topics(self) -> set[str]:
-        """The topics with a publication log on this host."""
-        ours = (each.about for each in self._listing() or () if each.about.get("domain") == self.domain)
-        return {str(about.get("topic")) for about in ours}
-
-    def qos_of(self, guid: Guid) -> Qos | None:
-        return self.participant.qos_of(guid)
-
-    def type_of(self, guid: Guid) -> Struct | None:
-        return self.participant.type_of(guid)
-
-    def identity_of(self, guid: Guid) -> None:
-        """A publication log has no hash of a type."""
-
     def events(self) -> list[Event]:
         found: list[Event] = []
         with self.lock:
@@ -173,7 +118,7 @@ class SpyNode:
         """One duty cycle: look for writers, read what is there; sleep if there is nothing."""
         if not self._spies:
             time.sleep(min(timeout, _LOOK_SECONDS))
-            self._looks += 1
+            self.directory.changes += 1
             return
         now = time.monotonic_ns()
         with self.lock:
@@ -204,13 +149,13 @@ class SpyNode:
 
     def _look(self, now: int) -> None:
         """Find logs of the readers' topics that are new, or can be joined by now, and let go of those that ended."""
-        self._looks += 1
+        self.directory.changes += 1
         for spy in self._spies.values():
             for writer in list(spy.joined):
                 if not self._logs.is_read_by(spy.reader.guid, writer):
                     del spy.joined[writer]
                     self.participant.leave(spy.reader, writer)
-        listing = self._listing()
+        listing = self.directory.listing()
         if listing is None:
             return
         names = {each.path.name for each in listing}
@@ -227,14 +172,6 @@ class SpyNode:
                 elif found not in spy.joined:  # else its earlier log is still read
                     self._join(spy, found, published, now)
 
-    def _listing(self) -> list[NamedLog] | None:
-        """None: what there is cannot be known now."""
-        try:
-            return self._named_logs.listing()
-        except LogError as error:
-            _log.warning("%s: there is nothing to spy on", error)
-            return None
-
     def _join(self, spy: _Spy, writer: Guid, published: NamedLog, now: int) -> None:
         """Read a log from now on; what cannot be joined now is tried again at the next look."""
         try:
@@ -247,7 +184,9 @@ class SpyNode:
         ):  # looked at first: nobody is told of a match that is none
             self._tell_full(spy, published, writer)
             return
-        self.participant.join(spy.reader, writer, _qos(published.about), _struct(published.about), now=now)
+        self.participant.join(
+            spy.reader, writer, qos_offered(published.about), _struct(published.about), now=now
+        )
         if self._logs.join(spy.reader, writer, log, now=now):
             spy.joined[writer] = published.path.name
             return
@@ -266,29 +205,13 @@ class SpyNode:
 
 def _writer_for(spec: ReaderSpec, about: Mapping[str, JSON], domain: int) -> Guid | None:
     """The writer of a log, if it is one for a reader; None: it never will be."""
-    writer = _guid(about.get("guid"))
+    writer = writer_of(about)
     theirs = about.get("domain"), about.get("topic"), about.get("type")
     if writer is None or theirs != (domain, spec.topic, spec.type_name):
         return None
     if spec.slice is not None and not spec.slice.has(writer):
         return None
-    return writer if partitions_match(_qos(about).partition, spec.qos.partition) else None
-
-
-def _guid(text: JSON) -> Guid | None:
-    return Guid.parse(text) if isinstance(text, str) else None
-
-
-def _qos(about: Mapping[str, JSON]) -> Qos:
-    """What a receiver looks at of what a writer offers."""
-    partition, lifespan = about.get("partition"), about.get("lifespan")
-    strength, exclusive = about.get("ownership_strength"), about.get("ownership") == "EXCLUSIVE"
-    return Qos(
-        partition=tuple(map(str, partition)) if isinstance(partition, list) else (),
-        lifespan=lifespan if isinstance(lifespan, int) else INFINITE,
-        ownership=OwnershipKind.EXCLUSIVE if exclusive else OwnershipKind.SHARED,
-        ownership_strength=strength if isinstance(strength, int) else 0,
-    )
+    return writer if partitions_match(qos_offered(about).partition, spec.qos.partition) else None
 
 
 def _struct(about: Mapping[str, JSON]) -> Struct | None:

@@ -6,20 +6,16 @@ import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..errors import TypeGap, UnknownTypeError
 from ..protocol.discovery.topic_selection import TopicSelection
 from ..protocol.participant.participant import RemoteEndpoint
-from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
+from ..qos import TypeConsistency
 from ..structure import is_keyed
 from ..types.model import Struct
-from ..types.ros_hash import hash_in
 from ..types.xtypes.assignability import incompatibilities_of_types
-from ..types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
-
-if TYPE_CHECKING:
-    from .node import Node
+from .directory import Directory
 
 _LOOK_AGAIN_SECONDS: Final = 0.02
 #: A peer's endpoints come one after the other, and so do peers: how long to look for others than the first.
@@ -48,52 +44,8 @@ class ToldType:
         return is_keyed(self.endpoint.guid.entity)
 
 
-def first_writer(node: Node, topic: str, qos: Qos, type_name: str | None = None) -> RemoteEndpoint | None:
-    """The writer that was found first, be it another participant's or ours: in the reader's partitions, of this type if
-    one is given and there are any, and of those that its QoS lets it match if there are any."""
-    with node.lock:
-        endpoints = node.participant.endpoints_on(topic) + node.participant.own_endpoints_on(topic)
-    requested = requested_by_reader(qos)
-    writers = [
-        each
-        for each in endpoints
-        if each.kind == "writer" and partitions_match(each.qos.partition, qos.partition)
-    ]
-
-    def unlikely(writer: RemoteEndpoint) -> tuple[bool, bool]:
-        is_other = type_name is not None and writer.type_name != type_name
-        return is_other, bool(incompatibilities(writer.qos, requested))
-
-    return min(writers, key=unlikely, default=None)
-
-
-def type_hash(endpoint: RemoteEndpoint) -> str | None:
-    """The hash of its type that an endpoint announces: ROS 2's (``RIHS01_...``, REP 2016) in its USER_DATA, else the
-    EquivalenceHash of XTypes (XTypes 1.3 §7.3.4.2) in hexadecimal; None: it announces none."""
-    if (ros := hash_in(endpoint.qos.user_data)) is not None:
-        return ros
-    told = endpoint.type_information
-    for form in () if told is None else (told.complete, told.minimal):
-        if form is not None and form.type.id[0] in (EK_COMPLETE, EK_MINIMAL):
-            return form.type.id[1:].hex()
-    return None
-
-
-def offers(node: Node, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
-    """What the topic's writers in the reader's partitions offer; those whose type has this name, if one is given."""
-    with node.lock:
-        endpoints = node.participant.endpoints_on(topic)
-    return [
-        each.qos
-        for each in endpoints
-        if each.kind == "writer"
-        and type_name in (None, each.type_name)
-        and partitions_match(each.qos.partition, qos.partition)
-    ]
-
-
 def await_type(
-    node: Node,
+    directory: Directory,
     topic: str,
     *,
     timeout: float,
@@ -107,7 +59,7 @@ def await_type(
     other.
     """
     told = await_types(
-        node,
+        directory,
         TopicSelection(names=(topic,)),
         timeout=timeout,
         type_name=type_name,
@@ -118,7 +70,7 @@ def await_type(
 
 
 def await_types(
-    node: Node,
+    directory: Directory,
     selection: TopicSelection,
     *,
     timeout: float,
@@ -129,7 +81,7 @@ def await_types(
     """What the endpoints on the selected topics tell, of those named ``type_name`` if that is given; writers alone,
     where there are any.
 
-    ``need_struct``: members too, not only name and key. ``node`` has to have ``resolve_types``. It waits until all
+    ``need_struct``: members too, not only name and key. The node has to have ``resolve_types``. It waits until all
     topics of a list have told theirs, or the first one of a pattern, and a moment for others, but no longer than
     ``timeout`` seconds. Raises UnknownTypeError saying what was seen, if nobody has told one by then.
     """
@@ -138,9 +90,9 @@ def await_types(
     seen: list[ToldType] = []
     changes = -1
     while True:
-        if node.participant.changes != changes:
-            changes = node.participant.changes
-            seen = [each for each in _types(node, selection) if type_name in (None, each.type_name)]
+        if directory.changes != changes:
+            changes = directory.changes
+            seen = [each for each in _types(directory, selection) if type_name in (None, each.type_name)]
         told = [each for each in seen if each.struct is not None or not need_struct]
         waits = need_struct and any(each.struct is None and each.failure is None for each in seen)
         topics = {each.endpoint.topic for each in told}
@@ -150,7 +102,7 @@ def await_types(
         is_settled = settled is not None and now >= settled and not waits
         if is_settled or now >= deadline or stopping():
             if not told:
-                raise _unknown(node, selection, type_name, seen, timeout)
+                raise _unknown(directory, selection, type_name, seen, timeout)
             return [each for each in told if each.endpoint.kind == "writer"] or told
         time.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -190,10 +142,10 @@ def _is_read_as(writer: ToldType, reader: ToldType) -> bool:
     return not incompatibilities_of_types(writer.struct, reader.struct, TypeConsistency())
 
 
-def _types(node: Node, selection: TopicSelection) -> list[ToldType]:
+def _types(directory: Directory, selection: TopicSelection) -> list[ToldType]:
     """What the endpoints that are known by now say, writers first."""
-    with node.lock:
-        participant = node.participant
+    with directory.node.lock:
+        participant = directory.participant
         if selection.pattern is None:
             endpoints = [each for name in selection.names for each in participant.endpoints_on(name)]
         else:
@@ -203,10 +155,14 @@ def _types(node: Node, selection: TopicSelection) -> list[ToldType]:
 
 
 def _unknown(
-    node: Node, selection: TopicSelection, type_name: str | None, seen: list[ToldType], timeout: float
+    directory: Directory,
+    selection: TopicSelection,
+    type_name: str | None,
+    seen: list[ToldType],
+    timeout: float,
 ) -> UnknownTypeError:
     is_one = len(selection.names) == 1
-    where = f"{'topic' if is_one else 'the topics'} {str(selection)!r} of domain {node.config.domain}"
+    where = f"{'topic' if is_one else 'the topics'} {str(selection)!r} of domain {directory.domain}"
     if seen:
         said = "; ".join(
             f"{each.endpoint.kind} {each.endpoint.participant_name or each.endpoint.guid}"
@@ -216,9 +172,9 @@ def _unknown(
         )
         why = f"nobody on {where} told a type within {timeout:g} s ({said})"
         return UnknownTypeError(why, gap=TypeGap.UNTOLD)
-    with node.lock:
-        endpoints = list(node.participant.remote_endpoints)
-        participants = len(node.participant.remote_participants)
+    with directory.node.lock:
+        endpoints = list(directory.participant.remote_endpoints)
+        participants = len(directory.participant.remote_participants)
     here = sorted({e.type_name for e in endpoints if selection.selects(e.topic)})
     if here:
         why = f"nobody on {where} has the type {type_name!r}; there are {', '.join(map(repr, here[:_NAMES_MAX]))}"

@@ -40,7 +40,7 @@ class Adviser:
 
     def why_unmatched(self) -> str | None:
         """Why no writer that is known matches, in one sentence; None: nothing that is known could be meant."""
-        domain, written = self._config.node.domain, self._node.written_topics()
+        domain, written = self._config.node.domain, self._node.directory.written_topics()
         if self._explained:
             reasons = "; ".join(sorted(self._explained))
             return f"{self._what} has writers on domain {domain}, and none matches: {reasons}"
@@ -97,7 +97,7 @@ class Adviser:
         )
 
     def _warn_of_no_writer(self, topic: str) -> None:
-        topics = sorted(self._node.written_topics())
+        topics = sorted(self._node.directory.written_topics())
         selection = self._config.topics
         is_written = topic in topics
         if selection is not None and selection.pattern is not None:

@@ -71,12 +71,12 @@ class _OneTopic:
             yield self._followed(named, requested if isinstance(requested, dict) else {})
 
     def look(self) -> Iterator[Followed]:
-        changes, seen = self._node.changes, self._changes_seen
+        changes, seen = self._node.directory.changes, self._changes_seen
         self._changes_seen = changes
         if self._is_followed or (changes == seen and not self._left.waits):
             return
         topic, known = self._config.topic, self._named()
-        named = self._node.first_writer(topic, self._config.qos) if known is None else known
+        named = self._node.directory.first_writer(topic, self._config.qos) if known is None else known
         requested = None if named is None else self._left.decide(topic, named)
         if named is None or requested is None:
             return
@@ -133,12 +133,12 @@ class _SelectedTopics:
                     yield self._follow(self._recorded()[-1])
 
     def look(self) -> Iterator[Followed]:
-        changes, seen = self._node.changes, self._changes_seen
+        changes, seen = self._node.directory.changes, self._changes_seen
         if changes == seen and not self._left.waits:
             return
         self._changes_seen = changes
-        for topic in self._selection.among(self._node.written_topics() - self._followed):
-            named = self._node.first_writer(topic, self._config.qos, self._config.type_name)
+        for topic in self._selection.among(self._node.directory.written_topics() - self._followed):
+            named = self._node.directory.first_writer(topic, self._config.qos, self._config.type_name)
             if named is None or not self._takes(topic, named):
                 continue
             requested = self._left.decide(topic, named)

@@ -176,7 +176,7 @@ class Host:
         for each in subscriptions:
             each.keep(now)
         self._take_events(now)
-        self.shown.show_drops(self.node.drops)
+        self.shown.show_drops(self.node.counters.drops)
         if subscriptions:
             self.shown.show_readers([each.counted for each in subscriptions])
         for each in subscriptions:
@@ -203,7 +203,7 @@ class Host:
         if self._participants_changed and now >= self._write_participants_at:
             self._participants_changed = False
             self._write_participants_at = now + _PARTICIPANTS_NS
-            write_known_participants(self.directory, self.node.announcements)
+            write_known_participants(self.directory, self.node.directory.announcements)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, IncompatibleQos):

@@ -41,7 +41,7 @@ class LeftToWriters:
         """The names of the policies and of what is requested, which are none if nothing is left; None: not yet."""
         if self.is_empty:
             return {}
-        offers = self._node.offers(topic, self._config.qos, named.type_name)
+        offers = self._node.directory.offers(topic, self._config.qos, named.type_name)
         if not offers:
             return None
         now = time.monotonic_ns()

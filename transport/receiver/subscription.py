@@ -46,7 +46,7 @@ class Shared:
 
     @classmethod
     def of(cls, directory: Path, node: ReceivingNode) -> Shared:
-        types = WriterTypes(directory, node.type_of, node.identity_of)
+        types = WriterTypes(directory, node.directory.type_of, node.directory.identity_of)
         return cls(types, LossReport(directory / LOSS_REPORT))
 
     def of_topic(self, topic: str, writers: Mapping[Guid, int]) -> dict[Guid, int]:
@@ -91,12 +91,12 @@ class Subscription:
         self._cache = ReaderCache(
             config.qos,
             keys=_instance_keys(config, struct, node) if keyed else None,
-            writer_qos=node.qos_of,
+            writer_qos=node.directory.qos_of,
             accept_writer_removed_batch_samples=config.accept_writer_removed_batch_samples,
         )
         types = None if shared is None else shared.types
         if types is None and config.records_writer_types:
-            types = WriterTypes(directory, node.type_of)
+            types = WriterTypes(directory, node.directory.type_of)
         self._retention = Retention.of(config, log, shown)
         on_full = OnLogFull(config.on_log_full)
         self._filling = Filling(config.topic, log, on_full, config.remedies)
@@ -156,7 +156,7 @@ class Subscription:
 
     def report(self, now: int) -> None:
         """Report what the reader lost, and what else is worth a warning."""
-        self._losses.report(self.reader, self._log, overflows=self._node.receive_overflows, now=now)
+        self._losses.report(self.reader, self._log, overflows=self._node.counters.receive_overflows, now=now)
         if dropped := self._appender.take_dropped():
             self._shown.add_dropped(sum(dropped.values()))
             self._losses.report_dropped(dropped, self._log)
@@ -178,7 +178,7 @@ class Subscription:
 def _instance_keys(config: ReceiverConfig, struct: Struct | None, node: ReceivingNode) -> InstanceKeys:
     if not config.tells_instances:
         return InstanceKeys(None)
-    return InstanceKeys(struct, node.type_of if config.records_writer_types else None)
+    return InstanceKeys(struct, node.directory.type_of if config.records_writer_types else None)
 
 
 def _struct(config: ReceiverConfig) -> Struct | None:

@@ -106,7 +106,7 @@ def keyed_writer(domain: int, how: str) -> None:
         try:
             writer.write(samples, key_hashes=hashes, timeout=20)
         except Exception:
-            if stopped.is_set() or not writer.has_ready_reader():
+            if stopped.is_set() or not writer.readers.has_ready():
                 break
             raise
         written += count

@@ -1,14 +1,19 @@
-"""Warnings about peers, made from events of a participant: each is logged once."""
+"""The events of a participant, as its node keeps them for its owner, and the warnings that are made from them."""
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import Final
 
-from ..limits import MISMATCHES_SAID_MAX
+from ..errors import DropReason
+from ..limits import EVENTS_MAX, MISMATCHES_SAID_MAX
 from ..protocol.participant.events import Event, MessageTooLarge, TypeNotKnown
+from ..protocol.participant.participant import Participant
 from ..said import Said
+from ..structure import Guid
 from .node_config import NodeConfig
+from .on_host import ReadLogs
 
 _log = logging.getLogger(__name__)
 
@@ -16,8 +21,38 @@ _log = logging.getLogger(__name__)
 _SENDERS_NAMED_MAX: Final = 256
 
 
+class EventQueue:
+    """Events that wait for the node's owner; all calls under the node's lock."""
+
+    def __init__(self, config: NodeConfig, participant: Participant, read_logs: ReadLogs) -> None:
+        self._participant = participant
+        self._read_logs = read_logs
+        self._warnings = EventWarnings(config)
+        self._events: list[Event] = []
+        #: An endpoint that the owner knows nothing of; None: it knows all.
+        self.hidden: Guid | None = None
+
+    def collect(self) -> None:
+        """Take what the participant reports; beyond EVENTS_MAX it is only counted (``drop.over_limit``)."""
+        while (event := self._participant.next_event()) is not None:
+            if self.hidden is not None and getattr(event, "local", None) == self.hidden:
+                continue
+            if len(self._events) < EVENTS_MAX:
+                self._events.append(event)
+            else:
+                self._participant.drops[DropReason.OVER_LIMIT] += 1
+            self._read_logs.on_event(event, now=time.monotonic_ns())
+            self._warnings.on_event(event)
+
+    def take(self) -> list[Event]:
+        """The events since the last call, oldest first."""
+        self.collect()
+        taken, self._events = self._events, []
+        return taken
+
+
 class EventWarnings:
-    """What was said of senders and topics so far."""
+    """Warnings about peers, each of which is logged once."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
