@@ -36,7 +36,7 @@ def fill(log: StreamLog, count: int) -> dict[int, int]:
 
 def test_every_time_finds_its_sample(log: StreamLog) -> None:
     positions = fill(log, 60)
-    assert len(log._segments) > 4
+    assert len(log._segments.files) > 4
     view = LogView(log.directory)
     for time, position in positions.items():
         assert view.at(time) == Cursor(position)

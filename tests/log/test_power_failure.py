@@ -119,7 +119,7 @@ class Story:
         if self.log.append(run, reception=0):
             length = align(frame_length(run))
             is_long = length > self.log.segment_bytes
-            at = self.log._segments[-1].base if is_long else self.log.position - length
+            at = self.log._segments.files[-1].base if is_long else self.log.position - length
             self.frames[at] = samples(run)
 
 
@@ -213,7 +213,7 @@ def test_a_log_that_went_on_behind_its_end_is_sound(tmp_path: Path, monkeypatch:
     with StreamLog.create(tmp_path / "log", max_bytes=16 * PAGE, segment_bytes=PAGE, metadata={}) as log:
         for sn in range(1, 61):
             assert log.append(single(guid(1), sn, 300), reception=0)
-        end, segments = log.position, log._held // PAGE
+        end, segments = log.position, log._segments.nbytes // PAGE
         left = failed(log, tmp_path / "left")
     monkeypatch.setattr(host_clocks, "boot_id", lambda: "after")
     for again in range(3):
@@ -221,7 +221,7 @@ def test_a_log_that_went_on_behind_its_end_is_sound(tmp_path: Path, monkeypatch:
             if again == 0:
                 first = log.position
                 assert first > end + log.max_bytes
-                assert log._held == segments * PAGE
+                assert log._segments.nbytes == segments * PAGE
             else:
                 assert log.position < first + PAGE, "once"
             assert log.damage == []

@@ -33,7 +33,7 @@ def append(log: StreamLog, payload_bytes: int = 300) -> None:
 
 def fill(log: StreamLog, segments: int) -> None:
     """Append until so many segments are begun."""
-    while len(log._segments) < segments:
+    while len(log._segments.files) < segments:
         append(log)
 
 
@@ -80,10 +80,10 @@ def test_a_segment_that_is_trimmed_soon_is_not_mapped_again(log: StreamLog) -> N
 
 def test_few_segments_stay_mapped(log: StreamLog) -> None:
     fill(log, 8)
-    assert len(log._spares._mapped) == 4
+    assert len(log._segments._spares._mapped) == 4
     log.trim(log.position)
     log.close()
-    assert not log._spares._mapped
+    assert not log._segments._spares._mapped
 
 
 def test_what_is_written_goes_to_the_file_that_is_there(log: StreamLog) -> None:
@@ -126,7 +126,7 @@ def test_a_killed_appender_is_resumed_wherever_it_is_in_a_spare(log: StreamLog) 
     """Old frames lie behind each new one, some where one begins; they are neither frames nor damage."""
     fill(log, 6)
     log.trim(5 * SEGMENT)
-    while len(log._segments) < 5:
+    while len(log._segments.files) < 5:
         append(log, 36 + log.rows % 5 * 32)
         with StreamLog.open(crashed(log)) as again:
             assert not again.damage
@@ -155,7 +155,9 @@ def test_a_killed_appender_is_resumed_in_a_spare_without_a_frame(
         patched.setattr(stream_log, "write_run", kill)
         with pytest.raises(Killed):
             append(log, 400)
-    assert len(log._segments) == 2 and not list(LogView(log.directory).frames(*[Cursor(log.position)] * 2))
+    assert len(log._segments.files) == 2 and not list(
+        LogView(log.directory).frames(*[Cursor(log.position)] * 2)
+    )
     with StreamLog.open(crashed(log)) as again:
         assert not again.damage
         assert again.rows == log.rows

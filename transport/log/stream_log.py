@@ -33,6 +33,7 @@ from typing import Final, Self
 from ..errors import LogError, LogFullError, UsageError
 from ..structure import Guid
 from ..wire.samples import U8, Run
+from .appended_segments import AppendedSegments
 from .checkpoint import (
     Base,
     Checkpoint,
@@ -46,7 +47,6 @@ from .damage import Damage
 from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
 from .host_clocks import Clocks
 from .log_view import LogView
-from .pads import Pads
 from .permissions import PRIVATE, make_folder, protect
 from .places import Places
 from .recovery import Recovered, left_segments, recover
@@ -63,10 +63,8 @@ from .segment import (
     page_ceil,
     read_metadata,
     refusal,
-    segment_path,
     write_metadata,
 )
-from .spare_segments import SpareSegments
 
 SEGMENT_BYTES: Final = 64 << 20
 _SHARED_BYTES: Final = 256 << 10
@@ -104,11 +102,8 @@ class StreamLog:
         self._writers = dict(checkpoint.writers)
         #: Those of them that have left, in the order in which they did.
         self._gone: dict[Guid, None] = {}
-        self._segments: list[SegmentFile] = []
-        self._held = 0  # bytes of all segments
+        self._segments = AppendedSegments(directory, metadata)
         self._is_torn = False  # an exception came where a frame was stored, and not all of what is told of it
-        self._pads = Pads(directory, metadata.seed)
-        self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
         #: Where samples are being put together that are to be appended next.
         self.places = Places()
@@ -213,7 +208,7 @@ class StreamLog:
             if not self._is_torn:  # else the frames say it, as after kill -9
                 self._stored.end_life(self._position)
                 self._checkpoint(base=self._base)
-            self._spares.shrink(0)
+            self._segments.remove_spares()
         finally:
             os.close(self._lock)
             self._lock = None
@@ -260,7 +255,7 @@ class StreamLog:
             self.segment_bytes // _FRAME_PART
         )  # at most: at the end of a segment that the next frame did not fit
         tail = self._tail.end - self._position if self._tail else 0
-        segments = max(0, self.max_bytes - self._held) // self.segment_bytes
+        segments = max(0, self.max_bytes - self._segments.nbytes) // self.segment_bytes
         return max(0, tail - lost) + segments * (self.segment_bytes - lost)
 
     # --- change ----------------------------------------------------------------------------------
@@ -361,8 +356,9 @@ class StreamLog:
             raise UsageError(
                 f"cannot trim to {position}: the log in {self.directory} ends at {self._position}"
             )
-        kept = next((segment for segment in self._segments if segment.end > position), None)
-        if not self._segments or kept is self._segments[0]:
+        files = self._segments.files
+        kept = next((segment for segment in files if segment.end > position), None)
+        if not files or kept is files[0]:
             return
         self._keep_from(kept, position if kept is None else min(position, kept.base))
 
@@ -372,37 +368,19 @@ class StreamLog:
 
     def _keep_from(self, kept: SegmentFile | None, start: int) -> None:
         """Give up the segments before ``kept``, or all; those that are left start at ``start``."""
-        at = len(self._segments) if kept is None else self._segments.index(kept)
-        gone = self._segments[at - 1] if at else None
-        behind = self._position if kept is None else kept.base
-        if gone is not None and gone.end < behind and self._pads.is_leap(gone.end, behind):
-            start = behind
-        elif gone is not None and gone.end != start:
-            gone = None  # what lay there is lost
-        # Where the last sample before it ended: those who have read it stand there, and miss nothing.
-        end = start if gone is None else self._pads.end_of_samples(gone)
-        base = Base(end, start)
+        base = self._segments.base_before(kept, start, self._position if kept is None else kept.base)
         self._checkpoint(base=base)
         self._base = base
-        while self._segments and self._segments[0] is not kept:  # one that cannot be deleted is tried again
-            gone = self._segments[0]
-            path = segment_path(self.directory, gone.base)
-            try:
-                if not self._spares.keep(gone):
-                    path.unlink(missing_ok=True)
-            except OSError as error:
-                raise refusal(error, f"delete {path}", path=path) from error
-            del self._segments[0]
-            self._held -= gone.size
-            self._pads.forget(gone)
+        self._segments.remove_before(kept)
         if kept is None:
             self._tail = None
 
     def trim_oldest(self) -> bool:
         """Give up the oldest segment, if it is not the only one; False: it is. Raises LogError as :meth:`trim`."""
-        if len(self._segments) < 2:
+        files = self._segments.files
+        if len(files) < 2:
             return False
-        self.trim(self._segments[0].end)
+        self.trim(files[0].end)
         return True
 
     # --- inside ----------------------------------------------------------------------------------
@@ -419,47 +397,31 @@ class StreamLog:
                 needed=size + self.segment_bytes,
                 limit=self.max_bytes,
             )
-        if self._held + size > self.max_bytes:
+        if self._segments.nbytes + size > self.max_bytes:
             return None
         old = self._tail
-        segment = self._new_segment(old.end if old else self._position, size)
+        segment = self._segments.create(old.end if old else self._position, size)
         if old is not None:
             self._seal(old)
         self._tail = segment
-        self._segments.append(SegmentFile(segment.base, size))
-        self._held += size
+        self._segments.append(segment)
         self._checkpoint(base=self._base)
         return segment
 
-    def _new_segment(self, base: int, size: int) -> Segment:
-        try:
-            spare = self._spares.become(base, size)
-            if spare is not None:
-                return spare
-            self._spares.shrink(self.max_bytes - self._held - size)
-            try:
-                return Segment.create(self.directory, base, size)
-            except LogFullError:
-                if not self._spares.nbytes:
-                    raise
-            self._spares.shrink(0)  # the disk has no room but what they take
-        except OSError as error:
-            raise refusal(error, f"begin a segment in {self.directory}", path=self.directory) from error
-        return Segment.create(self.directory, base, size)
-
     def _seal(self, segment: Segment) -> None:
         """End the segment with a PAD, so that it can be trimmed once all of it is consumed."""
-        self._pads.ended(segment.base, self._position)
+        self._segments.end_samples(segment.base, self._position)
         segment.fill(self._position, segment.end, PAD, self._rows, self._seed)
         self._position = segment.end
         self._stored.store(
             self._position, self._rows
         )  # what comes next may be refused, and readers see the position
         self._tail = None
-        self._spares.written(segment)
+        self._segments.seal(segment)
 
     def _checkpoint(self, *, base: Base) -> None:
-        end = self._segments[-1].end if self._segments else self._position
+        files = self._segments.files
+        end = files[-1].end if files else self._position
         writers = tuple((guid, self._writers[guid]) for guid in dict.fromkeys((*self._gone, *self._writers)))
         serial = self._serial + 1
         checkpoint = Checkpoint(serial, *base, self._position, max(end, self._position), self._rows, writers)
@@ -473,20 +435,19 @@ class StreamLog:
 
     def _recover(self, checkpoint: Checkpoint, reached: int) -> None:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
-        self._segments = left_segments(self.directory, checkpoint, self.segment_bytes)
+        self._segments.hold(left_segments(self.directory, checkpoint, self.segment_bytes))
+        files = self._segments.files
         life = self._stored.life()
         if life is not None and life.closed is not None:
             reached = max(reached, life.closed)
-        found = recover(
-            self.directory, self._segments, checkpoint, self._writers, self._seed, reached=reached
-        )
+        found = recover(self.directory, files, checkpoint, self._writers, self._seed, reached=reached)
         self._position, self._rows = found.position, found.rows
-        for number, file in enumerate(self._segments):
+        for number, file in enumerate(files):
             if file.end > found.tail and not self._resume(number, found):
                 break
         if life is not None and life.closed is None and life.boot != Clocks.read().boot:
             self._leap()
-        self._held = sum(file.size for file in self._segments)
+        self._segments.hold(files)
         self._stored.store(self._position, self._rows)
         self._checkpoint(base=self._base)
         view = LogView(self.directory)
@@ -501,17 +462,17 @@ class StreamLog:
             self._seal(tail)
             tail.sync()
         elif tail is not None:
-            self._drop_from(len(self._segments) - 1)
+            self._segments.drop_from(len(self._segments.files) - 1)
             self._tail = None
         before, self._position = self._position, self._position + _LEAP_BYTES
-        if not self._segments and self._base.start == before:
+        if not self._segments.files and self._base.start == before:
             self._base = Base(self._base.position, self._position)
 
     def _resume(self, number: int, found: Recovered) -> bool:
         """Mark in a segment what is lost; False: the log goes on here, and nothing lies behind."""
-        base, _ = file = self._segments[number]
+        base, _ = file = self._segments.files[number]
         if base > found.position:  # made and not yet used
-            self._drop_from(number)
+            self._segments.drop_from(number)
             return False
         segment = Segment.open(self.directory, base)
         start, stop = max(found.tail, base), min(found.position, file.end)
@@ -519,18 +480,12 @@ class StreamLog:
             segment.fill(start, stop, HOLE, found.rows, self._seed)
         if found.position >= file.end:
             return True
-        self._drop_from(number + 1)
+        self._segments.drop_from(number + 1)
         segment.clear(found.position)
         self._tail = segment
         if segment.size > self.segment_bytes and found.position > base:
             self._seal(segment)
         return False
-
-    def _drop_from(self, number: int) -> None:
-        """Delete the segments from ``number`` on, which hold no frame of this log."""
-        for file in self._segments[number:]:
-            segment_path(self.directory, file.base).unlink()
-        del self._segments[number:]
 
 
 def _check(run: Run, length: int) -> None:
