@@ -90,11 +90,7 @@ class Batching(Script):
         return [
             part
             for change in self.writer.history.changes()
-            for part in (
-                change.batches_of(change.content, change.first_sn, change.last_sn)
-                if isinstance(change.content, BatchTrainContent)
-                else (change,)
-            )
+            for part in (change.apart() if isinstance(change.content, BatchTrainContent) else (change,))
         ]
 
     @property

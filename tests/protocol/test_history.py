@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
 from spark_rtps.transport.protocol.policies import BatchPolicy, WriterPolicy
-from spark_rtps.transport.protocol.writing.changes import Change, LargeSample, addressed_to
+from spark_rtps.transport.protocol.writing.changes import Change, DataContent, addressed_to
 from spark_rtps.transport.protocol.writing.publication import WriterHistory
 from spark_rtps.transport.protocol.writing.state import WriterState
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -33,7 +33,7 @@ def history_of(qos: Qos) -> WriterHistory:
 def add(history: WriterHistory, count: int, size: int = 64, budget: int = 1000) -> None:
     samples = Samples.uniform(np.zeros(count * size, np.uint8), count, size)
     for block in frame(samples, WRITER, history.state.last_sn + 1, budget=budget):
-        history.append(Change(block.first_sn, block.last_sn, 5, block))
+        history.append(Change(block.first_sn, block.last_sn, 5, DataContent(block)))
 
 
 def held(history: WriterHistory) -> list[int]:
@@ -44,8 +44,8 @@ def held(history: WriterHistory) -> list[int]:
     assert numbers == sorted(set(numbers))
     assert history.first_sn == (numbers[0] if numbers else history.state.last_sn + 1)
     for change in changes:  # every sample can be sent: the DATA that is cut out is the right one
-        block = change.content
-        assert not isinstance(block, LargeSample)
+        assert isinstance(change.content, DataContent)
+        block = change.content.block
         for sn in (change.first_sn, change.last_sn):
             data = np.frombuffer(block.slice(sn, sn), np.uint8)
             (run,) = scan(data, 0, len(data), bytes(12), 0).runs
@@ -124,7 +124,7 @@ def test_keep_last_by_instance_against_a_model(seed: int) -> None:
     live = {sn for numbers in model.values() for sn in numbers}
     assert held(history) == sorted(live)
     owned = {
-        id(c.content): c.content.nbytes for c in history.changes() if not isinstance(c.content, LargeSample)
+        id(c.content): c.content.data.nbytes for c in history.changes() if isinstance(c.content, DataContent)
     }
     assert sum(owned.values()) <= 4 * history.nbytes
 

@@ -13,7 +13,13 @@ import pytest
 from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
 from spark_rtps.transport.protocol.policies import BatchPolicy, WriterPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.writing.changes import Change, LargeSample
+from spark_rtps.transport.protocol.writing.changes import (
+    Change,
+    DataContent,
+    LargeContent,
+    LargeSample,
+    MessageTrainContent,
+)
 from spark_rtps.transport.protocol.writing.publication import WriterHistory, kept_samples
 from spark_rtps.transport.protocol.writing.publication.keep_last import KeepLast
 from spark_rtps.transport.protocol.writing.state import WriterState
@@ -46,18 +52,19 @@ def add(history: WriterHistory, count: int, rng: random.Random) -> None:
         of = message_shape(16, 1_000, 20, flags=0, with_key_hash=False, coherent_set=0)
         out = np.empty(of.nbytes(count), np.uint8)
         samples = numbered(first_sn, count)
-        block = frame_messages(out, of, bytes(20), samples, WRITER, first_sn, flags=0, key_hashes=None)
-        history.append(Change(first_sn, block.last_sn, timestamp, block))
+        train = frame_messages(out, of, bytes(20), samples, WRITER, first_sn, flags=0, key_hashes=None)
+        history.append(Change(first_sn, train.last_sn, timestamp, MessageTrainContent(train)))
         return
     if shape == "large":
         (block,) = frame(numbered(first_sn, 1), WRITER, first_sn, budget=100)
-        history.append(Change(first_sn, first_sn, timestamp, LargeSample.of_block(block, first_sn, 64)))
+        large = LargeContent(LargeSample.of_block(block, first_sn, 64))
+        history.append(Change(first_sn, first_sn, timestamp, large))
         count -= 1
         first_sn += 1
     if count:
         samples = ragged(first_sn, count, rng, 80) if shape == "ragged" else numbered(first_sn, count)
         for block in frame(samples, WRITER, first_sn, budget=rng.choice((200, 4_000))):
-            history.append(Change(block.first_sn, block.last_sn, timestamp, block))
+            history.append(Change(block.first_sn, block.last_sn, timestamp, DataContent(block)))
 
 
 def held(history: WriterHistory) -> list[int]:
@@ -69,8 +76,8 @@ def held(history: WriterHistory) -> list[int]:
     assert sum(change.nbytes for change in changes) == history.nbytes
     assert history.first_sn == (numbers[0] if numbers else history.state.last_sn + 1)
     for change in changes:
-        if isinstance(change.content, DataBlock):
-            payloads(change.content, change.first_sn, change.last_sn)
+        if isinstance(change.content, DataContent):
+            payloads(change.content.block, change.first_sn, change.last_sn)
     return numbers
 
 
@@ -92,7 +99,7 @@ def owned(history: WriterHistory) -> int:
     """Bytes of the arrays that small samples which are held lie in."""
     owners: dict[int, U8] = {}
     for change in history.changes():
-        if isinstance(change.content, LargeSample):
+        if isinstance(change.content, LargeContent):
             continue
         data = change.content.data
         owner = data if data.base is None else data.base

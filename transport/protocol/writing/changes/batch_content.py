@@ -17,12 +17,12 @@ from ....wire.batch import BatchBlock
 from ....wire.compressed import compress
 from ....wire.framing import DataBlock, frame
 from ....wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run, stretches
-from ...outgoing import Buffer
+from ...outgoing import HEARTBEAT_ROOM, Buffer
 from ...policies import BatchPolicy
-
-#: Forms of a batch on the wire; any other one is the name of a codec.
-DATA: Final = "data"
-BATCH: Final = "batch"
+from .content import Content, Resending
+from .data_content import DataContent
+from .large_sample import LargeSample
+from .stream_packer import BATCH, DATA, StreamPacker
 
 #: Of readerId and writerId in a DATA_BATCH.
 _READER_ID: Final = slice(8, 12)
@@ -54,7 +54,7 @@ class MissingSamples:
         return list(self.spans)
 
 
-class BatchContent:
+class BatchContent(Content):
     """One batch; ``timestamp`` is its first sample's, ``timestamps`` rise and are those of each if they differ,
     ``budget`` what DATA submessages share a datagram within."""
 
@@ -64,10 +64,14 @@ class BatchContent:
         "_policy",
         "_stretches",
         "batch",
-        "live",
+        "last_batch_sn",
+        "removed",
         "timestamp",
         "timestamps",
     )
+
+    batches = 1
+    can_be_cut = False
 
     def __init__(
         self,
@@ -80,8 +84,8 @@ class BatchContent:
         self.batch = batch
         self.timestamp = timestamp
         self.timestamps = timestamps
-        #: Samples that the history still holds.
-        self.live = batch.count
+        self.last_batch_sn = batch.batch_sn
+        self.removed = 0
         self._policy = policy
         self._budget = budget
         self._stretches: list[Stretch] | None = None
@@ -96,9 +100,44 @@ class BatchContent:
     def data(self, data: U8) -> None:
         self.batch = replace(self.batch, data=data)
 
-    @property
-    def nbytes(self) -> int:
+    def nbytes_of(self, first: int, last: int) -> int:
         return self.batch.nbytes
+
+    def pack(self, packer: StreamPacker, first: int, last: int, timestamp: int) -> None:
+        if packer.form != DATA:
+            packer.begin_datagram()  # a batch is a packet; what is lost is one of them
+            packer.add(self.encoded(packer.form), self.timestamp, reserve=HEARTBEAT_ROOM)
+            return
+        for stretch in self.stretches():
+            if stretch.block is None:
+                packer.add_gap(stretch.first, stretch.last)
+            else:
+                packer.add_block(stretch.block, stretch.first, stretch.last, stretch.timestamp)
+
+    def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:
+        """The whole batch to a reader that reads batches of its size, else the samples that are asked for."""
+        batch = self.batch
+        if answer.form != DATA and batch.nbytes <= answer.fits:
+            if not answer.may_add(batch.nbytes):
+                return False
+            data = self.encoded(answer.form, answer.reader_id)
+            answer.resend_batch(data, timestamp, batch.first_sn, batch.last_sn)
+            return True
+        for stretch in self.stretches():
+            a, b = max(first, stretch.first), min(last, stretch.last)
+            if a > b:
+                continue
+            if stretch.block is None:
+                answer.announce_gap(a, b)
+            elif not answer.resend_block(stretch.block, stretch.timestamp, a, b):
+                return False
+        return True
+
+    def in_fragments(self, sn: int, timestamp: int, fits: int) -> tuple[LargeSample, int] | None:
+        stretch = next(each for each in self.stretches() if each.last >= sn)
+        if stretch.block is None:
+            return None
+        return DataContent(stretch.block).in_fragments(sn, stretch.timestamp, fits)
 
     def encoded(self, form: str, reader_id: bytes = ENTITYID_UNKNOWN) -> Buffer:
         """The DATA_BATCH; or, if that is smaller, the submessage that holds it compressed."""
@@ -106,7 +145,7 @@ class BatchContent:
         if reader_id != ENTITYID_UNKNOWN:
             data = data.copy()
             data[_READER_ID] = np.frombuffer(reader_id, np.uint8)
-        if form == BATCH or self.nbytes < self._policy.compression_threshold:
+        if form == BATCH or self.batch.nbytes < self._policy.compression_threshold:
             return data
         if reader_id != ENTITYID_UNKNOWN:
             return self._compress(data, form)
@@ -117,32 +156,37 @@ class BatchContent:
     def _compress(self, data: U8, codec: str) -> Buffer:
         return compress(memoryview(data), codec, self._policy.compression_level) or data
 
-    @property
-    def newest(self) -> int:
-        """The last sample's timestamp."""
-        return self.timestamp if self.timestamps is None else int(self.timestamps[-1])
+    def newest(self, timestamp: int) -> int:
+        return timestamp if self.timestamps is None else int(self.timestamps[-1])
 
-    def expire(self, over: int) -> None:
-        """Remove the samples with that timestamp, or an older one."""
+    def expire(self, over: int) -> int:
+        before = self.removed
         if self.timestamps is not None and (count := int(self.timestamps.searchsorted(over, side="right"))):
             self.remove(self.batch.first_sn, self.batch.first_sn + count - 1)
+        return self.removed - before
 
-    def remove(self, first_sn: int, last_sn: int) -> bool:
+    def remove(self, first: int, last: int) -> bool:
         """Mark samples as removed, which readers of batches see. False when none is left."""
         gone = sum(
-            max(0, min(stretch.last, last_sn) - max(stretch.first, first_sn) + 1)
+            max(0, min(stretch.last, last) - max(stretch.first, first) + 1)
             for stretch in self.stretches()
             if stretch.block is not None
         )
-        if not gone:
-            return self.live > 0
-        self.live -= gone
-        # The bytes that are still to be sent, or wait for tokens, stay as they are.
-        self.batch = replace(self.batch, data=self.batch.data.copy())
-        self.batch.mark_removed(first_sn, last_sn)
-        self._compressed.clear()
-        self._stretches = None
-        return self.live > 0
+        if gone:
+            self.removed += gone
+            # The bytes that are still to be sent, or wait for tokens, stay as they are.
+            self.batch = replace(self.batch, data=self.batch.data.copy())
+            self.batch.mark_removed(first, last)
+            self._compressed.clear()
+            self._stretches = None
+        return self.removed < self.batch.count
+
+    def end_of_batch(self, sn: int) -> int:
+        return self.batch.last_sn
+
+    def span_of(self, first_batch: int, last_batch: int) -> tuple[int, int] | None:
+        batch = self.batch
+        return (batch.first_sn, batch.last_sn) if batch.batch_sn == first_batch else None
 
     def stretches(self) -> list[Stretch]:
         """The samples as DATA submessages, in order and without a hole."""

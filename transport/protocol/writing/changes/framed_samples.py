@@ -21,6 +21,8 @@ from ...policies import BatchPolicy
 from ..batching import PendingBatch
 from .batch_content import BatchContent
 from .change import Change
+from .data_content import DataContent
+from .large_content import LargeContent
 from .large_sample import LargeSample
 
 Bools = npt.NDArray[np.bool_]
@@ -140,7 +142,7 @@ def _changes(
             payload = np.frombuffer(samples.payload(first), np.uint8)
             key_hash = None if hashes is None else hashes[0].tobytes()
             large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
-            yield Change(first_sn + first, first_sn + first, timestamp, large, batch_sn)
+            yield Change(first_sn + first, first_sn + first, timestamp, LargeContent(large), batch_sn)
             continue
         stretch = samples.take(first, last)
         for block in frame(
@@ -152,7 +154,7 @@ def _changes(
             key_hashes=hashes,
             coherent_set=coherent_set,
         ):
-            yield Change(block.first_sn, block.last_sn, timestamp, block, batch_sn)
+            yield Change(block.first_sn, block.last_sn, timestamp, DataContent(block), batch_sn)
 
 
 def _segments(samples: Samples, largest: int) -> Iterator[tuple[int, int, bool]]:

@@ -8,7 +8,7 @@ from ....errors import UsageError
 from ....limits import COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX
 from ....structure import INFINITE
 from ....wire.framing import frame_end_of_coherent_set
-from ..changes import Change
+from ..changes import Change, DataContent
 from ..publication import UnsentChanges, WriterHistory
 from ..readers import Acknowledgments, MatchedReaders
 from ..sending import Sender
@@ -108,7 +108,7 @@ class CoherentSets:
         if state.sets and state.sets[-1][0] == begun:
             state.sets.pop()
         state.sets.append((begun, sn))
-        end = frame_end_of_coherent_set(state.guid.entity, sn)
+        end = DataContent(frame_end_of_coherent_set(state.guid.entity, sn))
         marker = Change(sn, sn, state.written_stamp, end, state.last_batch_sn)
         self._sender.write((marker,), 1, now)
         state.counters.written_samples -= 1

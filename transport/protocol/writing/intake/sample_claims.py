@@ -17,7 +17,7 @@ from ....errors import UsageError
 from ....structure import is_keyed
 from ....wire.framing import KEY_HASH_SIZE, frame, framed_key_hash
 from ....wire.samples import U8, Samples, check_timestamp
-from ..changes import Change, overhead
+from ..changes import Change, DataContent, overhead
 from ..publication import Claim, UnsentChanges, WriterHistory
 from ..readers import Acknowledgments, MatchedReaders
 from ..sending import Sender
@@ -119,7 +119,7 @@ class SampleClaims:
         sn = state.last_sn + 1
         unknown = np.zeros((1, KEY_HASH_SIZE), np.uint8) if self._keyed else None
         (block,) = frame(one, state.guid.entity, sn, budget=framed, key_hashes=unknown)
-        change = Change(sn, sn, timestamp, block, state.last_batch_sn, is_claimed=True)
+        change = Change(sn, sn, timestamp, DataContent(block), state.last_batch_sn, is_claimed=True)
         claim = None
         try:
             claim = self._unsent.claim(change)

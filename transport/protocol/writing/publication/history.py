@@ -22,7 +22,7 @@ from ....structure import INFINITE
 from ....wire.numbers import SequenceNumberSet
 from ....wire.samples import NO_TIMESTAMP, U8
 from ...intervals import IntervalSet
-from ..changes import BatchContent, BatchTrainContent, Change, MissingSamples
+from ..changes import Change, MissingSamples
 from ..state import WriterState
 from .keep_last import KeepLast
 from .kept_samples import KeptSamples
@@ -114,8 +114,7 @@ class WriterHistory:
 
     def _account(self, change: Change, sign: int) -> None:
         """A change came, or goes."""
-        content = change.content
-        self.samples += sign * (content.live if isinstance(content, BatchContent) else change.count)
+        self.samples += sign * change.live
         self.nbytes += sign * change.nbytes
         self.batches += sign * change.batches
 
@@ -131,10 +130,8 @@ class WriterHistory:
     def first_batch_sn(self, first_sn: int) -> int:
         """The lowest batch from ``first_sn`` on that can be sent; last_batch_sn + 1 if there is none."""
         i = bisect_left(self._changes, first_sn, key=_first_sn)
-        if i and isinstance(train := self._changes[i - 1].content, BatchTrainContent):
-            within = -(-(first_sn - train.train.first_sn) // train.per_message)
-            if within < train.train.batches:
-                return train.train.batch_sn + within
+        if i and (batch_sn := self._changes[i - 1].content.first_batch_from(first_sn)):
+            return batch_sn
         first = self._changes[i] if i < len(self._changes) else None
         if first is not None and not first.batches:
             first = self.batch(first.batch_sn + 1)
@@ -144,7 +141,7 @@ class WriterHistory:
         """An ACKNACK_BATCH translated into numbers of samples; ``acked`` is what its reader has at least."""
         # Only the batch before is known to have arrived: samples behind it may have been sent outside a batch.
         before = self.batch(batches.base - 1)
-        span = None if before is None else _span_of(before, batches.base - 1, batches.base - 1)
+        span = None if before is None else before.content.span_of(batches.base - 1, batches.base - 1)
         next_sn = acked + 1 if span is None else span[1] + 1
         if batches.base > self.state.last_batch_sn and (not self._changes or self._changes[-1].batches):
             next_sn = self.state.last_sn + 1
@@ -162,7 +159,7 @@ class WriterHistory:
         while batch_sn <= last_batch_sn:
             i = bisect_left(changes, batch_sn, i, key=_batch_sn)
             here = changes[i] if i < len(changes) else None
-            if here is not None and (span := _span_of(here, batch_sn, last_batch_sn)) is not None:
+            if here is not None and (span := here.content.span_of(batch_sn, last_batch_sn)) is not None:
                 yield span
                 batch_sn = here.batch_sn + 1
                 continue
@@ -312,10 +309,8 @@ class WriterHistory:
             self._account(self._changes[over], -1)
             over += 1
         del self._changes[:over]
-        if self._changes and isinstance(content := self._changes[0].content, BatchContent):
-            self._account(self._changes[0], -1)
-            content.expire(self._expired)
-            self._account(self._changes[0], 1)
+        if self._changes:
+            self.samples -= self._changes[0].content.expire(self._expired)
         if len(self._changes) >= self._look_through_at or not self.room:
             self._drop_all_over()
         return samples - self.samples
@@ -339,7 +334,7 @@ class WriterHistory:
 
     def is_over(self, change: Change) -> bool:
         """Whether its LIFESPAN is over."""
-        return NO_TIMESTAMP != change.newest <= self._expired
+        return self.is_mortal and NO_TIMESTAMP != change.newest <= self._expired
 
     def _drop(self, first: int, last: int) -> None:
         changes = self._changes
@@ -350,16 +345,7 @@ class WriterHistory:
         while i < len(changes) and changes[i].first_sn <= last:
             change = changes[i]
             self._account(change, -1)
-            if isinstance(change.content, BatchContent):
-                whole = first <= change.first_sn and change.last_sn <= last
-                if not whole and change.content.remove(first, last):
-                    kept.append(change)
-                i += 1
-                continue
-            if change.first_sn < first:
-                kept.append(change.cut(change.first_sn, first - 1))
-            if change.last_sn > last:
-                kept.append(change.cut(last + 1, change.last_sn))
+            kept += change.without(first, last)
             i += 1
         if i > low:
             changes[low:i] = kept
@@ -370,11 +356,9 @@ class WriterHistory:
         """Let each batch be a change by itself where ``sn`` lies within a batch of a train."""
         i = bisect_left(self._changes, sn, key=_last_sn)
         change = self._changes[i] if i < len(self._changes) else None
-        if change is None or not isinstance(train := change.content, BatchTrainContent):
-            return
-        if change.first_sn < sn and not train.begins_at(sn):
+        if change is not None and change.first_sn < sn and change.content.splits_batch(sn):
             self._account(change, -1)
-            parts = list(change.batches_of(train, change.first_sn, change.last_sn))
+            parts = list(change.apart())
             self._changes[i : i + 1] = parts
             for part in parts:
                 self._account(part, 1)
@@ -387,16 +371,10 @@ class WriterHistory:
                 self._discount(gone)
                 excess -= gone[0]
                 continue
-            oldest = self._changes[0]
-            if isinstance(oldest.content, BatchContent):
-                excess -= oldest.content.live
-                self._drop(oldest.first_sn, oldest.last_sn)
-                continue
+            oldest, before = self._changes[0], self.samples
             last = min(oldest.last_sn, oldest.first_sn + excess - 1, acknowledged)
-            if isinstance(train := oldest.content, BatchTrainContent):
-                last = train.train.part(0, train.train.index(last) + 1).last_sn  # no batch in part
-            excess -= last - oldest.first_sn + 1
-            self._drop(oldest.first_sn, last)
+            self._drop(oldest.first_sn, oldest.content.end_of_batch(last))  # no batch in part
+            excess -= before - self.samples
 
     def find(self, sn: int) -> Change | None:
         """The change that holds ``sn``, or the next higher one; None if there is none."""
@@ -430,15 +408,3 @@ def _last_sn(change: Change) -> int:
 
 def _batch_sn(change: Change) -> int:
     return change.batch_sn
-
-
-def _span_of(change: Change, first: int, last: int) -> tuple[int, int] | None:
-    """The samples of the batches first..last, as far as the change has them; None: it has not the first."""
-    content = change.content
-    if isinstance(content, BatchTrainContent):
-        train = content.train
-        if first < train.batch_sn:
-            return None
-        part = train.part(first - train.batch_sn, min(last, train.last_batch_sn) + 1 - train.batch_sn)
-        return part.first_sn, part.last_sn
-    return (change.first_sn, change.last_sn) if change.batches and change.batch_sn == first else None

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from ....limits import TRAIN_BYTES_MAX
 from ....value_classes import slotted
-from ....wire.framing import DataBlock, MessageBlock, gather, spread
+from ....wire.framing import DataBlock, gather, spread
 from ....wire.samples import I64, U8
-from ..changes import Change
+from ..changes import Change, DataContent
 
 Bools = npt.NDArray[np.bool_]
 
@@ -45,7 +45,7 @@ class _Part:
 
     @classmethod
     def of(cls, changes: Sequence[Change]) -> _Part:
-        rows = [_rows(change) for change in changes]
+        rows = [change.content.rows(change.first_sn, change.last_sn) for change in changes]
         counts = [change.count for change in changes]
         first = np.array([change.first_sn for change in changes], np.int64)
         lengths = np.concatenate([each for _, each in rows])
@@ -140,7 +140,7 @@ class _Part:
         is_uniform = ends[-1] == size * len(ends) and bool((np.diff(ends) == size).all())
         data = self.data[begin : int(self.ends[high - 1])]
         block = DataBlock(first, high - low, data, size if is_uniform else ends.tolist())
-        return Change(first, int(numbers[high - 1]), int(stamps[low]), block)
+        return Change(first, int(numbers[high - 1]), int(stamps[low]), DataContent(block))
 
 
 class KeptSamples:
@@ -170,9 +170,7 @@ class KeptSamples:
     @staticmethod
     def takes(change: Change) -> bool:
         """Whether the samples can lie here: framed one by one, and not in part of batches."""
-        return isinstance(change.content, DataBlock | MessageBlock) and not (
-            change.batch_sn or change.is_claimed
-        )
+        return change.content.has_rows and not (change.batch_sn or change.is_claimed)
 
     def append(self, changes: Sequence[Change]) -> tuple[int, int]:
         """Take in the next changes that it takes; returns how many samples and bytes they are here."""
@@ -235,19 +233,6 @@ def _are_one(part: _Part, following: _Part) -> bool:
     if part.samples + following.samples > _SAMPLES or part.nbytes + following.nbytes > _BYTES:
         return False
     return part.samples <= _ALIKE * following.samples
-
-
-def _rows(change: Change) -> tuple[U8, I64]:
-    """The submessages of a change end to end, and how long each is."""
-    content, first, last = change.content, change.first_sn, change.last_sn
-    if isinstance(content, MessageBlock):
-        return content.rows(first, last), np.full(change.count, content.stride)
-    assert isinstance(content, DataBlock)
-    data = content.data[content.end_of(first - 1) : content.end_of(last)]
-    if isinstance(content.ends, int):
-        return data, np.full(change.count, content.ends)
-    ends = np.array([0, *content.ends], np.int64)
-    return data, np.diff(ends[first - content.first_sn : last - content.first_sn + 2])
 
 
 def _first_sn(part: _Part) -> int:

@@ -29,15 +29,22 @@ from ....limits import (
 )
 from ....structure import INFINITE
 from ....wire.batch_train import batch_train_framer
-from ....wire.fragment_train import FragmentTrain, frame_fragments, samples_per_group, train_bytes
-from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
+from ....wire.fragment_train import frame_fragments, samples_per_group, train_bytes
+from ....wire.framing import DataBlock, frame_messages, message_shape
 from ....wire.info import INFO_TS_SIZE
 from ....wire.message import HEADER_SIZE, Header
 from ....wire.samples import KEY_ONLY, NO_TIMESTAMP, U8
 from ....wire.submessages import InfoTimestamp
 from ...policies import FlowControlPolicy
 from ..batching import PendingBatch
-from ..changes import BatchTrainContent, Change, Framing, LargeSample
+from ..changes import (
+    BatchTrainContent,
+    Change,
+    DataContent,
+    FragmentTrainContent,
+    Framing,
+    MessageTrainContent,
+)
 from ..state import WriterState
 from .history import WriterHistory
 from .message_log import (
@@ -57,7 +64,7 @@ PLACE_BYTES: Final = _BEFORE_CONTENT + FRAME_ALIGNMENT
 #: A train is a small part of what may be in flight: HEARTBEATs ride behind whole trains.
 _TRAINS_IN_WINDOW: Final = 16
 #: Stands for what is still to be framed.
-_EMPTY: Final = DataBlock(0, 0, np.zeros(0, np.uint8), 0)
+_EMPTY: Final = DataContent(DataBlock(0, 0, np.zeros(0, np.uint8), 0))
 
 
 class UnsentChanges:
@@ -130,7 +137,7 @@ class UnsentChanges:
         if change.position:  # it was framed there
             pass
         elif self.log is None:
-            _own(change)
+            change.content.own()
             start = self.positions.pub_pos
             change.position = start + (
                 _BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT
@@ -185,7 +192,7 @@ class UnsentChanges:
             last_sn = first_sn + start + part.count - 1
             change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
             out, claim = self._place_for(change, shape.nbytes(part.count), shape.segment)
-            change.content = frame_messages(
+            train = frame_messages(
                 out,
                 shape,
                 headers,
@@ -195,6 +202,7 @@ class UnsentChanges:
                 flags=flags,
                 key_hashes=None if hashes is None else hashes[start : start + part.count],
             )
+            change.content = MessageTrainContent(train)
             yield self._placed(change, claim)
 
     def batch_trains(
@@ -242,7 +250,7 @@ class UnsentChanges:
             )
             nbytes = train_bytes(part.count, samples.size, size, len(headers), per)
             out, claim = self._place_for(change, nbytes, 0)
-            change.content = frame_fragments(
+            train = frame_fragments(
                 out,
                 headers,
                 part,
@@ -252,6 +260,7 @@ class UnsentChanges:
                 per_message=per,
                 is_key=bool(int(pending.flags) & KEY_ONLY),
             )
+            change.content = FragmentTrainContent(train)
             yield self._placed(change, claim)
 
     @property
@@ -295,18 +304,14 @@ class UnsentChanges:
 
         False: not one of its messages can go.
         """
-        change = self.queue[0]
-        train = change.content
-        if not isinstance(train, MessageBlock | FragmentTrain | BatchTrainContent):
-            return False
-        fits = max(train.messages_within(limit - self.positions.snd_pos - FRAME_HEADER_BYTES), at_least)
-        last_sn = change.first_sn - 1 + fits * train.per_message
-        if not fits or last_sn >= change.last_sn:
-            return fits > 0
-        end = self.positions.snd_pos + FRAME_HEADER_BYTES + fits * train.segment
-        first = change.train_part(train, change.first_sn, last_sn)
+        change, begin = self.queue[0], self.positions.snd_pos + FRAME_HEADER_BYTES
+        count, nbytes = change.content.fitting_messages(limit - begin, at_least)
+        last_sn, end = change.first_sn - 1 + count, begin + nbytes
+        if not count or last_sn >= change.last_sn:
+            return count > 0
+        first = change.part(change.first_sn, last_sn)
         first.position = end
-        rest = change.train_part(train, last_sn + 1, change.last_sn)
+        rest = change.part(last_sn + 1, change.last_sn)
         self._history.divide(change, (first, rest))
         self.numbers.divide(last_sn, end)
         # In this order: what an exception stops in between is sent twice, and not never.
@@ -352,13 +357,10 @@ class UnsentChanges:
     def _place(self, change: Change, log: MessageLog) -> None:
         """Copy the content of a change into the log, which it views from then on."""
         content, headers = change.content, self._message_headers(change.timestamp)
-        if isinstance(content, LargeSample):
-            headers += long_data_header(
-                self._writer_id, change.first_sn, content.flags, content.key_hash, content.coherent_set
-            )
+        headers += content.head_in_log(self._writer_id, change.first_sn)
         data, head = content.data, len(headers)
         if head + data.nbytes > log.max_message_length:
-            _own(change)
+            content.own()
             self._commit(change, self._claim(log, 0, change))
             return
         claim = self._claim(log, head + data.nbytes, change)
@@ -441,9 +443,3 @@ class UnsentChanges:
             if change.start >= 0:
                 change.content.data, change.start = change.content.data.copy(), -1
             self._spilled_sn = change.last_sn
-
-
-def _own(change: Change) -> None:
-    """Copy a large sample that does not lie in the log: the caller may use its buffer again."""
-    if isinstance(change.content, LargeSample):
-        change.content.data = change.content.data.copy()

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ....structure import ENTITYID_UNKNOWN, Locator
+from ....structure import Locator
 from ....value_classes import value
 from ....wire.compressed import compress, compress_series
-from ....wire.fragment_train import FragmentTrain
-from ....wire.framing import MessageBlock
-from ....wire.numbers import SequenceNumberSet
-from ....wire.submessages import Data, DataFrag, Gap, InfoTimestamp
-from ...outgoing import HEARTBEAT_ROOM, Outgoing, Packer
+from ....wire.submessages import Data, DataFrag, InfoTimestamp
+from ...outgoing import Outgoing
 from ...policies import BatchPolicy, Compression
-from ..changes import BATCH, DATA, BatchContent, BatchTrainContent, Change, LargeSample
+from ..changes import BATCH, DATA, Change, StreamPacker
 from ..readers import ReaderProxy, destinations_of, regroup
 
 #: Form, and whether its readers read the publication log.
@@ -90,7 +87,7 @@ class Broadcast:
         self._known_destinations: dict[_Stream, tuple[Locator, ...]] | None = None
         self._goes_to_all = True
         self._is_multicast = False
-        self._open: dict[_Stream, Packer] = {}
+        self._open: dict[_Stream, StreamPacker] = {}
         self._closed: list[Outgoing] = []
 
     @property
@@ -141,57 +138,15 @@ class Broadcast:
 
     def samples(self, change: Change, first: int, last: int) -> None:
         """Pack the samples first..last of a change; a batch is packed as a whole."""
-        content = change.content
         for stream in self._destinations:
-            form, is_on_host = stream
-            if is_on_host and change.start >= 0:
+            if stream[1] and change.start >= 0:
                 continue
-            packer = self._packer(stream)
-            if isinstance(content, LargeSample):
-                for head, piece in content.encode(self._writer_id, first, 1, content.fragments):
-                    packer.add(head, change.timestamp, payload=piece, reserve=HEARTBEAT_ROOM)
-            elif isinstance(content, MessageBlock):
-                packer.add_messages(content.data, content.segment)
-            elif isinstance(content, FragmentTrain):
-                packer.add_messages(content.data, content.message_size, content.segment)
-            elif isinstance(content, BatchContent):
-                self._add_batch(packer, form, content)
-            elif not isinstance(content, BatchTrainContent):
-                self._add(packer, content.slice, first, last, change.timestamp)
-            elif form == BATCH:
-                packer.add_messages(content.data, content.segment)
-            else:  # for readers that were matched after it was framed
-                for i in range(change.batches):
-                    self._add_batch(packer, form, content.batch(i))
-
-    def _add_batch(self, packer: Packer, form: str, content: BatchContent) -> None:
-        if form != DATA:
-            packer.begin_datagram()  # a batch is a packet; what is lost is one of them
-            packer.add(content.encoded(form), content.timestamp, reserve=HEARTBEAT_ROOM)
-            return
-        for stretch in content.stretches():
-            if stretch.block is None:
-                packer.add(self._gap(stretch.first, stretch.last), reserve=HEARTBEAT_ROOM)
-            else:
-                self._add(packer, stretch.block.slice, stretch.first, stretch.last, stretch.timestamp)
+            change.content.pack(self._packer(stream), first, last, change.timestamp)
 
     def gap(self, first: int, last: int) -> None:
         """Announce to all readers that first..last will never come."""
         for stream in self._destinations:
-            self._packer(stream).add(self._gap(first, last), reserve=HEARTBEAT_ROOM)
-
-    def _gap(self, first: int, last: int) -> bytes:
-        return Gap(ENTITYID_UNKNOWN, self._writer_id, first, SequenceNumberSet(last + 1)).encode()
-
-    def _add(
-        self, packer: Packer, data: Callable[[int, int], memoryview], first: int, last: int, timestamp: int
-    ) -> None:
-        if self.coalesces:
-            packer.add(data(first, last), timestamp, reserve=HEARTBEAT_ROOM)
-            return
-        for sn in range(first, last + 1):
-            packer.begin_datagram()
-            packer.add(data(sn, sn), timestamp, reserve=HEARTBEAT_ROOM)
+            self._packer(stream).add_gap(first, last)
 
     def heartbeat(self, encode: Callable[[str], bytes]) -> None:
         """Pack a HEARTBEAT, which ``encode`` makes for each form, behind what is packed so far."""
@@ -229,13 +184,17 @@ class Broadcast:
             known = self._is_known[stream] = all(codec in each.info.codecs for each in readers)
         return known
 
-    def _packer(self, stream: _Stream) -> Packer:
+    def _packer(self, stream: _Stream) -> StreamPacker:
         packer = self._open.get(stream)
         if packer is None:
-            packer = self._open[stream] = Packer(
+            form = stream[0]
+            packer = self._open[stream] = StreamPacker(
                 self.message_size,
                 self._destinations[stream],
                 None,
-                shareable=self.coalesces and stream[0] == DATA,
+                shareable=self.coalesces and form == DATA,
+                writer_id=self._writer_id,
+                form=form,
+                coalesces=self.coalesces,
             )
         return packer

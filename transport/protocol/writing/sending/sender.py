@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ....structure import INFINITE, Guid, Locator
-from ....wire.framing import DataBlock
 from ...outgoing import Outgoing, Packer, union_of
 from ..changes import Change
 from ..publication import UnsentChanges, WriterHistory
@@ -165,7 +164,8 @@ class Sender:
         state = self._state
         if state.is_asynchronous:
             state.backlog += change.nbytes
-        if not isinstance(change.content, DataBlock):
+        content = change.content
+        if not content.sends_in_parts:
             self._broadcast.samples(change, change.first_sn, change.last_sn)
             self._sent(change.units, change.nbytes, change.last_sn, now)
             return
@@ -173,8 +173,7 @@ class Sender:
         while first <= change.last_sn:
             last = min(change.last_sn, first + self._window.until_heartbeat - 1)
             self._broadcast.samples(change, first, last)
-            nbytes = change.content.end_of(last) - change.content.end_of(first - 1)
-            self._sent(last - first + 1, nbytes, last, now)
+            self._sent(last - first + 1, content.nbytes_of(first, last), last, now)
             first = last + 1
 
     def _sent(self, count: int, nbytes: int, last_sn: int, now: int) -> None:
