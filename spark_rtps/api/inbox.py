@@ -14,32 +14,30 @@ Invariants:
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from ..transport.errors import UsageError
-from ..transport.limits import TYPED_WRITERS_MAX
 from ..transport.log.frame import Frame
 from ..transport.net.node import Node
 from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 from ..transport.protocol.reading.cache.reader_cache import ReaderCache
 from ..transport.protocol.reading.reader import StatefulReader
 from ..transport.receiver.instance_keys import InstanceKeys
-from ..transport.structure import INFINITE, Guid
+from ..transport.structure import Guid
 from ..transport.types.model import Struct
 from ..transport.wire.samples import Run
+from .announced_writers import AnnouncedWriters
 from .arguments import CAPACITY
+from .arrival_signal import ArrivalSignal
 from .sample_cache import memory_of
 
 _log = logging.getLogger("spark_rtps.api")
 
 #: Part of the capacity that one sample may take.
 _SAMPLE_PART: Final = 2
-#: A wait sleeps for no longer than this: `threading.Condition` has a limit.
-_WAIT_SECONDS_MAX: Final = 3600.0
 #: What arrived and was not taken is looked through when it is more than this, and more than what is held.
 _RELIEF_BYTES: Final = 1 << 20
 
@@ -50,26 +48,19 @@ class Inbox:
     def __init__(self, node: Node, *, capacity: int = CAPACITY) -> None:
         """``capacity`` is in bytes; a sample of more than half of it is passed over."""
         self.capacity = capacity
-        #: The types that writers announced, where the reader awaits them.
-        self.types: dict[Guid, Struct | None] = {}
-        #: The writers whose samples expire, and after how many ns.
-        self.lifespans: dict[Guid, int] = {}
+        self.announced = AnnouncedWriters(node)
+        self.arrived = ArrivalSignal()
         #: Called in the node's thread when much has arrived and was not taken; must not block.
         self.relief: Callable[[], None] | None = None
         self.reader: StatefulReader | None = None
+        #: Whether writers are held back, or soon will be, for want of room.
+        self.is_short = False
         self._node = node
-        self._keeps_types = False
         self._cache: ReaderCache | None = None
-        self._arrived = threading.Condition(threading.Lock())
         self._frames: list[Frame] = []
         self._waiting_bytes = 0
         self._held_bytes = 0
         self._number = 0
-        self._arrivals = 0
-        self._closed = False
-        self._is_short = False
-        #: Called when something arrives, or the inbox closes; by whichever thread notices.
-        self._wakers: set[Callable[[], None]] = set()
 
     def open(
         self,
@@ -88,7 +79,7 @@ class Inbox:
         """
         node, qos = self._node, spec.qos
         with node.lock:
-            if node.is_closed or self._closed:
+            if node.is_closed or self.arrived.is_ended:
                 raise UsageError(f"topic {spec.topic!r}: the participant is closed")
             self._cache = ReaderCache(
                 qos,
@@ -96,7 +87,7 @@ class Inbox:
                 writer_qos=node.participant.qos_of,
                 accept_writer_removed_batch_samples=accept_writer_removed_batch_samples,
             )
-            self._keeps_types = spec.awaits_types
+            self.announced.keeps_types = spec.awaits_types
             least = min(spec.sample_size_max, self.capacity // _SAMPLE_PART)
             self.reader = node.create_reader(replace(spec, sample_size_max=least), self)
         return self.reader.guid
@@ -104,14 +95,14 @@ class Inbox:
     def _instance_keys(self, spec: ReaderSpec, instance_type: Struct | None) -> InstanceKeys:
         if not spec.qos.tells_instances:
             return InstanceKeys(None)
-        return InstanceKeys(instance_type, self.type_of if spec.awaits_types else None)
+        return InstanceKeys(instance_type, self.announced.type_of if spec.awaits_types else None)
 
     # --- in the node's thread, under its lock ------------------------------------------------------
 
     def room(self) -> int:
         """Bytes of runs that find room now."""
         room = max(0, self.capacity - self._waiting_bytes - self._held_bytes)
-        self._is_short = room < self.capacity // 2
+        self.is_short = room < self.capacity // 2
         return room
 
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
@@ -125,7 +116,7 @@ class Inbox:
                 kept = self._cache.accept(run, reception=reception, now=now)
                 if kept is None:
                     continue
-                self._note_writer(kept.writer)
+                self.announced.note(kept.writer)
                 kept = kept.copy()
             except Exception:  # noqa: BLE001  (whatever it is, the other runs arrive)
                 # These are lost here, and the writer need not send them again.
@@ -139,59 +130,29 @@ class Inbox:
             self._add(frames, nbytes, number)
 
     def _add(self, frames: list[Frame], nbytes: int, number: int) -> None:
-        with self._arrived:
-            if self._closed:
+        with self.arrived.lock:
+            if self.arrived.is_ended:
                 return
             self._frames += frames
             self._waiting_bytes += nbytes
             self._number = number
-            self._notice()
+            self.arrived.raise_count()
         # a small inbox, or one that is nearly full, looks sooner
         enough = min(max(_RELIEF_BYTES, self._held_bytes), (self.capacity - self._held_bytes) // 2)
         if self.relief is not None and self._waiting_bytes > enough:
             self.relief()
-
-    def _note_writer(self, writer: Guid) -> None:
-        """Keep what has to be known of a writer when it may be gone."""
-        participant = self._node.participant
-        if self._keeps_types and writer not in self.types and len(self.types) < TYPED_WRITERS_MAX:
-            self.types[writer] = participant.type_of(writer)
-        qos = participant.qos_of(writer)
-        if qos is not None and qos.lifespan < INFINITE and len(self.lifespans) < TYPED_WRITERS_MAX:
-            self.lifespans[writer] = qos.lifespan
-
-    def type_of(self, writer: Guid) -> Struct | None:
-        """The type that a writer announced, where the reader awaits types; None: it announced none."""
-        if writer in self.types:
-            return self.types[writer]
-        return self._node.participant.type_of(writer)
 
     # --- in any thread ------------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._closed
-
-    @property
-    def is_short(self) -> bool:
-        """Whether writers are held back, or soon will be, for want of room."""
-        return self._is_short
-
-    @property
-    def arrivals(self) -> int:
-        """A higher number whenever samples have arrived, or are there again."""
-        return self._arrivals
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes that arrived and were not taken yet."""
-        return self._waiting_bytes
+        return self.arrived.is_ended
 
     def take(self) -> list[Frame]:
         """The frames that arrived since the last call, oldest first. What is kept of them has to be announced by
         :meth:`hold`: until then it does not count."""
-        with self._arrived:
+        with self.arrived.lock:
             frames, self._frames = self._frames, []
             self._held_bytes += self._waiting_bytes
             self._waiting_bytes = 0
@@ -199,8 +160,8 @@ class Inbox:
 
     def put_back(self, frames: list[Frame]) -> None:
         """The owner could not keep what it took: it is there again."""
-        with self._arrived:
-            if not self._closed:
+        with self.arrived.lock:
+            if not self.arrived.is_ended:
                 nbytes = sum(memory_of(frame.run) for frame in frames)
                 self._frames = [*frames, *self._frames]
                 self._waiting_bytes += nbytes
@@ -212,40 +173,12 @@ class Inbox:
 
     def go_on(self) -> None:
         """Let held-back writers go on, if there is room again."""
-        if not self._is_short or self._held_bytes + self._waiting_bytes > self.capacity // 2:
+        if not self.is_short or self._held_bytes + self._waiting_bytes > self.capacity // 2:
             return
         with self._node.lock:
-            if self.reader is not None and not self._node.is_closed and not self._closed:
+            if self.reader is not None and not self._node.is_closed and not self.arrived.is_ended:
                 self._node.offer_room(self.reader)
                 self._node.wake()
-
-    def wait(self, arrivals: int, deadline: float | None) -> bool:
-        """Wait until :attr:`arrivals` is more than that; False: the inbox is closed, or time is up.
-
-        ``deadline`` is monotonic, in seconds; None: never.
-        """
-        with self._arrived:
-            while self._arrivals <= arrivals and not self._closed:
-                left = _WAIT_SECONDS_MAX if deadline is None else deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self._arrived.wait(min(left, _WAIT_SECONDS_MAX))
-            return self._arrivals > arrivals
-
-    def notice(self) -> None:
-        """Samples that were taken are there again: wake the threads that wait for some."""
-        with self._arrived:
-            self._notice()
-
-    def add_waker(self, waker: Callable[[], None]) -> None:
-        """Call ``waker`` whenever something arrives, and at the end. It must not block, nor call the inbox."""
-        with self._arrived:
-            self._wakers.add(waker)
-
-    def remove_waker(self, waker: Callable[[], None]) -> None:
-        """Call it no more."""
-        with self._arrived:
-            self._wakers.discard(waker)
 
     def writer_lost(self, writer: Guid) -> None:
         """The writer is unmatched, or not alive: it owns no instance any more."""
@@ -279,27 +212,18 @@ class Inbox:
 
     def disown(self) -> None:
         """In a forked child: be closed, and leave the topic to the parent."""
-        self._arrived = threading.Condition(threading.Lock())  # a thread of the parent may have held it
-        self._closed, self._frames, self._waiting_bytes = True, [], 0
+        self.arrived.disown()
+        self._frames, self._waiting_bytes = [], 0
 
     def close(self) -> None:
         """Leave the topic, drop what was not taken, and wake the threads that wait."""
-        with self._arrived:
-            if self._closed:
+        with self.arrived.lock:
+            if self.arrived.is_ended:
                 return
-            self._closed = True
+            self.arrived.is_ended = True
             self._frames = []
             self._waiting_bytes = 0
-            self._wake()
+            self.arrived.wake_all()
         with self._node.lock:
             if self.reader is not None and not self._node.is_closed:
                 self._node.delete_endpoint(self.reader.guid)
-
-    def _notice(self) -> None:
-        self._arrivals += 1
-        self._wake()
-
-    def _wake(self) -> None:
-        self._arrived.notify_all()
-        for waker in self._wakers:
-            waker()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,10 +13,8 @@ from typing import Final
 import pyarrow as pa
 
 from ..columns.announcing import announced_type, endpoint_qos
-from ..columns.encoding import Encoder, encoder_for
-from ..columns.key_columns import KeyColumns
-from ..columns.topic_plan import TopicPlan, plan_writing
-from ..options import AppliesTo, Payload, Settings
+from ..columns.topic_plan import TopicPlan
+from ..options import AppliesTo, Settings
 from ..options.explanations import explained
 from ..options.participants import publication_policy
 from ..transport.errors import OptionError, TransportError, UsageError
@@ -32,6 +29,7 @@ from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Sampl
 from .claim import Claim
 from .flushing import FLUSH_QUEUE
 from .membership import Membership
+from .row_encoder import RowEncoder
 from .rows import Rows, conformed, record_batches
 from .statuses import Listener, StatusBoard
 from .topic_endpoint import TopicEndpoint, wants_group
@@ -92,14 +90,13 @@ class Publication(TopicEndpoint):
     ) -> None:
         """For :meth:`Participant.publish`. It serves the publication from now on."""
         self._statuses = WriterStatuses()
-        board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
+        board = StatusBoard(
+            settings.topic, self._statuses, lambda: self._statuses.snapshot(self.counters()), listener
+        )
         super().__init__(membership, plan, board, is_of_group=wants_group(settings.qos))
         self._settings = settings
         self._node = membership.node
-        self._keys = KeyColumns(plan) if plan.keyed else None
-        #: By the schema of a batch.
-        self._encoders: dict[pa.Schema, Encoder] = {plan.columns: encoder_for(plan)}
-        self._encoding = threading.Lock()
+        self._encoder = RowEncoder(settings, plan)
         self._closed = False
         #: The participant may close it before it has a writer.
         self._has_writer = False
@@ -178,7 +175,7 @@ class Publication(TopicEndpoint):
         self._check_open()
         losses = self._session.losses
         for batch in record_batches(rows, self._plan.columns):
-            samples, key_hashes = self._encode(batch)
+            samples, key_hashes = self._encoder.encode(batch)
             self._write(samples, key_hashes, 0, timestamp)
         self._wait(losses, wait=wait)
 
@@ -219,7 +216,7 @@ class Publication(TopicEndpoint):
         if not batches:
             return self.positions.pub_pos
         (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        samples, key_hashes = self._encode(batch)
+        samples, key_hashes = self._encoder.encode(batch)
         return self._writer.offer(samples, key_hashes=key_hashes, timestamp=timestamp)
 
     @explained()
@@ -239,7 +236,7 @@ class Publication(TopicEndpoint):
         if self.is_closed:
             return PublicationResult.CLOSED
         claim = self._writer.try_claim(size, timestamp=timestamp)
-        return Claim(claim, size, self._keys) if isinstance(claim, BufferClaim) else claim
+        return Claim(claim, size, self._encoder.keys) if isinstance(claim, BufferClaim) else claim
 
     @explained()
     def flush(self, *, compress: bool | None = None) -> None:
@@ -334,7 +331,7 @@ class Publication(TopicEndpoint):
         Returns:
             False if they are not within the time, or the publication was closed.
         """
-        return self._wait_until(lambda: self._ready() >= count, timeout)
+        return self._wait_until(lambda: self._writer.readers.count_ready() >= count, timeout)
 
     @explained()
     def wait_for_acknowledgments(self, timeout: float | None = None) -> None:
@@ -405,13 +402,6 @@ class Publication(TopicEndpoint):
         if self.is_closed:
             raise UsageError(f"topic {self.topic!r}: the publication is closed")
 
-    def _ready(self) -> int:
-        with self._node.lock:
-            return sum(reader.is_ready for reader in self._writer.writer.readers.values())
-
-    def _snapshot(self) -> dict[str, int]:
-        return self._statuses.snapshot(self.counters())
-
     def write_serialized(self, samples: Samples, key_hashes: U8 | None, *, timestamp: int) -> None:
         """Write samples that are serialized already, as those of recordings are; without waiting for acknowledgments.
 
@@ -437,38 +427,10 @@ class Publication(TopicEndpoint):
 
     def _write_keys(self, rows: Rows, flags: int, timestamp: int | None, *, wait: bool) -> None:
         self._check_open()
-        if self._keys is None:
+        if (columns := self._encoder.keys) is None:
             raise UsageError(f"topic {self.topic!r} has no key, so it has no instances")
         losses = self._session.losses
         for batch in record_batches(rows, self._plan.columns):
-            samples, key_hashes = self._keys.encode(conformed(batch, self._keys.schema))
+            samples, key_hashes = columns.encode(conformed(batch, columns.schema))
             self._write(samples, key_hashes, flags | KEY_ONLY, timestamp)
         self._wait(losses, wait=wait)
-
-    def _encode(self, batch: pa.RecordBatch) -> tuple[Samples, U8 | None]:
-        with self._encoding:
-            encode = self._encoders.get(batch.schema.remove_metadata())
-            if encode is None:
-                batch, encode = self._encoder_of(batch)
-            return encode(batch)
-
-    def _encoder_of(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Encoder]:
-        """For rows of another schema: the columns in any order, or other members of a type that was given."""
-        plan = self._plan
-        if plan.payload is not Payload.CDR:
-            lacking = [name for name in plan.columns.names if name not in batch.schema.names]
-            if plan.payload is Payload.BINARY and lacking:
-                raise UsageError(f"topic {self.topic!r}: the rows lack the column {', '.join(lacking)}")
-            return batch, self._encoders[plan.columns]
-        if set(batch.schema.names) == set(plan.columns.names):
-            return conformed(batch, plan.columns), self._encoders[plan.columns]
-        other = plan_writing(self._settings, batch.schema)
-        if other.struct != plan.struct:
-            raise UsageError(
-                f"topic {self.topic!r}: the rows have the columns {', '.join(batch.schema.names)}; the publication has "
-                f"{', '.join(plan.columns.names)}"
-            )
-        self._encoders[batch.schema.remove_metadata()] = encode = encoder_for(
-            replace(other, representation=plan.representation)
-        )
-        return batch, encode

@@ -95,7 +95,7 @@ class Reception:
         )
 
     def _instances_of(self, struct: Struct | None, *, keyed: bool) -> Instances:
-        type_of = self.inbox.type_of if needs_writer_types(self._plan) else None
+        type_of = self.inbox.announced.type_of if needs_writer_types(self._plan) else None
         return Instances(struct, keyed=keyed, type_of=type_of)
 
     def _requested(self, type_name: str) -> Qos:
@@ -138,7 +138,7 @@ class Reception:
     def decode(self, frames: list[Frame]) -> list[pa.RecordBatch]:
         """The rows of samples. Raises MalformedSampleError with ``mode=failfast``; nothing else is counted then."""
         tally = Tally(self._plan)
-        types = ToldTypes(self.inbox.types) if needs_writer_types(self._plan) else NO_TYPES
+        types = ToldTypes(self.inbox.announced.types) if needs_writer_types(self._plan) else NO_TYPES
         try:
             batches = list(decode_frames(frames, self._plan, tally, types))
             self._malformed += tally.malformed_count
@@ -154,7 +154,7 @@ class Reception:
         """Take some of what has arrived and decode it, unless something is decoded already."""
         with self._decoding:
             if not self._ahead and not self.inbox.is_closed:
-                arrivals = self.inbox.arrivals
+                arrivals = self.inbox.arrived.count
                 lent = self.fetch(_STEP, remove=True, unread=False)
                 if not lent.entries:
                     self.looked_at = arrivals
@@ -200,7 +200,8 @@ class Reception:
                 self._cache.drop(*error.sample)
             self.inbox.hold(self._cache.nbytes)
         self._ahead.extendleft(reversed(batches))
-        self.inbox.notice()
+        with self.inbox.arrived.lock:
+            self.inbox.arrived.raise_count()
 
     # --- what is known ----------------------------------------------------------------------------------
 
@@ -211,7 +212,13 @@ class Reception:
             return self._instances.all()
 
     def writer_lost(self, writer: Guid) -> None:
-        """A writer is unmatched, or not alive."""
+        """A writer is unmatched, or not alive: it writes no instance any more.
+
+        Unless it is back already: what it has written since then is here, too.
+        """
+        with self._node.lock:
+            if writer in self.inbox.writers() and self._node.participant.is_alive(writer):
+                return
         self.inbox.writer_lost(writer)
         with self._reading:
             self._absorb()
@@ -220,7 +227,7 @@ class Reception:
     def keep_house(self, now: int) -> None:
         """Do what is due; ``now`` is monotonic, ns."""
         replaces = self._keeps_last and self.inbox.is_short
-        if replaces or self.inbox.lifespans:
+        if replaces or self.inbox.announced.lifespans:
             with self._reading:
                 self._absorb()
                 if replaces:
@@ -252,7 +259,7 @@ class Reception:
         if frames:
             try:
                 instances = self._instances.note(frames)
-                lifespans = self.inbox.lifespans
+                lifespans = self.inbox.announced.lifespans
                 ends = [lifespans.get(frame.run.writer, INFINITE) for frame in frames]
                 self._cache.add(frames, instances or None, ends)
             except BaseException:

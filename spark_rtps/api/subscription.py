@@ -20,7 +20,6 @@ from ..transport.protocol.participant.events import Event, IncompatibleQos, Live
 from ..transport.protocol.participant.statuses import ReaderStatuses
 from ..transport.receiver.remedies import reasons_with_remedies
 from ..transport.said import Said
-from ..transport.structure import Guid
 from .arguments import CAPACITY
 from .instances import Instance
 from .membership import Membership
@@ -64,7 +63,9 @@ class Subscription(TopicEndpoint):
     ) -> None:
         """For :meth:`Participant.subscribe`, which calls :meth:`open` then."""
         self._statuses = ReaderStatuses()
-        board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
+        board = StatusBoard(
+            settings.topic, self._statuses, lambda: self._statuses.snapshot(*self._inbox.counters()), listener
+        )
         super().__init__(membership, plan, board, is_of_group=wants_group(settings.qos))
         self._settings = settings
         self._node = membership.node
@@ -159,7 +160,7 @@ class Subscription(TopicEndpoint):
             self._reception.decode_ahead()
             if (batch := self._reception.next_batch()) is not None:
                 yield batch
-            elif self._inbox.is_closed or not self._inbox.wait(self._reception.looked_at, None):
+            elif self._inbox.is_closed or not self._inbox.arrived.wait(self._reception.looked_at, None):
                 self._raise_failure()
                 return
 
@@ -177,7 +178,7 @@ class Subscription(TopicEndpoint):
             except RuntimeError:  # the loop is closed, and no task waits
                 pass
 
-        self._inbox.add_waker(wake)
+        self._inbox.arrived.add_waker(wake)
         try:
             while not self._inbox.is_closed:
                 arrived.clear()
@@ -185,10 +186,10 @@ class Subscription(TopicEndpoint):
                 await asyncio.to_thread(self._reception.decode_ahead)
                 if (batch := self._reception.next_batch()) is not None:
                     return batch
-                if self._inbox.arrivals == self._reception.looked_at and not self._inbox.is_closed:
+                if self._inbox.arrived.count == self._reception.looked_at and not self._inbox.is_closed:
                     await arrived.wait()
         finally:
-            self._inbox.remove_waker(wake)
+            self._inbox.arrived.remove_waker(wake)
         self._raise_failure()
         raise StopAsyncIteration
 
@@ -234,23 +235,31 @@ class Subscription(TopicEndpoint):
         if self._inbox.reader is None:
             return
         if isinstance(event, Unmatched) and event.local == self._statuses.local:
-            self._writer_lost(event.remote)
+            self._reception.writer_lost(event.remote)
         elif isinstance(event, LivelinessLost):
-            self._writer_lost(event.writer)
+            self._reception.writer_lost(event.writer)
         elif isinstance(event, IncompatibleQos) and event.local == self._statuses.local:
-            self._say_mismatch(event)
+            reasons = reasons_with_remedies(event.reasons, READER_REMEDIES)
+            if self._mismatches_said.is_new(reasons):
+                _log.warning("topic %r: no match with %s: %s", self.topic, event.remote, reasons)
         self._board.on_event(event)
 
     def do_work(self, now: int) -> None:
         """Do what is due; see `conductor.Endpoint`."""
         if self._inbox.reader is None:
             if not self._plan.named:
-                self._join_late()
+                try:
+                    self._follow_first_writer()
+                except RtpsError as error:  # it ends the subscription, and is raised by its next call
+                    if not self._inbox.is_closed:
+                        error.remedy = remedy_of(error)
+                        self._failure = error
+                        self.close()
             return
         self._reception.keep_house(now)
         if self._board.has_listener:
             self._board.look()
-            arrivals = self._inbox.arrivals
+            arrivals = self._inbox.arrived.count
             if arrivals != self._announced:
                 self._announced = arrivals
                 self._board.announce("DATA_AVAILABLE")
@@ -263,24 +272,6 @@ class Subscription(TopicEndpoint):
             if self._inbox.reader is None:
                 self._statuses.local = self._reception.open(plan.type_name, keyed=keyed)
                 self._plan = plan
-
-    def _writer_lost(self, writer: Guid) -> None:
-        """It writes no instance any more, unless it is back already: what it has written since then is here, too."""
-        with self._node.lock:
-            is_back = writer in self._inbox.writers() and self._node.participant.is_alive(writer)
-        if not is_back:
-            self._reception.writer_lost(writer)
-
-    def _join_late(self) -> None:
-        """Join at the topic's first writer; what goes wrong ends the subscription, and is raised by its next call."""
-        try:
-            self._follow_first_writer()
-        except RtpsError as error:
-            if self._inbox.is_closed:
-                return
-            error.remedy = remedy_of(error)
-            self._failure = error
-            self.close()
 
     def _follow_first_writer(self) -> None:
         """Join under the name that the topic's first writer has for its type, once there is one."""
@@ -312,9 +303,9 @@ class Subscription(TopicEndpoint):
         rows, skip, unread = sum(batch.num_rows for batch in batches), 0, states == "not_read"
         try:
             while max_rows is None or rows < max_rows:
-                arrivals = self._inbox.arrivals
+                arrivals = self._inbox.arrived.count
                 found = self._reception.fetch(
-                    self._samples_of(max_rows, rows), remove=remove, unread=unread, skip=skip
+                    _samples_for(self._plan, max_rows, rows), remove=remove, unread=unread, skip=skip
                 )
                 if found.entries:
                     lent.append(found)
@@ -324,7 +315,7 @@ class Subscription(TopicEndpoint):
                     skip += found.samples
                 if at_once or (deadline is not None and time.monotonic() >= deadline):
                     break
-                if not found.entries and not self._inbox.wait(arrivals, deadline):
+                if not found.entries and not self._inbox.arrived.wait(arrivals, deadline):
                     break
             self._raise_failure()
             return pa.Table.from_batches(batches, schema=self._plan.columns)
@@ -336,16 +327,9 @@ class Subscription(TopicEndpoint):
         if self._failure is not None:
             raise self._failure
 
-    def _samples_of(self, max_rows: int | None, rows: int) -> int | None:
-        """How many samples to take for the rows that are wanted still; None: all."""
-        if max_rows is None:
-            return None
-        return 1 if self._plan.payload is Payload.ARROW else max_rows - rows
 
-    def _snapshot(self) -> dict[str, int]:
-        return self._statuses.snapshot(*self._inbox.counters())
-
-    def _say_mismatch(self, event: IncompatibleQos) -> None:
-        reasons = reasons_with_remedies(event.reasons, READER_REMEDIES)
-        if self._mismatches_said.is_new(reasons):
-            _log.warning("topic %r: no match with %s: %s", self.topic, event.remote, reasons)
+def _samples_for(plan: TopicPlan, max_rows: int | None, rows: int) -> int | None:
+    """How many samples to take for the rows that are wanted still; None: all."""
+    if max_rows is None:
+        return None
+    return 1 if plan.payload is Payload.ARROW else max_rows - rows

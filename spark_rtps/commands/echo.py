@@ -254,14 +254,14 @@ def _runs(participant: Participant, writer: RemoteEndpoint, deadline: float | No
     inbox = Inbox(participant.node, capacity=_INBOX_BYTES)
     inbox.open(ReaderSpec(writer.topic, writer.type_name, qos, keyed=is_keyed(writer.guid.entity)))
     while True:
-        arrivals = inbox.arrivals
+        arrivals = inbox.arrived.count
         for frame in inbox.take():
             if deadline is not None and time.monotonic() >= deadline:
                 return
             yield frame.run
         inbox.hold(0)
         inbox.go_on()
-        if not inbox.wait(arrivals, deadline):
+        if not inbox.arrived.wait(arrivals, deadline):
             return
 
 

@@ -100,14 +100,14 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
     deadline = time.monotonic() + patience
     said: dict[bytes, list[RosNodeSeen]] = {}
     while True:
-        arrivals = inbox.arrivals
+        arrivals = inbox.arrived.count
         for frame in inbox.take():
             for prefix, nodes in nodes_of(frame.run.samples()):
                 if prefix == frame.run.writer.prefix:  # a participant speaks for itself alone
                     said[prefix] = nodes
         inbox.hold(0)
         inbox.go_on()
-        if time.monotonic() >= deadline or not inbox.wait(arrivals, deadline):
+        if time.monotonic() >= deadline or not inbox.arrived.wait(arrivals, deadline):
             break
     inbox.close()
     there = {each.guid_prefix for each in participant.participants()}

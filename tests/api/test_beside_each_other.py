@@ -249,7 +249,7 @@ def test_an_iteration_that_waits_gets_what_a_failed_take_gives_back(participate:
 
     def while_an_iteration_waits(self: Reception, frames: Any) -> Any:
         if not iterating.is_alive() and not found:
-            before = subscription._inbox.arrivals
+            before = subscription._inbox.arrived.count
             iterating.start()
             wait_until(lambda: self.looked_at >= before)  # nothing is there
         return decoded(self, frames)

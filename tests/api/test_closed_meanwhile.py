@@ -139,7 +139,7 @@ def test_a_coherent_set_outlives_the_attempt_of_another_thread_to_begin_one(
 
 def test_a_forked_child_offers_nothing_whatever_its_parents_threads_did(participate: Participate) -> None:
     publication = participate().publish("t", schema=SCHEMA)
-    with publication._encoding:  # as a thread has it that encodes rows
+    with publication._encoder._lock:  # as a thread has it that encodes rows
         pid = os.fork()
         if pid == 0:
             threading.Timer(PATIENCE, os._exit, (3,)).start()

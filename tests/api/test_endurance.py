@@ -104,13 +104,13 @@ def test_what_was_taken_before_an_error_is_taken_again(participate: Participate)
     assert publication.wait_for_readers(PATIENCE)
     publication.write(rows(0, 10))
     wait_until(lambda: subscription.counters()["received_samples"] == 10)
-    wait = subscription._inbox.wait
+    wait = subscription._inbox.arrived.wait
 
     def interrupted(*_: object) -> bool:
-        subscription._inbox.wait = wait  # type: ignore[method-assign]
+        subscription._inbox.arrived.wait = wait  # type: ignore[method-assign]
         raise KeyboardInterrupt
 
-    subscription._inbox.wait = interrupted  # type: ignore[method-assign]
+    subscription._inbox.arrived.wait = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         subscription.take(max_rows=20, timeout=PATIENCE)
     assert subscription.take()["n"].to_pylist() == list(range(10))

@@ -132,15 +132,12 @@ def test_echo_ends_in_time_while_samples_keep_coming(monkeypatch: pytest.MonkeyP
     class Busy:
         """Has more whenever it is asked."""
 
-        arrivals = 0
+        arrived = SimpleNamespace(count=0, wait=lambda _count, _deadline: True)
 
         def __init__(self, *_: object, **__: object) -> None: ...
         def open(self, _: object) -> None: ...
         def hold(self, _: int) -> None: ...
         def go_on(self) -> None: ...
-        def wait(self, _arrivals: int, _deadline: float | None) -> bool:
-            return True
-
         def take(self) -> list[SimpleNamespace]:
             return [SimpleNamespace(run=number) for number in range(100)]
 

@@ -33,6 +33,11 @@ class MatchedReaders:
                 self._writer.positions.is_connected and not readers
             )
 
+    def count_ready(self) -> int:
+        """How many readers are ready, as :meth:`has_ready` counts them; spies are none."""
+        with self._node.lock:
+            return sum(proxy.is_ready for proxy in self._writer.readers.values())
+
     def ready_reliable(self) -> list[ReaderProxy]:
         """The reliable readers that are matched and ready now, to be handed to :meth:`unserved`."""
         with self._node.lock:
