@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
@@ -229,3 +229,50 @@ def test_a_reader_that_joins_others_which_lack_something_counts_none_of_it_as_lo
     network.run(5 * SECOND)
     assert [sum(run.count for run in each.take()) for each in (*others, late)] == [9, 9, 4]
     assert [each.counters.lost_samples for each in (*others, late)] == [0, 0, 0]
+
+
+def _went_on(seed: int, durability: DurabilityKind) -> tuple[int, int]:
+    """What a reader got, and what it counts as lost, of 43 samples that were written while it was away, or later; two
+    others lack some of them, and the network loses much."""
+    network = VirtualNetwork(seed=seed)
+    writing, reading = (network.add(lease_duration=100 * SECOND) for _ in range(2))
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    spec = WriterSpec("t", "T", replace(qos, durability=durability), keyed=False)
+    writer = writing.create_writer(spec, now=network.now)
+    specs = [ReaderSpec("t", "T", qos, keyed=False, entity_key=20 + i) for i in range(3)]
+    readers = [reading.create_reader(each, now=network.now) for each in specs]
+    got = 0
+
+    def go_on(ns: int, count: int) -> None:
+        nonlocal got
+        samples = Samples.uniform(np.zeros(count * 16, np.uint8), count, 16)
+        assert writer.write(samples, timestamp=network.now, now=network.now) == count
+        network.run(ns)
+        for each in readers:
+            count = sum(run.count for run in each.take())
+            got += count if each is readers[0] else 0
+
+    network.run(3 * SECOND)
+    go_on(2 * SECOND, 5)
+    assert got == 5
+    reading.delete_endpoint(readers[0].guid, network.now)
+    network.run(SECOND)
+    network.loss = 0.4
+    go_on(20 * MS, 3)
+    readers[0] = reading.create_reader(replace(specs[0], resume={writer.guid: 5}), now=network.now)
+    for i in range(120):
+        network.loss = 0.4 if i < 40 else 0
+        go_on(50 * MS, int(i < 40))
+    return got - 5, readers[0].counters.lost_samples
+
+
+@pytest.mark.parametrize(
+    "durability",
+    [DurabilityKind.VOLATILE, DurabilityKind.TRANSIENT_LOCAL],
+    ids=["volatile", "transient_local"],
+)
+def test_a_reader_that_goes_on_counts_what_was_before_its_match_as_lost(durability: DurabilityKind) -> None:
+    """A HEARTBEAT for others reaches it before the writer knows it, and what it asks for then is not for it."""
+    for seed in range(12):
+        got, lost = _went_on(seed, durability)
+        assert got + lost == 43, f"seed {seed}"

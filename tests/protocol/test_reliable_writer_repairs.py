@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from spark_rtps.transport.limits import REORDER_RUNS_MAX
 from spark_rtps.transport.protocol.policies import WriterPolicy
 from spark_rtps.transport.protocol.writing.readers.reader_repairs import RecentRepairs, Requested
+from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, DataFrag, Gap, Heartbeat
@@ -51,10 +54,10 @@ def test_max_bytes_per_nack_response_takes_at_least_one_sample() -> None:
 
 
 def test_max_bytes_per_nack_response_is_of_samples_not_of_gaps() -> None:
-    s = Script(LASTING, readers=0, policy=WriterPolicy(max_bytes_per_nack_response=20))
-    s.write(5)
-    s.match(1)
-    s.write(2)
+    qos = replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=2)
+    s = Script(qos, readers=0, policy=WriterPolicy(max_bytes_per_nack_response=20))
+    s.write(7)
+    s.match(1, transient_local=True)
     s.said()
     s.acknack(1, *range(1, 8))
     said = s.said()

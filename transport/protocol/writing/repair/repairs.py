@@ -102,8 +102,9 @@ class Answer(Packer):
         for first, last in requested.samples:
             first, last = max(first, done + 1), min(last, self._state.sent_sn)
             if first < proxy.first_relevant:
-                if not proxy.rejoins_at:  # else it is lost, as the HEARTBEAT behind the answer announces
-                    self.announce_gap(first, proxy.first_relevant - 1)
+                # No GAP: a reader that goes on where an earlier life of it ended has lost them. The HEARTBEAT behind
+                # the answer tells it so, and any other reader where it begins.
+                proxy.repairs.wants_heartbeat = True
                 first = proxy.first_relevant
             done = self._resend(first, last, at_end=last == requested.full_at)
             if done < last:
@@ -217,8 +218,7 @@ class Answer(Packer):
             return  # it waits to be sent, or is claimed: what lies in the log there nobody has written yet
         change = self._history.find(sn)
         if sn < self._proxy.first_relevant:
-            if not self._proxy.rejoins_at:  # else it is lost, as for whole samples
-                self.announce_gap(sn, sn)
+            self._proxy.repairs.wants_heartbeat = True  # as for whole samples
         elif change is None or change.first_sn > sn:
             self._announce_gone(sn, sn)
         elif (found := change.content.in_fragments(sn, change.timestamp, self.fits)) is not None:
