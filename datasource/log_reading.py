@@ -18,10 +18,10 @@ from ..columns.topic_plan import TopicPlan
 from ..monitoring.decoding_report import DAMAGED, NOT_HELD, LostPart
 from ..monitoring.range_tally import RangeTally
 from ..options.explanations import explained
-from ..serving.fetched_log import FetchedLog
-from ..serving.log_place import LogPlace
-from ..serving.loopback import this_network
-from ..serving.served import Served
+from ..serving.client.remote_log import RemoteLog
+from ..serving.wire_format.log_location import LogLocation
+from ..serving.wire_format.loopback import this_network
+from ..serving.wire_format.served import Served
 from ..transport.errors import LogAccessError, LogLostError, RangeServerError
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor
@@ -99,7 +99,7 @@ def _opened(partition: LogPartition, *, in_place: bool) -> Iterator[tuple[LogVie
         yield _view(directory, in_place=in_place), BesideDirectory(directory)
         return
     _check_network(served, partition.host)
-    with closing(FetchedLog(served, directory.name, directory)) as fetched:
+    with closing(RemoteLog(served, directory.name, directory)) as fetched:
         yield LogView.over(fetched), fetched
 
 
@@ -118,7 +118,7 @@ def _check_network(served: Served, host: str) -> None:
 def _is_here(partition: LogPartition) -> bool:
     """Whether the folder is the one that the range was planned by, and this task may read it."""
     directory = Path(partition.directory)
-    if partition.place is None or LogPlace.of(directory) != partition.place:
+    if partition.place is None or LogLocation.of(directory) != partition.place:
         return False
     return os.access(directory, os.R_OK | os.X_OK)
 

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-from ..serving.placing import Misfit, misfit, told
+from ..serving.wire_format.misplaced_offset import MisplacedOffset, describe_cursor, find_misplacement
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 
-__all__ = ["Misfit", "OffsetChecks", "told"]
+__all__ = ["MisplacedOffset", "OffsetChecks", "describe_cursor"]
 
 #: Offsets of a log that are known to be right, or where to go on instead: Spark asks for few again and again.
 _KNOWN_MAX: Final = 16
@@ -31,15 +31,15 @@ class OffsetChecks:
         """This offset is right: it was made of the log itself."""
         return self._learn(cursor, cursor)
 
-    def place(self, cursor: Cursor, *, base: int, tail: Cursor) -> Cursor | Misfit:
+    def place(self, cursor: Cursor, *, base: int, tail: Cursor) -> Cursor | MisplacedOffset:
         """Where the samples behind an offset begin, in a log that holds [``base``, ``tail``).
 
-        A misfit is told once; after that its place is the answer. Raises LogLostError for an offset beyond the end.
+        A misplaced offset is logged once; after that its place is the answer. Raises LogLostError beyond the end.
         """
         known = self._known.get(cursor)
         if known is not None and known.position >= base and cursor <= tail:
             return known
-        found = misfit(LogView(self._directory), cursor, base=base, tail=tail)
+        found = find_misplacement(LogView(self._directory), cursor, base=base, tail=tail)
         self._learn(cursor, cursor if found is None else found.place)
         return cursor if found is None else found
 

@@ -64,8 +64,8 @@ class Place:
 
 
 @value
-class StandingOffset:
-    """A place at each standing receiver by its name, and the consumer group that commits them.
+class ReceiverServiceOffset:
+    """A place at each receiver service by its name, and the consumer group that commits them.
 
     The end of a query's first micro-batch says ``since`` when: Spark keeps no beginning, and asks for it again if this
     micro-batch has to be repeated. Receivers that have not answered yet have no place: they are ``awaited`` since a
@@ -86,7 +86,7 @@ class StandingOffset:
         return found
 
     @classmethod
-    def from_json(cls, raw: object) -> StandingOffset:
+    def from_json(cls, raw: object) -> ReceiverServiceOffset:
         """Raises UsageError for an offset that another source, or a newer version of this one, has written."""
         match raw:
             case {"v": 1, "group": str(group), "receivers": dict(receivers), **rest} if (
@@ -100,7 +100,7 @@ class StandingOffset:
                     "the checkpoint is one of a query with its own receiver; remove the option receivers, or start "
                     "with a new checkpoint"
                 )
-        raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
+        raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 
 def _told(places: Mapping[str, Place]) -> dict[str, Json]:
@@ -119,7 +119,7 @@ def _awaited(told: object, raw: object) -> dict[str, int] | None:
     if told is None:
         return None
     if not isinstance(told, dict) or not all(_is_count(time_ns) for time_ns in told.values()):
-        raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
+        raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
     return {str(name): time_ns for name, time_ns in told.items()}
 
 
@@ -128,7 +128,7 @@ def _place(told: object, raw: object) -> Place:
         case {"log": str(log), "position": position, "row": row} if _is_uuid(log):
             if _is_count(position) and _is_count(row):
                 return Place(log, Cursor(position, row))
-    raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
+    raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 
 def _is_count(value: object) -> TypeGuard[int]:

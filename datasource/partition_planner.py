@@ -11,7 +11,7 @@ from ..transport.errors import LogError
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
-from .offset_checks import told
+from .offset_checks import describe_cursor
 from .range_calculator import LogPartition, plan_partitions
 from .range_serving import RangeServing
 
@@ -54,6 +54,9 @@ class PartitionPlanner:
             return []
         if found:
             _log.warning(
-                "reading on from %s to %s of the log %s, which is lost", told(begin), told(last), log
+                "reading on from %s to %s of the log %s, which is lost",
+                describe_cursor(begin),
+                describe_cursor(last),
+                log,
             )
         return found

@@ -8,8 +8,8 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from ..serving.log_place import LogPlace
-from ..serving.served import Served
+from ..serving.wire_format.log_location import LogLocation
+from ..serving.wire_format.served import Served
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.value_classes import value
@@ -32,7 +32,7 @@ class LogPartition(InputPartition):
     end_position: int
     end_row: int
     served: Served | None = None
-    place: LogPlace | None = field(default=None, compare=False)
+    place: LogLocation | None = field(default=None, compare=False)
 
     @property
     def start(self) -> Cursor:
@@ -104,5 +104,5 @@ def plan_partitions(
         return []
     pieces = pieces_of(start, end, min_partitions)
     ranges = LogView(directory).split(start, end, pieces) if pieces > 1 else [(start, end)]
-    place = LogPlace.of(directory)
+    place = LogLocation.of(directory)
     return [LogPartition(str(directory), host, *a, *b, served, place) for a, b in ranges]

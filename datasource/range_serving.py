@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ..options import Settings
-from ..serving.listening import reached_at
-from ..serving.loopback import loopback_network
-from ..serving.on_demand import OnDemandServer
-from ..serving.process import RangeServerConfig
-from ..serving.served import Served
+from ..serving.server.listening import reached_at
+from ..serving.server.on_demand_server import OnDemandServer
+from ..serving.server.process import LogServerConfig
+from ..serving.wire_format.loopback import loopback_network
+from ..serving.wire_format.served import Served
 from ..transport.errors import OptionError
 from ..transport.net.interfaces import interfaces, select
 
@@ -46,7 +46,7 @@ class Server(Protocol):
 class Listen(Protocol):
     """Makes a server, which listens from then on."""
 
-    def __call__(self, config: RangeServerConfig, *, crossed: Callable[[str], None]) -> Server: ...
+    def __call__(self, config: LogServerConfig, *, crossed: Callable[[str], None]) -> Server: ...
 
 
 class RangeServing:
@@ -93,7 +93,7 @@ class RangeServing:
             self._certificate = _certificates(settings.serve_certificate)
         self._address = settings.serve_address or _own_address(settings.interface)
         server = self._listen(
-            RangeServerConfig(
+            LogServerConfig(
                 log_dir=settings.log_dir,
                 address=self._address,
                 port=settings.serve_port,

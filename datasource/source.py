@@ -74,7 +74,7 @@ class RtpsDataSource(DataSource):
     full (``log.max_bytes``), reliable writers are held back. Tasks on the driver's host read the log where it
     lies; tasks on other hosts fetch their samples from it (``serve.address``).
 
-    With ``receivers``, a query reads standing receivers (``spark-rtps receive``) instead, which outlive it and record
+    With ``receivers``, a query reads receiver services (``spark-rtps receive``) instead, which outlive it and record
     their topics; it joins no DDS network. ``spark.read`` then takes what they have recorded, by time::
 
         df = (spark.readStream.format("rtps").option("receivers", "cell-1=edge1:7420,cell-2=edge2:7420")
@@ -225,9 +225,9 @@ class RtpsDataSource(DataSource):
 
             return RecordingReader(settings, plan_source(settings, schema, self._topic_type))
         if settings.receivers:
-            from .standing_batch_reader import StandingBatchReader
+            from .receiver_service_batch_reader import ReceiverServiceBatchReader
 
-            return StandingBatchReader(settings, plan_source(settings, schema, self._topic_type))
+            return ReceiverServiceBatchReader(settings, plan_source(settings, schema, self._topic_type))
         _warn(settings)
         return RtpsBatchReader(settings, plan_source(settings, schema, self._topic_type))
 
@@ -253,14 +253,14 @@ class RtpsDataSource(DataSource):
                     raise OptionError(name, None, fix)
             plan = plan_source(settings, schema, self._topic_type)
             if settings.receivers and not HAS_ADMISSION_CONTROL:
-                from .standing_stream_reader_4_0 import StandingStreamReader40
+                from .receiver_service_stream_reader_4_0 import ReceiverServiceStreamReader40
 
-                return StandingStreamReader40(settings, plan)
+                return ReceiverServiceStreamReader40(settings, plan)
             if not HAS_ADMISSION_CONTROL:
                 if settings.recording:
                     raise older_than("4.2", "a stream of a recording", "read it with spark.read")
                 what = "a stream with its own receiver"
-                raise older_than("4.2", what, "name standing receivers by the option receivers")
+                raise older_than("4.2", what, "name receiver services by the option receivers")
         except RtpsError as error:
             return _RefusingReader(error)
         if settings.recording:
@@ -268,9 +268,9 @@ class RtpsDataSource(DataSource):
 
             return RecordingStreamReader(settings, plan)
         if settings.receivers:
-            from .standing_stream_reader import StandingStreamReader
+            from .receiver_service_stream_reader import ReceiverServiceStreamReader
 
-            return StandingStreamReader(settings, plan)
+            return ReceiverServiceStreamReader(settings, plan)
         from .stream_reader import RtpsStreamReader
 
         return RtpsStreamReader(settings, plan)
@@ -369,9 +369,9 @@ def _type_of(settings: Settings) -> TopicType | None:
 
         return type_of_recording(settings)
     if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
-        from .standing_types import standing_type
+        from .receiver_service_types import receiver_service_type
 
-        return standing_type(settings)
+        return receiver_service_type(settings)
     found = topic_type(settings)
     if found is None and settings.topics is not None and settings.payload is Payload.CDR:
         return common_type_of_topics(settings)

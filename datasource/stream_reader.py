@@ -31,7 +31,7 @@ from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
 from .commit_order import CommitOrder
 from .new_log import NewLog
-from .offset_checks import OffsetChecks, told
+from .offset_checks import OffsetChecks, describe_cursor
 from .offsets import Json, Offset
 from .partition_planner import PartitionPlanner
 from .range_calculator import LogPartition, plan_end
@@ -233,7 +233,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return found
         if self._settings.fail_on_data_loss:
             raise LogLostError(found.what, path=session.directory, position=cursor.position)
-        _log.warning("%s; going on at %s because failOnDataLoss=false", found.what, told(found.place))
+        _log.warning(
+            "%s; going on at %s because failOnDataLoss=false", found.what, describe_cursor(found.place)
+        )
         nbytes = found.place.position - cursor.position if found.cause == NOT_HELD else 0
         _record_loss(session.directory, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
         return found.place

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..monitoring.consumer_groups import ConsumerGroup
     from ..monitoring.stream_counters import Stream
-    from ..serving.log_walks import WalkedLog
+    from ..serving.wire_format.log_scan import ScannedLog
     from ..transport.log.inventory import Inventory
     from ..transport.log.segment import JSON
     from ..transport.log.verification import Verified
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class _Log:
     given: dict[str, JSON]
     verified: Verified
-    inventory: Inventory | WalkedLog
+    inventory: Inventory | ScannedLog
     #: The source whose receiver appends to it, or appended last; None: it is not known.
     source: Stream | None
     disk_bytes: int
@@ -68,7 +68,7 @@ def show(
         with opened(log, None, Access()) as view:
             found = _look(view.directory, bodies=verify)
     else:
-        from ..serving.receiver_reports import ReceiverReports
+        from ..serving.client.receiver_reports import ReceiverReports
         from ..transport.log.log_view import LogView
 
         (served,) = served_at([receiver], Access(token_file, ca, certificate, key))
@@ -183,7 +183,7 @@ def _print(log: _Log) -> None:
     show(output(), [*parts, *damage_tables([verified])])
 
 
-def _segments(inventory: Inventory | WalkedLog) -> RenderableType:
+def _segments(inventory: Inventory | ScannedLog) -> RenderableType:
     from .tables import NOTHING, moment, table
 
     columns = ("base", "end", "frames", "samples", "first reception", "last reception")
@@ -212,7 +212,7 @@ def _groups(groups: list[ConsumerGroup], base: int, end: int) -> RenderableType:
     return table("consumer groups", columns, rows, numbers=columns[:4])
 
 
-def _writers(inventory: Inventory | WalkedLog) -> RenderableType:
+def _writers(inventory: Inventory | ScannedLog) -> RenderableType:
     from .tables import size, table
 
     columns = ("highest\nnumber", "samples", "numbers\nmissing", "size", "writer")

@@ -50,7 +50,7 @@ def verify(
     from ..transport.log.verification import find_logs, verify
 
     if receiver is not None:
-        from ..serving.receiver_reports import ReceiverReports
+        from ..serving.client.receiver_reports import ReceiverReports
 
         (served,) = served_at([receiver], Access(token_file, ca, certificate, key))
         with recorded(served, log) as (one, _):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..monitoring.seen_topics import SeenEndpoint, SeenTopics
-    from ..serving.served import Served
+    from ..serving.wire_format.served import Served
 
 
 def ls(
@@ -75,7 +75,7 @@ def ls(
 
 def _seen_by(served: Served, patience: float) -> SeenTopics:
     """What a receiver sees when it listens for so many seconds."""
-    from ..serving.receiver_reports import LISTEN_SECONDS_MAX, ReceiverReports
+    from ..serving.client.receiver_reports import LISTEN_SECONDS_MAX, ReceiverReports
 
     if patience > LISTEN_SECONDS_MAX:
         said = f"a receiver listens for {LISTEN_SECONDS_MAX:g} s at most"

@@ -1,4 +1,4 @@
-"""``spark-rtps receive``: a standing receiver, which outlives the queries that read what it receives."""
+"""``spark-rtps receive``: a receiver service, which outlives the queries that read what it receives."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from ..standing.config import StandingConfig
-    from ..standing.rates import Rates
-    from ..standing.supervisor import Supervisor
+    from ..receiver_service.config import ReceiverServiceConfig
+    from ..receiver_service.rates import Rates
+    from ..receiver_service.supervisor import Supervisor
 
 _SHOW_SECONDS = 1.0
 
@@ -40,13 +40,13 @@ def receive(
 
     console = Console(stderr=True, highlight=False)
     if check:
-        from ..standing.config import read_config
+        from ..receiver_service.config import read_config
 
         _print_check(Console(highlight=False, soft_wrap=True), read_config(file))
         return
     live = console.is_terminal and not plain
     _log_to(console, live=live)
-    from ..standing.service import Service
+    from ..receiver_service.service import Service
 
     service = Service(file)
     left = _run_live(service.run, console) if live else service.run()
@@ -64,10 +64,10 @@ def _log_to(console: Console, *, live: bool) -> None:
         log_lines_to(RichHandler(console=console), "%(message)s")
     else:
         log_lines_to(logging.StreamHandler())
-        logging.getLogger("spark_rtps.standing").setLevel(logging.INFO)
+        logging.getLogger("spark_rtps.receiver_service").setLevel(logging.INFO)
 
 
-def _print_check(console: Console, config: StandingConfig) -> None:
+def _print_check(console: Console, config: ReceiverServiceConfig) -> None:
     from rich.markup import escape
 
     found = (*config.subscriptions, *config.patterns)
@@ -90,7 +90,7 @@ def _print_check(console: Console, config: StandingConfig) -> None:
 def _run_live(run: Callable[[Callable[[Supervisor], None]], list[str]], console: Console) -> list[str]:
     from rich.live import Live
 
-    from ..standing.rates import Rates
+    from ..receiver_service.rates import Rates
 
     rates = Rates()
     shown_at = 0.0

@@ -1,4 +1,4 @@
-"""Asking standing receivers on other hosts, instead of looking at this one."""
+"""Asking receiver services on other hosts, instead of looking at this one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from . import logs
 if TYPE_CHECKING:
     from ..monitoring.reports import ErrorReport, LossesOfLog
     from ..monitoring.stream_counters import Stream
-    from ..serving.fetched_log import FetchedLog
-    from ..serving.receiver_reports import ReceiverReports
-    from ..serving.served import Served
-    from ..serving.standing import SubscriptionInfo
+    from ..serving.client.receiver_reports import ReceiverReports
+    from ..serving.client.remote_log import RemoteLog
+    from ..serving.wire_format.receiver_service import SubscriptionInfo
+    from ..serving.wire_format.served import Served
 
 TOKEN: Final = "SPARK_RTPS_TOKEN"
 #: A receiver that does not answer is waited for so long.
@@ -32,7 +32,7 @@ _NAMED_MAX: Final = 8
 _TOKEN_BYTES_MAX: Final = 4_096
 _CA_BYTES_MAX: Final = 4 << 20
 
-_ASKED: Final = "Ask the standing receiver there, not this host"
+_ASKED: Final = "Ask the receiver service there, not this host"
 
 Receivers = Annotated[
     list[str] | None, typer.Option("--receiver", "-r", metavar="HOST:PORT", help=f"{_ASKED}. Repeatable.")
@@ -62,7 +62,7 @@ _T = TypeVar("_T", "Stream", "ErrorReport", "LossesOfLog")
 
 
 class ReceiverError(RtpsError):
-    """A standing receiver does not answer as it should."""
+    """A receiver service does not answer as it should."""
 
 
 @value
@@ -141,8 +141,8 @@ class Where:
 
 def served_at(receivers: list[str], access: Access) -> list[Served]:
     """How to ask each of the receivers. What was given wrong is a usage error."""
-    from ..serving.connections import host_and_port
-    from ..serving.served import Served
+    from ..serving.client.connections import host_and_port
+    from ..serving.wire_format.served import Served
 
     pem = _pem(access.ca, "--ca", "CERTIFICATE")
     certificate = _pem(access.certificate, "--certificate", "CERTIFICATE")
@@ -165,7 +165,7 @@ def served_at(receivers: list[str], access: Access) -> list[Served]:
 
 def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Told[_T]:
     """What all receivers tell. Some that do not answer do not keep the others from it."""
-    from ..serving.receiver_reports import ReceiverReports
+    from ..serving.client.receiver_reports import ReceiverReports
 
     told: Told[_T] = Told([each.addresses[0] for each in served], [], is_remote=True)
     for each in served:
@@ -184,16 +184,16 @@ def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) ->
 
 
 @contextmanager
-def recorded(served: Served, name: str) -> Iterator[tuple[SubscriptionInfo, FetchedLog]]:
+def recorded(served: Served, name: str) -> Iterator[tuple[SubscriptionInfo, RemoteLog]]:
     """The subscription of a receiver that has this name, log or topic, and its log."""
-    from ..serving.fetched_log import FetchedLog
-    from ..serving.receiver_client import ReceiverClient
+    from ..serving.client.receiver_client import ReceiverClient
+    from ..serving.client.remote_log import RemoteLog
 
     (address,) = served.addresses
     with asking(address):
         found = ReceiverClient(served, patience=PATIENCE_SECONDS).subscriptions()
         one = _named(found, name, address)
-        log = FetchedLog(served, one.log, one.directory, patience=PATIENCE_SECONDS)
+        log = RemoteLog(served, one.log, one.directory, patience=PATIENCE_SECONDS)
         with closing(log):
             yield one, log
 

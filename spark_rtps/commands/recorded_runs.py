@@ -12,8 +12,8 @@ from .receivers import PATIENCE_SECONDS, recorded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..serving.fetched_log import FetchedLog
-    from ..serving.served import Served
+    from ..serving.client.remote_log import RemoteLog
+    from ..serving.wire_format.served import Served
     from ..transport.log.log_view import LogView
     from ..transport.receiver.writer_types import ToldTypes
     from ..transport.structure import Guid
@@ -37,7 +37,7 @@ class RecordedRun(NamedTuple):
 
 def recorded_runs(served: Served, name: str, start: str, deadline: float | None) -> Iterator[RecordedRun]:
     """The runs of a subscription from ``start`` on until the deadline; or those that it has, if that is over."""
-    from ..serving.receiver_client import ReceiverClient
+    from ..serving.client.receiver_client import ReceiverClient
     from ..transport.log.frame import Cursor
     from ..transport.log.log_view import LogView
 
@@ -75,7 +75,7 @@ def checked_start(text: str) -> str:
 class _Types:
     """The types that the writers of a log told. They are asked for again when a writer is new."""
 
-    def __init__(self, fetched: FetchedLog) -> None:
+    def __init__(self, fetched: RemoteLog) -> None:
         self._fetched = fetched
         self._told: ToldTypes | None = None
         self._asked_for: set[Guid] = set()

@@ -17,7 +17,7 @@ from .tables import visible
 
 if TYPE_CHECKING:
     from ..columns.type_sources import TopicType
-    from ..serving.served import Served
+    from ..serving.wire_format.served import Served
     from ..transport.types.model import Struct
 
 #: Keys that list why the user's type cannot read or write the topic, and the verb of each.

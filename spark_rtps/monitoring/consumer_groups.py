@@ -1,4 +1,4 @@
-"""The consumer groups of a standing receiver's log, as its server keeps and tells them.
+"""The consumer groups of a receiver service's log, as its server keeps and tells them.
 
 ``groups.json`` beside the log, and the answer about it:
 ``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T,"idle_ns":I,"missed":N}}}``.

@@ -286,7 +286,7 @@ _FAMILIES: Final[tuple[_Family, ...]] = (
     _Family("receiver_lag_bytes", "rcv-hwm - sub-pos", _each("writers", "lag"), _PEER),
     _Family("receiver_window_bytes", "What a writer may send", _each("writers", "window"), _PEER),
     _Family("round_trip_seconds", "Measured round trip time to a writer", _rtt, _PEER),
-    # --- per consumer group of a standing receiver's log ---
+    # --- per consumer group of a receiver service's log ---
     _Family(
         "group_behind_bytes",
         "Not yet committed by a consumer group",

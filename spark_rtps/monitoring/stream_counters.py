@@ -225,7 +225,7 @@ class Stream:
 
     @property
     def groups(self) -> dict[str, int]:
-        """What is counted of the consumer groups of a standing receiver's log; nothing where it has none."""
+        """What is counted of the consumer groups of a receiver service's log; nothing where it has none."""
         return {
             label.removeprefix("groups."): n
             for label, n in self.counters.items()

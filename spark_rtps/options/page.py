@@ -56,7 +56,7 @@ SECTIONS: Final = (
         PROCESS_OPTIONS,
     ),
     Section(
-        "Standing receivers",
+        "Receiver services",
         "Where a query reads that has no receiver of its own. More in [receivers.md](receivers.md).",
         RECEIVER_OPTIONS,
     ),

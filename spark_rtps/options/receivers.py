@@ -1,4 +1,4 @@
-"""What options about standing receivers say, and which options a query with standing receivers may set."""
+"""What options about receiver services say, and which options a query with receiver services may set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_QUERIES: Final = frozenset(
 
 
 def receiver_addresses(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names and addresses of standing receivers, in the order of their names. Raises OptionError."""
+    """Names and addresses of receiver services, in the order of their names. Raises OptionError."""
     found: dict[str, str] = {}
     for each in given:
         match = _RECEIVER.fullmatch(each)
@@ -109,10 +109,10 @@ def check_receivers(values: Values) -> None:
     if not values.has("receivers"):
         for spec in RECEIVER_OPTIONS:
             if values.has(spec.name):
-                fix = "applies to standing receivers; name them by receivers, or remove it"
+                fix = "applies to receiver services; name them by receivers, or remove it"
                 raise OptionError(spec.name, values.given(spec.name), fix)
         if isinstance(values.value("startingOffsets"), tuple):
-            fix = "has positions of standing receivers; name them by receivers, or set latest or earliest"
+            fix = "has positions of receiver services; name them by receivers, or set latest or earliest"
             raise OptionError("startingOffsets", values.given("startingOffsets"), fix)
         return
     if not values.names("receivers"):
@@ -139,7 +139,7 @@ def check_receivers(values: Values) -> None:
     for spec in BY_KEY.values():
         if spec.applies_to is not AppliesTo.WRITE and values.has(spec.name) and spec.name not in _OF_QUERIES:
             fix = (
-                "is decided by the subscription of the standing receivers; remove it here, and set it there, or set "
+                "is decided by the subscription of the receiver services; remove it here, and set it there, or set "
                 "receiver.subscribe=true"
             )
             raise OptionError(spec.name, values.given(spec.name), fix)

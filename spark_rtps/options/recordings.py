@@ -44,7 +44,7 @@ def check_recordings(values: Values) -> None:
         raise OptionError("recording", values.given("recording"), "must name a file, such as drives/*.mcap")
     for one, other in (("startingTimestamp", "startingTime"), ("endingTimestamp", "endingTime")):
         if values.has(one):
-            raise OptionError(one, values.given(one), f"applies to standing receivers; set {other} instead")
+            raise OptionError(one, values.given(one), f"applies to receiver services; set {other} instead")
     for spec in BY_KEY.values():
         if (
             spec.applies_to is not AppliesTo.WRITE

@@ -34,7 +34,7 @@ def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict
     """
     if not _is_on(given):
         return dict(given)
-    # a query of recordings or statuses joins no domain, nor does one of standing receivers, unless it asks them to
+    # a query of recordings or statuses joins no domain, nor does one of receiver services, unless it asks them to
     joins = not ("recording" in given or _is_on(given, "statuses"))
     joins = joins and ("receivers" not in given or _is_on(given, "receiver.subscribe"))
     found = {**(_of_environment(given, environment) if joins else {}), **given}

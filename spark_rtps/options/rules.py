@@ -91,35 +91,35 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_end(values)
 
 
-def check_retention(values: Values, *, standing: bool) -> None:
-    """``retention`` is for standing receivers alone: a query finds one by ``receivers``, or has a receiver of its own.
+def check_retention(values: Values, *, receiver_service: bool) -> None:
+    """``retention`` is for receiver services alone: a query finds one by ``receivers``, or has a receiver of its own.
 
     Raises OptionError.
     """
     kept, period, consumption = "retention", "retention.time", "flow_control.consumption"
     for name in (kept, period):
-        if values.has(name) and not standing and not values.has("receivers"):
+        if values.has(name) and not receiver_service and not values.has("receivers"):
             fix = (
-                "applies to the subscriptions of standing receivers; remove it here, and set it in their file"
+                "applies to the subscriptions of receiver services; remove it here, and set it in their file"
             )
             raise OptionError(name, values.given(name), fix)
     _need(values, (period,), values.word(kept) == "time", f"{kept}=time")
     if values.word(kept) == "time" and not values.has(period):
         raise OptionError(kept, "time", f"needs {period}; set it too, such as {period}=24h")
-    if standing and values.word(consumption) == "committed" and values.word(kept) != "committed":
+    if receiver_service and values.word(consumption) == "committed" and values.word(kept) != "committed":
         fix = f"needs {kept}=committed: with {kept}={values.word(kept)} writers do not wait for commits"
         raise OptionError(consumption, "committed", fix)
 
 
-def check_log_full(values: Values, *, standing: bool) -> None:
-    """What is dropped is lost, and a standing receiver does not fail. Raises OptionError."""
+def check_log_full(values: Values, *, receiver_service: bool) -> None:
+    """What is dropped is lost, and a receiver service does not fail. Raises OptionError."""
     name, loss = "on_log_full", "failOnDataLoss"
     word = values.word(name)
-    if word == "drop" and not standing and values.boolean(loss):
+    if word == "drop" and not receiver_service and values.boolean(loss):
         fix = f"loses samples, which {loss}=true does not allow; set {loss}=false too, or {name}=fail"
         raise OptionError(name, word, fix)
-    if word == "fail" and (standing or values.has("receivers")):
-        fix = "is for a query that has a receiver of its own; a standing receiver can hold or drop"
+    if word == "fail" and (receiver_service or values.has("receivers")):
+        fix = "is for a query that has a receiver of its own; a receiver service can hold or drop"
         raise OptionError(name, word, fix)
 
 

@@ -154,7 +154,7 @@ class Settings:
     log_retention: int
     #: Of ended logs together; None: however much they take.
     log_retention_bytes: int | None
-    #: What a standing receiver keeps: ``bytes``, ``time`` (as long as ``retention_time`` ns) or ``committed``.
+    #: What a receiver service keeps: ``bytes``, ``time`` (as long as ``retention_time`` ns) or ``committed``.
     retention: str
     retention_time: int
     #: Where the log is served to tasks on other hosts; None: where it suits this host, "none": nowhere.
@@ -163,7 +163,7 @@ class Settings:
     #: PEM files; None: in the clear.
     serve_certificate: str | None
     serve_key: str | None
-    #: Standing receivers, name and address of each; empty: the query has its own.
+    #: Receiver services, name and address of each; empty: the query has its own.
     receivers: tuple[tuple[str, str], ...]
     receiver_subscription: str | None
     #: Options of the subscription that the query asks them for, as given; None: it reads one that is there.
@@ -219,11 +219,11 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool = False) -> Settings:
+def parse_options(options: Mapping[str, str], role: AppliesTo, *, receiver_service: bool = False) -> Settings:
     """Settings for reading (``AppliesTo.READ``) or writing (``AppliesTo.WRITE``).
 
     With ``AppliesTo.BOTH`` keys and values are checked, but not whether they suit a reader or a writer, and no
-    file is read. ``standing``: for a receiver that no query has started.
+    file is read. ``receiver_service``: for a subscription of one.
 
     Raises:
         OptionError: an unknown key, an invalid value, or two options that contradict each other.
@@ -244,9 +244,9 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
         raise OptionError("topic", None, f"{one}; or several: {SEVERAL}")
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
-        check_retention(values, standing=standing)
+        check_retention(values, receiver_service=receiver_service)
         check_recordings(values)
-        check_log_full(values, standing=standing)
+        check_log_full(values, receiver_service=receiver_service)
         check_receivers(values)
     return _settings(
         topic, topics, values, role, (*profile.warnings, *values.warnings, *advice(values, role))

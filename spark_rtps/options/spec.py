@@ -23,7 +23,7 @@ class Kind(enum.Enum):
     WORD = "one of"
     PLUGIN = "one of, or `module:class`"
     LIST = "comma-separated list"
-    OFFSETS = "one of, or a position for each standing receiver as JSON"
+    OFFSETS = "one of, or a position for each receiver service as JSON"
 
 
 class AppliesTo(enum.Enum):

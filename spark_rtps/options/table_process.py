@@ -238,7 +238,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "retention",
         Kind.WORD,
         "bytes",
-        "What a standing receiver (`spark-rtps receive`) keeps in a log. `bytes`: as much as `log.max_bytes` holds; "
+        "What a receiver service (`spark-rtps receive`) keeps in a log. `bytes`: as much as `log.max_bytes` holds; "
         "the oldest samples are trimmed when the log is full, and writers never wait for room. `time`: what was "
         "received within `retention.time`, and no more than `log.max_bytes`. `committed`: everything that a consumer "
         "group has not committed; while the log is full, reliable writers are slowed down. The receiver of a query "
@@ -250,7 +250,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "retention.time",
         Kind.DURATION,
         None,
-        "How long a standing receiver with `retention=time` keeps a sample, counted from its reception.",
+        "How long a receiver service with `retention=time` keeps a sample, counted from its reception.",
         _READ,
         minimum=1_000_000_000,
     ),

@@ -1,4 +1,4 @@
-"""Options about standing receivers: where they are, who asks, and where a query begins."""
+"""Options about receiver services: where they are, who asks, and where a query begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECEIVER_OPTIONS: Final = (
         "receivers",
         Kind.LIST,
         None,
-        "Standing receivers (`spark-rtps receive`) to read from, each as a name, an equals sign and "
+        "Receiver services (`spark-rtps receive`) to read from, each as a name, an equals sign and "
         "`host:port`; the query joins no DDS network. The names are those of the "
         "offsets in the checkpoint: an address may change, a name may not. "
         "What the subscription of a receiver decides, such as QoS and interfaces, cannot be set by the query unless "
@@ -26,7 +26,7 @@ RECEIVER_OPTIONS: Final = (
         "receiver.subscription",
         Kind.TEXT,
         None,
-        "Name of the subscription at the standing receivers. Default: the only one with the query's topic.",
+        "Name of the subscription at the receiver services. Default: the only one with the query's topic.",
         _READ,
         maximum=128,
     ),
@@ -34,7 +34,7 @@ RECEIVER_OPTIONS: Final = (
         "receiver.subscribe",
         Kind.BOOLEAN,
         "false",
-        "Ask the standing receivers for a subscription with the options of this query: QoS, filter, interfaces and "
+        "Ask the receiver services for a subscription with the options of this query: QoS, filter, interfaces and "
         "`log.*`. The token needs the role admin. A subscription that receives the same is shared; else one is made, "
         "which stays when the query ends. `false`: the query reads a subscription that is there.",
         _READ,
@@ -43,7 +43,7 @@ RECEIVER_OPTIONS: Final = (
         "receiver.group",
         Kind.TEXT,
         None,
-        "Consumer group in which a streaming query commits what it has processed at standing receivers. Default: a "
+        "Consumer group in which a streaming query commits what it has processed at receiver services. Default: a "
         "random name, which is kept in the checkpoint.",
         _READ,
         maximum=128,
@@ -52,7 +52,7 @@ RECEIVER_OPTIONS: Final = (
         "receiver.timeout",
         Kind.DURATION,
         "60s",
-        "How long a standing receiver may be out of reach. Until then the query goes on with the others; after that "
+        "How long a receiver service may be out of reach. Until then the query goes on with the others; after that "
         "it fails, or goes on with a warning if `failOnDataLoss` is false.",
         _READ,
         minimum=0,
@@ -61,7 +61,7 @@ RECEIVER_OPTIONS: Final = (
         "receiver.token",
         Kind.TEXT,
         None,
-        "Token that standing receivers ask for. Default: that of `receiver.token.file`, else that of the environment "
+        "Token that receiver services ask for. Default: that of `receiver.token.file`, else that of the environment "
         "variable `SPARK_RTPS_TOKEN` on the driver.",
         _READ,
     ),
@@ -69,14 +69,14 @@ RECEIVER_OPTIONS: Final = (
         "receiver.token.file",
         Kind.TEXT,
         None,
-        "File on the driver's host with the token that standing receivers ask for.",
+        "File on the driver's host with the token that receiver services ask for.",
         _READ,
     ),
     OptionSpec(
         "receiver.ca",
         Kind.TEXT,
         None,
-        "PEM file on the driver's host with the certificates to trust in standing receivers; with it, connections "
+        "PEM file on the driver's host with the certificates to trust in receiver services; with it, connections "
         "use TLS. Default: in the clear.",
         _READ,
     ),
@@ -84,7 +84,7 @@ RECEIVER_OPTIONS: Final = (
         "receiver.certificate",
         Kind.TEXT,
         None,
-        "PEM file on the driver's host with a certificate to show to standing receivers with `client_ca`, which give "
+        "PEM file on the driver's host with a certificate to show to receiver services with `client_ca`, which give "
         "its role to whoever shows it; a token is not needed then. Requires `receiver.key` and `receiver.ca`.",
         _READ,
     ),
@@ -100,7 +100,7 @@ RECEIVER_OPTIONS: Final = (
         "startingTimestamp",
         Kind.TEXT,
         None,
-        "Where a new query of standing receivers starts: with the first sample received at or after this time, which "
+        "Where a new query of receiver services starts: with the first sample received at or after this time, which "
         "is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970.",
         _READ,
     ),
@@ -108,7 +108,7 @@ RECEIVER_OPTIONS: Final = (
         "endingOffsets",
         Kind.OFFSETS,
         None,
-        "Where `spark.read` of standing receivers ends: `latest`, or JSON that has a position or "
+        "Where `spark.read` of receiver services ends: `latest`, or JSON that has a position or "
         '`"latest"` for each receiver, as `startingOffsets`. The sample at the position is not read any more. '
         "Default: `latest`, with what is there.",
         _READ,
@@ -118,7 +118,7 @@ RECEIVER_OPTIONS: Final = (
         "endingTimestamp",
         Kind.TEXT,
         None,
-        "Where `spark.read` of standing receivers ends: before the first sample received at or after this time, "
+        "Where `spark.read` of receiver services ends: before the first sample received at or after this time, "
         "written as for `startingTimestamp`. Default: with what is there.",
         _READ,
     ),

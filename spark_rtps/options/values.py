@@ -17,7 +17,7 @@ from .quantities import duration, size
 from .spec import AppliesTo, Kind, OptionSpec
 from .table import BY_KEY, OPTIONS, SPARK_KEYS
 
-#: A word for all standing receivers, or by the name of each a position or a word.
+#: A word for all receiver services, or by the name of each a position or a word.
 Offsets: TypeAlias = "str | tuple[tuple[str, int | str], ...]"
 
 # --- by name ---------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def _plugin(spec: OptionSpec, text: str) -> str:
 
 
 def _positions(spec: OptionSpec, text: str) -> tuple[tuple[str, int | str], ...]:
-    """By name of a standing receiver, a position in its log or one of ``spec.choices``."""
+    """By name of a receiver service, a position in its log or one of ``spec.choices``."""
     fix = f'must be JSON such as {{"cell-1": 12345, "cell-2": "{spec.choices[0]}"}}'
     try:
         pairs: list[tuple[str, object]] = json.loads(text, object_pairs_hook=list)

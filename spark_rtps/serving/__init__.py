@@ -1,1 +1,1 @@
-"""Ranges of stream logs over HTTP: the process that serves them, and what fetches them."""
+"""Stream logs over HTTP: the process that serves them (`server`), what asks it (`client`), and their `wire_format`."""

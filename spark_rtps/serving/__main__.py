@@ -1,4 +1,4 @@
-"""The process of a range server: ``python -m spark_rtps.serving``, started by :mod:`.process`.
+"""The process of a log server: ``python -m spark_rtps.serving``, started by :mod:`.process`.
 
 Its configuration is the first line of its standard input; each further line names a log to serve. It ends when its
 standard input does, or its parent: a process which that forked may hold the pipe. What it says unasked is
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..transport.errors import RtpsError
-from .server_config import RangeServerConfig
+from .server.server_config import LogServerConfig
 
 if TYPE_CHECKING:
-    from .range_server import RangeServer
+    from .server.log_server import LogServer
 
 _LOOK_SECONDS: Final = 2.0
 #: Steps of nice(2): a receiver that wants more of a core than there is gets three times what the server gets.
@@ -32,13 +32,13 @@ _telling: Final = threading.Lock()
 
 def main() -> int:
     parent = os.getppid()
-    config = RangeServerConfig.from_json(sys.stdin.readline())
-    if config.standing:
+    config = LogServerConfig.from_json(sys.stdin.readline())
+    if config.receiver_service:
         return _stand(config, parent)
     try:
-        from .range_server import RangeServer
+        from .server.log_server import LogServer
 
-        server = RangeServer(config)
+        server = LogServer(config)
     except ImportError as error:  # where the package was shipped without what it depends on
         _tell({"error": f"{error}; install it on the driver's host: pip install h11"})
         return 1
@@ -69,12 +69,12 @@ def _give_way() -> None:
         Path("/proc/self/autogroup").write_text(niceness)
 
 
-def _stand(config: RangeServerConfig, parent: int) -> int:
-    """Be the server of a standing receiver."""
+def _stand(config: LogServerConfig, parent: int) -> int:
+    """Be the server of a receiver service."""
     try:
-        from .standing_server import StandingServer
+        from .server.receiver_service_server import ReceiverServiceServer
 
-        server = StandingServer(config, _tell)
+        server = ReceiverServiceServer(config, _tell)
     except ImportError as error:
         _tell({"error": f"{error}; install it: pip install h11"})
         return 1
@@ -92,7 +92,7 @@ def _stand(config: RangeServerConfig, parent: int) -> int:
     return 0
 
 
-def _watch(server: RangeServer | None, parent: int, unused: float | None) -> None:
+def _watch(server: LogServer | None, parent: int, unused: float | None) -> None:
     """End the process with its parent, or when nobody has used it for ``unused`` seconds."""
     while os.getppid() == parent and (unused is None or server is None or server.unused_seconds < unused):
         time.sleep(_LOOK_SECONDS if unused is None else min(_LOOK_SECONDS, unused))

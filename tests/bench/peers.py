@@ -387,7 +387,7 @@ def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
 
 
 def range_puller(port: int, log: str) -> None:
-    """Fetch a log of a range server at 500 MB/s."""
+    """Fetch a log of a log server at 500 MB/s."""
     from tests.bench.serving import pull
 
     stopped = stopping()

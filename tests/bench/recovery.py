@@ -1,4 +1,4 @@
-"""``python -m tests.bench.recovery DOMAIN``: how long a standing receiver and its server are missed once killed.
+"""``python -m tests.bench.recovery DOMAIN``: how long a receiver service and its server are missed once killed.
 
 A process of its own, like :mod:`.remote_batches`.
 """

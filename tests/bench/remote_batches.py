@@ -1,6 +1,6 @@
-"""``python -m tests.bench.remote_batches DOMAIN``: how long micro-batches of a standing receiver take, and local ones.
+"""``python -m tests.bench.remote_batches DOMAIN``: how long micro-batches of a receiver service take, and local ones.
 
-The same writer sends to both. The rows of the standing receiver are fetched, although its log lies on this host. It is
+The same writer sends to both. The rows of the receiver service are fetched, although its log lies on this host. It is
 a process of its own, since a second SparkSession of one inherits settings of the first.
 """
 
@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from spark_rtps import RtpsDataSource
 from spark_rtps.datasource.range_calculator import LogPartition
-from spark_rtps.datasource.standing_stream_reader import StandingStreamReader
+from spark_rtps.datasource.receiver_service_stream_reader import ReceiverServiceStreamReader
 from tests.bench import figures
 from tests.bench.peers import IDL, TOPIC, TYPE_NAME, Peer
 from tests.support.receive_command import Receive
@@ -42,14 +42,14 @@ def remote_batches(domain: int) -> dict[str, list[float]]:
     return found
 
 
-class _FetchingReader(StandingStreamReader):
+class _FetchingReader(ReceiverServiceStreamReader):
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
         found = super().partitions(start, end)
         return [replace(each, place=None) if isinstance(each, LogPartition) else each for each in found]
 
 
 class Fetching(RtpsDataSource):
-    """Format ``fetching``: tasks of standing receivers do as on another host."""
+    """Format ``fetching``: tasks of receiver services do as on another host."""
 
     @classmethod
     def name(cls) -> str:

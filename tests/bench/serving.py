@@ -1,4 +1,4 @@
-"""Figures of the range server: raw bytes, rows through Spark against those of a mapped log, and a receiver beside it.
+"""Figures of the log server: raw bytes, rows through Spark against those of a mapped log, and a receiver beside it.
 
 The log is one that a receiver could have written: 64-byte samples in frames of one datagram each.
 """
@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_rtps.serving.process import RangeServerConfig, RangeServerProcess
-from spark_rtps.serving.served import Served
+from spark_rtps.serving.server.process import LogServerConfig, LogServerProcess
+from spark_rtps.serving.wire_format.served import Served
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import list_segments
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -103,7 +103,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     more = statistics.median(remote) - statistics.median(local)
     shown = (" / ".join(f"{ms:.0f}" for ms in sorted(each)) for each in (local, remote))
     yield (
-        f"micro-batch p50 of each run, local log {next(shown)} ms, standing receiver, fetched {next(shown)} ms, "
+        f"micro-batch p50 of each run, local log {next(shown)} ms, receiver service, fetched {next(shown)} ms, "
         f"{more:+.0f} ms (wanted at most +10)"
     )
     for name, what, wanted in (
@@ -137,9 +137,9 @@ def _recorded(directory: Path) -> _Log:
 
 
 @contextlib.contextmanager
-def _server(log: _Log, certificate: Path | None, key: Path | None) -> Iterator[RangeServerProcess]:
+def _server(log: _Log, certificate: Path | None, key: Path | None) -> Iterator[LogServerProcess]:
     files = [None if path is None else str(path) for path in (certificate, key)]
-    server = RangeServerProcess.start(RangeServerConfig(log.directory.parent, "127.0.0.1", 0, _TOKEN, *files))
+    server = LogServerProcess.start(LogServerConfig(log.directory.parent, "127.0.0.1", 0, _TOKEN, *files))
     try:
         server.serve(log.name)
         yield server
@@ -157,7 +157,7 @@ def _self_signed(directory: Path) -> tuple[Path, Path]:
 # --- bytes ----------------------------------------------------------------------------------------
 
 
-def _raw(server: RangeServerProcess, log: _Log, certificate: Path | None) -> dict[str, float]:
+def _raw(server: LogServerProcess, log: _Log, certificate: Path | None) -> dict[str, float]:
     """One stream: the best of some runs, since what disturbs only slows."""
     found = []
     for _ in range(_RUNS):

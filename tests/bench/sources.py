@@ -25,7 +25,7 @@ from spark_rtps.datasource.log_reading import read_log
 from spark_rtps.datasource.range_calculator import plan_partitions
 from spark_rtps.datasource.workers import settle
 from spark_rtps.options import Payload
-from spark_rtps.serving.served import Served
+from spark_rtps.serving.wire_format.served import Served
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.arrow import arrow_schema

@@ -28,7 +28,7 @@ def standalone(hosts_of_all: Hosts) -> Iterator[Cluster]:
 
 @pytest.fixture
 def plant(hosts_of_all: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
-    """Standing receivers at the edges of a plant; on loopback where there are no namespaces.
+    """Receiver services at the edges of a plant; on loopback where there are no namespaces.
 
     They end with the test, and so does what it starts beside them.
     """

@@ -1,4 +1,4 @@
-"""A query that copies standing receivers into Parquet, and what it has copied: also while it runs, or is killed."""
+"""A query that copies receiver services into Parquet, and what it has copied: also while it runs, or is killed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CopyingQuery:
 
     def start(self) -> subprocess.Popen[bytes]:
         self._flag.unlink(missing_ok=True)
-        script = str(Path(__file__).with_name("standing_driver.py"))
+        script = str(Path(__file__).with_name("receiver_service_driver.py"))
         self.driver = self._cluster.start(sys.executable, script, json.dumps(self._given))
         return self.driver
 

@@ -1,4 +1,4 @@
-"""Standing receivers on hosts of their own, between a DDS network and the cluster, which has no route to it."""
+"""Receiver services on hosts of their own, between a DDS network and the cluster, which has no route to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from spark_rtps.standing.backlog import read_counters
+from spark_rtps.receiver_service.backlog import read_counters
 from tests.cluster.loopback import Loopback
 from tests.cluster.standalone import Cluster, NoNamespaces, cluster
 from tests.support import domains

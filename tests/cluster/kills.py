@@ -1,4 +1,4 @@
-"""Everything that a query of standing receivers needs is killed, at random moments, while writers number their samples.
+"""Everything that a query of receiver services needs is killed, at random moments, while writers number their samples.
 
 ``python -m tests.cluster.kills [--samples N] [--rate R] [--seed S]`` is the long form: by default three writers of a
 million samples each. It prints each kill, and what was lost and doubled at the end.

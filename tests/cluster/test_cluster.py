@@ -117,7 +117,7 @@ def copied(copying: Copying, times: int) -> str:
     return printed
 
 
-def test_a_range_server_that_is_killed_costs_seconds_and_no_task(standalone: Cluster, tmp_path: Path) -> None:
+def test_a_log_server_that_is_killed_costs_seconds_and_no_task(standalone: Cluster, tmp_path: Path) -> None:
     copying = Copying(standalone, "killed", tmp_path, maxRowsPerTrigger=str(6 * COUNT))
     copying.write()
     driver = copying.copy(2)
@@ -156,7 +156,7 @@ def test_a_range_server_that_is_killed_costs_seconds_and_no_task(standalone: Clu
     rows, hosts = copying.rows()
     assert rows == [(writer, number) for writer in range(3) for number in range(2 * COUNT)]
     assert hosts == set(WORKERS)
-    assert f"range server process {first} ended with exit status -9" in printed
+    assert f"log server process {first} ended with exit status -9" in printed
     assert took < 5
 
 

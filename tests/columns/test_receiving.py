@@ -37,7 +37,7 @@ def test_no_types_are_recorded_where_nothing_is_decoded() -> None:
     assert not config.records_writer_types and config.type is None
 
 
-#: Set by others, such as standing receivers and sessions, or in place of the topic.
+#: Set by others, such as receiver services and sessions, or in place of the topic.
 BY_OTHERS = {
     "log_reached",
     "log_goes_on_behind_loss",

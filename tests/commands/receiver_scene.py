@@ -1,4 +1,4 @@
-"""A standing receiver's answers, given by a server inside a test, for the commands that ask one."""
+"""A receiver service's answers, given by a server inside a test, for the commands that ask one."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from spark_rtps.serving.log_answers import LogAnswers
-from spark_rtps.serving.served_logs import Answer, FileRange, Refusal, ServedLogs
-from spark_rtps.serving.tail_watch import TailWatch
+from spark_rtps.serving.server.log_queries import LogQueries
+from spark_rtps.serving.server.log_routes import Answer, FileRange, LogRoutes, Refusal
+from spark_rtps.serving.server.tail_watch import TailWatch
 from spark_rtps.transport.log.log_view import LogView
 
 TOKEN = "t0ken-of-the-receiver"
 
-#: What is answered at a target: JSON, a status and the reason for it, or what a range server answers.
+#: What is answered at a target: JSON, a status and the reason for it, or what a log server answers.
 Answers = Callable[[str], dict[str, Any] | tuple[int, str] | Answer]
 
 
 def recording(directory: Path, /, **changed: object) -> Answers:
     """A receiver with one subscription, `squares`, whose log lies in ``directory``, and streams of nothing else."""
-    logs = ServedLogs(directory.parent, TOKEN, {directory.name})
+    logs = LogRoutes(directory.parent, TOKEN, {directory.name})
     about = {
         "name": "squares",
         "topic": "Square",
@@ -60,7 +60,7 @@ def recording(directory: Path, /, **changed: object) -> Answers:
         try:
             if parts.path.endswith("/walk"):
                 query = dict(parse_qsl(parts.query))
-                return LogAnswers(TailWatch()).answer(directory, ["walk"], query, None)
+                return LogQueries(TailWatch()).answer(directory, ["walk"], query, None)
             return logs.answer("GET", target, b"")
         except Refusal as refusal:
             return refusal.answer

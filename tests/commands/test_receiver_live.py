@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import spark_rtps as rtps
 from spark_rtps.cli import app
-from spark_rtps.serving import connections
+from spark_rtps.serving.client import connections
 from tests.support import domains
 from tests.support.child_environment import child_environment
 from tests.support.waiting import PATIENCE, wait_until

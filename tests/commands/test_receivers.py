@@ -1,4 +1,4 @@
-"""Commands that ask standing receivers: how those are named, and what is made of their answers."""
+"""Commands that ask receiver services: how those are named, and what is made of their answers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spark_rtps.monitoring.report_json import errors_as_json, losses_as_json, st
 from spark_rtps.monitoring.reports import ErrorReport, LossesOfLog
 from spark_rtps.monitoring.seen_topics import SeenTopics
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
-from spark_rtps.serving import connections
-from spark_rtps.serving.receiver_reports import LISTEN_SECONDS_MAX
+from spark_rtps.serving.client import connections
+from spark_rtps.serving.client.receiver_reports import LISTEN_SECONDS_MAX
 from spark_rtps.transport.log.error_log import DistinctError
 from spark_rtps.transport.log.loss_report import Loss
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
@@ -176,7 +176,7 @@ class TestLs:
 ANSWERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "no JSON object": (lambda _: [], "cannot be: it is no JSON object"),
     "not of its form": (lambda _: {"streams": [{}]}, "what 127.0.0.1:"),
-    "no standing receiver": (lambda _: (404, "there is nothing at this path"), "does not have it"),
+    "no receiver service": (lambda _: (404, "there is nothing at this path"), "does not have it"),
     "refused": (lambda _: (403, "role"), "refuses the token: give another one with --token-file or"),
 }
 
@@ -189,7 +189,7 @@ def test_answers_that_are_none(name: str) -> None:
 
 
 def test_an_answer_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_rtps.serving.receiver_reports.ANSWER_BYTES_MAX", 100)
+    monkeypatch.setattr("spark_rtps.serving.client.receiver_reports.ANSWER_BYTES_MAX", 100)
     with FakeReceiver(telling(STREAM)) as receiver:
         assert "has at most 100" in str(run("stat", "-r", receiver.address, exit_code=1).exception)
 

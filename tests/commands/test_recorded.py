@@ -1,4 +1,4 @@
-"""Commands that look into the logs of standing receivers: they show what they show of a log on this host."""
+"""Commands that look into the logs of receiver services: they show what they show of a log on this host."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from spark_rtps.commands import recorded_runs as recorded_runs_module
 from spark_rtps.commands.recorded_runs import recorded_runs
 from spark_rtps.monitoring.report_json import streams_as_json
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
-from spark_rtps.serving import connections, log_walks
-from spark_rtps.serving.served import Served
-from spark_rtps.serving.served_logs import Answer
+from spark_rtps.serving.client import connections
+from spark_rtps.serving.server.log_routes import Answer
+from spark_rtps.serving.wire_format import log_scan
+from spark_rtps.serving.wire_format.served import Served
 from spark_rtps.transport.log.segment import PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.net.receiving_node import TypeIdentity
@@ -157,7 +158,7 @@ class TestLog:
         self, log: StreamLog, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
     ) -> None:
         """A frame at a time here, and none is fetched."""
-        monkeypatch.setattr(log_walks, "_SECONDS", 0.0)
+        monkeypatch.setattr(log_scan, "_SECONDS", 0.0)
         while log.position < 6 * PAGE:
             log.append(single(OTHER, 2 * log.rows, 1000), reception=log.rows)
         for frame in (held(log)[3], held(log)[-2]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spark_rtps.standing.config import StandingConfig, read_config
+from spark_rtps.receiver_service.config import ReceiverServiceConfig, read_config
 
 CONF = Path(__file__).parents[2] / "conf"
 DAY = 86_400 * 10**9
 
 
-def loaded(example: str, folder: Path) -> StandingConfig:
+def loaded(example: str, folder: Path) -> ReceiverServiceConfig:
     """The configuration in a file, with secrets of the test's own in place of those it names."""
     text = (CONF / example).read_text()
     for number, path in enumerate(re.findall(r'"(/run/[^"]+)"', text)):

@@ -1,4 +1,4 @@
-"""The service unit of a standing receiver: systemd takes it, finds little to harden, and it has what it needs."""
+"""The service unit of a receiver service: systemd takes it, finds little to harden, and it has what it needs."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_receiver_works_in_what_the_unit_leaves_it(tmp_path: Path) -> None:
         directory = "state"
         listen = "127.0.0.1:0"
         [defaults]
-        domain = {domains.STANDING}
+        domain = {domains.RECEIVER_SERVICE}
         interface = "lo"
         [subscriptions.squares]
         topic = "Confined"
@@ -186,7 +186,7 @@ def test_a_receiver_works_in_what_the_unit_leaves_it(tmp_path: Path) -> None:
             told("READY=1")
             told("WATCHDOG=1")
             assert _niceness_of_servers(service.pid) == [os.nice(0) + 5], "it gives way to the receivers"
-            with rtps.Participant(domains.STANDING, interface="lo") as participant:
+            with rtps.Participant(domains.RECEIVER_SERVICE, interface="lo") as participant:
                 publication = participant.publish("Confined", type="T", schema=SCHEMA)
                 publication.write([{"x": 1}])
                 wait_until(lambda: _rows(tmp_path / "state") == 1, lambda: (tmp_path / "output").read_text())

@@ -8,7 +8,7 @@ import pytest
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
 from spark_rtps.datasource import source_process
-from spark_rtps.serving import connections
+from spark_rtps.serving.client import connections
 from spark_rtps.transport.said import Said
 from tests.datasource.stream_reader_scene import Source
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_rtps.datasource import standing_receivers as module
+from spark_rtps.datasource import receiver_services as module
+from spark_rtps.datasource.receiver_service_stream_reader_4_0 import ReceiverServiceStreamReader40
 from spark_rtps.datasource.schema import plan_source
-from spark_rtps.datasource.standing_stream_reader_4_0 import StandingStreamReader40
-from tests.datasource.standing_scene import Standing, settings_of
+from tests.datasource.receiver_service_scene import ReceiverServices, settings_of
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, Source, planned
 
 
@@ -65,28 +65,30 @@ class TestOwnReceiver:
 
 @pytest.mark.parametrize("version", ["4.0", "4.3"])
 @pytest.mark.parametrize("begins_with", [0, 10])
-class TestStandingReceivers:
+class TestReceiverServices:
     @pytest.fixture
-    def standing(self, tmp_path, monkeypatch) -> Standing:
+    def services(self, tmp_path, monkeypatch) -> ReceiverServices:
         monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
-        return Standing(tmp_path)
+        return ReceiverServices(tmp_path)
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_nothing_is_committed_that_spark_may_repeat(
-        self, standing, caplog, version, begins_with, is_async
+        self, services, caplog, version, begins_with, is_async
     ):
         if version == "4.0":
             settings = settings_of(startingOffsets="earliest")
-            reader = StandingStreamReader40(settings, plan_source(settings, COLUMNS), make=standing.connect)
+            reader = ReceiverServiceStreamReader40(
+                settings, plan_source(settings, COLUMNS), make=services.connect
+            )
             latest = lambda _: reader.latestOffset()  # noqa: E731
         else:
-            reader = standing.reader(startingOffsets="earliest")
+            reader = services.reader(startingOffsets="earliest")
             latest = lambda start: reader.latestOffset(start, ALL)  # noqa: E731
 
         def receive(number: int) -> None:
             if number or begins_with:
-                standing.a.receive(number * 10, 10)
+                services.a.receive(number * 10, 10)
 
         last = progress(reader, receive, is_async=is_async, batches=6, latest=latest)
-        assert max(cursor.position for _, cursor in standing.a.committed) == position(last, "a") > 0
+        assert max(cursor.position for _, cursor in services.a.committed) == position(last, "a") > 0
         assert caplog.text.count(WARNED) == is_async

@@ -1,4 +1,4 @@
-"""When a query's range server runs, what it serves, and what tasks are told of it."""
+"""When a query's log server runs, what it serves, and what tasks are told of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.datasource.range_serving import RangeServing
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.serving.process import RangeServerConfig
+from spark_rtps.serving.server.process import LogServerConfig
 from spark_rtps.transport.errors import OptionError, TransportError
 from spark_rtps.transport.net.interfaces import Interface
 
@@ -18,7 +18,7 @@ LOGS = ["0b5ac1b4-8d0c-4a0c-9a3e-2f8ad77ef5b1", "7d5e4c5f-93a5-4d86-8c5c-0a8f8b0
 
 
 class FakeServer:
-    def __init__(self, config: RangeServerConfig, *, crossed: Callable[[str], None]) -> None:
+    def __init__(self, config: LogServerConfig, *, crossed: Callable[[str], None]) -> None:
         self.config = config
         self.crossed = crossed
         self.port = config.port or 40_001
@@ -44,7 +44,7 @@ class Scene:
             parse_options({"topic": "T", **given}, AppliesTo.READ), listen=self._listen
         )
 
-    def _listen(self, config: RangeServerConfig, *, crossed: Callable[[str], None]) -> FakeServer:
+    def _listen(self, config: LogServerConfig, *, crossed: Callable[[str], None]) -> FakeServer:
         server = FakeServer(config, crossed=crossed)
         if self.fails:
 
@@ -65,10 +65,10 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def there(*up: Interface) -> None:
         monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-        for module in ("spark_rtps.datasource.range_serving", "spark_rtps.serving.listening"):
+        for module in ("spark_rtps.datasource.range_serving", "spark_rtps.serving.server.listening"):
             monkeypatch.setattr(f"{module}.interfaces", lambda: list(up))
         monkeypatch.setattr("spark_rtps.transport.net.interfaces.interfaces", lambda: list(up))
-        monkeypatch.setattr("spark_rtps.serving.listening._routed", lambda: None)
+        monkeypatch.setattr("spark_rtps.serving.server.listening._routed", lambda: None)
 
     return there
 

@@ -16,9 +16,9 @@ from pyspark.sql.types import IntegerType, StructType
 
 from spark_rtps.datasource import shipping
 from spark_rtps.datasource.batch_reader import RtpsBatchReader
+from spark_rtps.datasource.receiver_service_batch_reader import ReceiverServiceBatchReader
 from spark_rtps.datasource.recording_reader import RecordingReader
 from spark_rtps.datasource.source import Ros2DataSource, RtpsDataSource
-from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
 from spark_rtps.datasource.status_reader import StatusBatchReader
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import OptionError, UsageError
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_no_reader_takes_filters():
     """PySpark 4.3 would apply the last ones to all uses of a DataFrame, and each union or join would be wrong."""
-    for reader in (RtpsBatchReader, StandingBatchReader, RecordingReader, StatusBatchReader):
+    for reader in (RtpsBatchReader, ReceiverServiceBatchReader, RecordingReader, StatusBatchReader):
         assert reader.pushFilters is DataSourceReader.pushFilters
 
 

@@ -1,4 +1,4 @@
-"""Logs of standing receivers that are trimmed, and overwritten, while a query plans and reads: no row that is none."""
+"""Logs of receiver services that are trimmed, and overwritten, while a query plans and reads: no row that is none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.wire.samples import Run
-from tests.datasource.standing_scene import FakeReceiver, Standing, ids
+from tests.datasource.receiver_service_scene import FakeReceiver, ReceiverServices, ids
 from tests.datasource.stream_reader_scene import COLUMNS
 from tests.support.stream_logs import RECEPTION, WRITER, encoded, points, run_of
 
@@ -32,9 +32,9 @@ PLANNED = 20 * FRAME
 
 
 @pytest.fixture
-def standing(tmp_path: Path) -> Standing:
+def services(tmp_path: Path) -> ReceiverServices:
     """Receiver a has 20 frames in a log of four segments, the oldest of which make room for new ones."""
-    found = Standing(tmp_path)
+    found = ReceiverServices(tmp_path)
     found.a.max_bytes = 4 << 20
     found.a.renew()
     receive(found.a, 0, 20)
@@ -64,14 +64,14 @@ def before_gathering(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_rows_of_a_log_that_is_overwritten_before_decoding_are_those_of_the_range(
-    standing: Standing, monkeypatch: pytest.MonkeyPatch, fail: str
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, fail: str
 ) -> None:
-    base = standing.a.base
-    first = next(LogView(standing.a.root / standing.a.log).frames(Cursor(base), standing_end(standing)))
-    reader = standing.reader(startingOffsets="earliest", failOnDataLoss=fail)
+    base = services.a.base
+    first = next(LogView(services.a.root / services.a.log).frames(Cursor(base), services_end(services)))
+    reader = services.reader(startingOffsets="earliest", failOnDataLoss=fail)
     zero = reader.initialOffset()
     parts = reader.partitions(zero, reader.latestOffset(zero, ALL))
-    before_gathering(monkeypatch, lambda: receive(standing.a, PLANNED, 30))
+    before_gathering(monkeypatch, lambda: receive(services.a, PLANNED, 30))
     rows: list[int] = []
     task = pickle.loads(pickle.dumps(reader))
     try:
@@ -86,18 +86,18 @@ def test_rows_of_a_log_that_is_overwritten_before_decoding_are_those_of_the_rang
     assert rows[-1] < PLANNED
 
 
-def standing_end(standing: Standing) -> Cursor:
-    return Cursor(standing.a.stream.position)
+def services_end(services: ReceiverServices) -> Cursor:
+    return Cursor(services.a.stream.position)
 
 
 def test_a_task_that_stops_early_has_rows_of_the_range_alone(
-    standing: Standing, monkeypatch: pytest.MonkeyPatch
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As ``limit`` has it: such a task never comes to where it would find that the log was trimmed."""
-    reader = standing.reader(startingOffsets="earliest")
+    reader = services.reader(startingOffsets="earliest")
     zero = reader.initialOffset()
     parts = reader.partitions(zero, reader.latestOffset(zero, ALL))
-    before_gathering(monkeypatch, lambda: receive(standing.a, PLANNED, 30))
+    before_gathering(monkeypatch, lambda: receive(services.a, PLANNED, 30))
     batches = pickle.loads(pickle.dumps(reader)).read(parts[0])
     rows = next(batches).column("id").to_pylist()
     batches.close()
@@ -212,10 +212,12 @@ def test_what_is_overwritten_while_spark_takes_the_last_rows_of_a_querys_own_log
 # --- what is still held ---------------------------------------------------------------------------
 
 
-def test_what_is_trimmed_before_it_is_read_is_counted_and_the_rest_is_read(standing: Standing) -> None:
-    receiver = standing.b
+def test_what_is_trimmed_before_it_is_read_is_counted_and_the_rest_is_read(
+    services: ReceiverServices,
+) -> None:
+    receiver = services.b
     receive(receiver, 0, 12)
-    reader = standing.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false", topic="T")
+    reader = services.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false", topic="T")
     zero = reader.initialOffset()
     end = reader.latestOffset(zero, ALL)
     parts = [p for p in reader.partitions(zero, end) if receiver.log in p.directory]
@@ -229,10 +231,10 @@ def test_what_is_trimmed_before_it_is_read_is_counted_and_the_rest_is_read(stand
         assert part == LostPart(NOT_HELD, 0, part.at_ns, base, first.rows_before)
 
 
-def test_what_is_trimmed_while_it_is_read_is_counted_and_the_rest_is_read(standing: Standing) -> None:
-    receiver = standing.b
+def test_what_is_trimmed_while_it_is_read_is_counted_and_the_rest_is_read(services: ReceiverServices) -> None:
+    receiver = services.b
     receive(receiver, 0, 30)
-    reader = standing.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false")
+    reader = services.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false")
     zero = reader.initialOffset()
     parts = [
         part
@@ -253,10 +255,10 @@ def test_what_is_trimmed_while_it_is_read_is_counted_and_the_rest_is_read(standi
     assert rows == sorted(set(rows))
 
 
-def test_a_range_that_is_trimmed_whole_is_counted_whole(standing: Standing) -> None:
-    receiver = standing.b
+def test_a_range_that_is_trimmed_whole_is_counted_whole(services: ReceiverServices) -> None:
+    receiver = services.b
     receive(receiver, 0, 4)
-    reader = standing.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false")
+    reader = services.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false")
     zero = reader.initialOffset()
     end = reader.latestOffset(zero, ALL)
     parts = [p for p in reader.partitions(zero, end) if receiver.log in p.directory]

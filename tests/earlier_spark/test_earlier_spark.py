@@ -1,4 +1,4 @@
-"""PySpark 4.0 and 4.1, each in a Python of its own: queries of standing receivers, sinks, and what they cannot do."""
+"""PySpark 4.0 and 4.1, each in a Python of its own: queries of receiver services, sinks, and what they cannot do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_rtps.java import find_java_home
-from spark_rtps.standing.backlog import read_counters
+from spark_rtps.receiver_service.backlog import read_counters
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from tests.spark.spark_streams import DOMAIN, Publisher
+from tests.spark.test_receiver_services import free_port
 from tests.spark.test_restart import files_in, kill, rows_in
-from tests.spark.test_standing import free_port
 from tests.support.child_environment import child_environment
 from tests.support.receive_command import Receive
 from tests.support.stream_logs import points

@@ -92,7 +92,7 @@ def test_size_spares_what_may_be_started_again_at_any_moment(tmp_path: Path) -> 
     assert named(tmp_path, period=HOUR, nbytes=0) == []
 
 
-def test_what_is_appended_to_or_belongs_to_a_standing_receiver_stays(tmp_path: Path) -> None:
+def test_what_is_appended_to_or_belongs_to_a_receiver_service_stays(tmp_path: Path) -> None:
     directory = log(tmp_path, age=2 * HOUR)
     (found,) = ended_logs(tmp_path, now=clocks())
     with StreamLog.open(directory):
@@ -203,7 +203,7 @@ def test_a_receiver_cleans_beside_its_log_again_and_again(
 ) -> None:
     monkeypatch.setattr(Clocks, "read", clocks)
     config = ReceiverConfig(str(tmp_path / "own"), "T", "Point", True)
-    assert log_retention.start_log_retention(config) is None  # a standing receiver's
+    assert log_retention.start_log_retention(config) is None  # a receiver service's
     object.__setattr__(config, "ended_logs_period_ns", HOUR)
     before = log(tmp_path, age=2 * HOUR)
     end = log_retention.start_log_retention(config)

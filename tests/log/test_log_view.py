@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.commands.log_reading import items, one_log
-from spark_rtps.serving.placing import misfit
+from spark_rtps.serving.wire_format.misplaced_offset import find_misplacement
 from spark_rtps.transport.errors import LogDamagedError, LogError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.checkpoint import read_checkpoint
@@ -309,7 +309,7 @@ def test_who_has_read_all_of_a_trimmed_segment_has_lost_nothing(tmp_path: Path, 
     for sn in (4, 5):
         assert log.append(single(W1, sn, 9_000), reception=0)
     end = Cursor(log.position)
-    assert misfit(view, done, base=view.base, tail=end) is None
+    assert find_misplacement(view, done, base=view.base, tail=end) is None
     assert [sample.sn for sample in all_samples(view.frames(done, end))] == [2, 3, 4, 5]
     one = view.advance(done, max_rows=1, tail=end.position)
     assert [sample.sn for sample in read(directory, done, one)] == [2]
@@ -320,7 +320,7 @@ def test_who_has_read_all_of_a_trimmed_segment_has_lost_nothing(tmp_path: Path, 
     before = Cursor(0)
     with pytest.raises(LogLostError, match="no longer in the log"):
         all_samples(view.frames(before, end))
-    found = misfit(view, before, base=view.base, tail=end)
+    found = find_misplacement(view, before, base=view.base, tail=end)
     assert found is not None and found.place == done
     log.close()
     if life == "same":  # the next segment is lost, which is none of the PAD

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.serving.placing import misfit
+from spark_rtps.serving.wire_format.misplaced_offset import find_misplacement
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log import checkpoint, host_clocks, segment
 from spark_rtps.transport.log.damage import Damage
@@ -230,11 +230,11 @@ def test_a_log_that_went_on_behind_its_end_is_sound(tmp_path: Path, monkeypatch:
             assert verify(view).is_sound
             tail = Cursor(log.position)
             for start in (0, end):
-                assert misfit(view, Cursor(start), base=view.base, tail=tail) is None
+                assert find_misplacement(view, Cursor(start), base=view.base, tail=tail) is None
                 found = all_samples(view.frames(Cursor(start), tail))
                 assert [sample.sn for sample in found] == [*range(61 if start else 1, 62 + again)]
             for planned in (Cursor(end + 32), Cursor(end + 2 * PAGE)):
-                assert misfit(view, planned, base=view.base, tail=tail) is not None
+                assert find_misplacement(view, planned, base=view.base, tail=tail) is not None
                 with pytest.raises(LogError):
                     list(view.frames(Cursor(end), planned))
                 with pytest.raises(LogError):
@@ -248,7 +248,7 @@ def test_a_log_that_went_on_behind_its_end_is_sound(tmp_path: Path, monkeypatch:
         log.trim(first)
         assert log.base == end, "who has read all before misses nothing"
         view, tail = LogView(left), Cursor(log.position)
-        assert misfit(view, Cursor(end), base=view.base, tail=tail) is None
+        assert find_misplacement(view, Cursor(end), base=view.base, tail=tail) is None
         assert [s.sn for s in all_samples(view.frames(Cursor(end), tail))] == [61, 62, 63]
     with StreamLog.open(left) as log:
         assert (log.damage, log.base) == ([], end)
@@ -272,7 +272,7 @@ def test_an_empty_log_goes_on_behind_its_end(
             assert log.append(single(guid(1), log.rows + 1), reception=0)
             view = LogView(left)
             assert verify(view).is_sound
-            assert misfit(view, Cursor(end), base=view.base, tail=Cursor(log.position)) is None
+            assert find_misplacement(view, Cursor(end), base=view.base, tail=Cursor(log.position)) is None
             got = all_samples(view.frames(Cursor(end), Cursor(log.position)))
             assert [sample.sn for sample in got] == [*range(rows + 1, log.rows + 1)]
 

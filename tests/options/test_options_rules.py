@@ -252,20 +252,20 @@ def test_batches_without_a_bound_of_their_own_are_bounded_by_the_mtu() -> None:
 
 
 class TestRetention:
-    """What a standing receiver keeps."""
+    """What a receiver service keeps."""
 
-    def standing(self, **given: str) -> Settings:
+    def receiver_service(self, **given: str) -> Settings:
         return parse_options(
             {"topic": "t"} | {k.replace("__", "."): v for k, v in given.items()},
             AppliesTo.READ,
-            standing=True,
+            receiver_service=True,
         )
 
     def test_defaults(self) -> None:
-        assert (self.standing().retention, self.standing().retention_time) == ("bytes", 0)
+        assert (self.receiver_service().retention, self.receiver_service().retention_time) == ("bytes", 0)
 
     def test_time(self) -> None:
-        assert self.standing(retention="time", retention__time="2s").retention_time == 2_000_000_000
+        assert self.receiver_service(retention="time", retention__time="2s").retention_time == 2_000_000_000
 
     @pytest.mark.parametrize(
         ("given", "named", "fix"),
@@ -281,15 +281,15 @@ class TestRetention:
     )
     def test_contradictions(self, given: dict[str, str], named: str, fix: str) -> None:
         with pytest.raises(OptionError, match=fix) as error:
-            parse_options({"topic": "t"} | given, AppliesTo.READ, standing=True)
+            parse_options({"topic": "t"} | given, AppliesTo.READ, receiver_service=True)
         assert error.value.option == named
 
     def test_writers_may_wait_for_commits(self) -> None:
         given = {"flow_control__consumption": "committed", "retention": "committed"}
-        assert self.standing(**given).consumption == "committed"
+        assert self.receiver_service(**given).consumption == "committed"
 
     def test_a_query_has_none(self) -> None:
-        with pytest.raises(OptionError, match="standing receivers"):
+        with pytest.raises(OptionError, match="receiver services"):
             parse_options({"topic": "t", "retention": "bytes"}, AppliesTo.READ)
         committed = parse_options({"topic": "t", "flow_control.consumption": "committed"}, AppliesTo.READ)
         assert committed.consumption == "committed"
@@ -320,7 +320,7 @@ class TestSlices:
         with pytest.raises(OptionError, match="applies only to reading"):
             parse(WRITE, {"slice": "0/2"})
 
-    def test_standing_receivers_decide_it_by_their_subscriptions(self) -> None:
+    def test_receiver_services_decide_it_by_their_subscriptions(self) -> None:
         with pytest.raises(OptionError, match="is decided by the subscription"):
             parse(READ, {"slice": "0/2", "receivers": "a=h:1"})
 
@@ -346,7 +346,7 @@ class TestSlices:
         assert parse(READ, {"slice": "0/2"}).warnings == ()
 
 
-class TestStandingReceivers:
+class TestReceiverServices:
     """Where a query starts in their logs says nothing about DURABILITY."""
 
     @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_pattern_matches_whole_names() -> None:
 
 
 @pytest.mark.parametrize("option", ["subscribe", "subscribePattern"])
-def test_standing_receivers_have_several_topics_too(option: str) -> None:
+def test_receiver_services_have_several_topics_too(option: str) -> None:
     read = parse(**{option: "a", "receivers": "x=h:1"})
     assert read.topics is not None and read.receiver_subscribes is None
     asked = parse(**{option: "a", "receivers": "x=h:1", "receiver.subscribe": "true"}).receiver_subscribes

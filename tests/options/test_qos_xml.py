@@ -342,11 +342,11 @@ def test_names_of_partitions_are_taken_as_they_are(
     assert settings(AppliesTo.READ, path).qos.partition == names
 
 
-def test_standing_receivers_are_not_asked_for_a_depth_that_means_nothing(tmp_path: Path) -> None:
+def test_receiver_services_are_not_asked_for_a_depth_that_means_nothing(tmp_path: Path) -> None:
     """A file may have one beside KEEP_ALL; options that are given must not."""
     body = "<datareader_qos><history><kind>KEEP_ALL_HISTORY_QOS</kind><depth>5</depth></history></datareader_qos>"
     given = {"topic": "T", "qos.file": str(written(tmp_path, dds(body))), "receivers": "a=h:1"}
     asked = parse_options({**given, "receiver.subscribe": "true"}, AppliesTo.READ).receiver_subscribes
     assert asked is not None
-    again = parse_options(asked, AppliesTo.READ, standing=True)
+    again = parse_options(asked, AppliesTo.READ, receiver_service=True)
     assert again.qos.history is HistoryKind.KEEP_ALL

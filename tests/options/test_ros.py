@@ -251,13 +251,13 @@ class TestQos:
         assert (qos.reliability, qos.durability) == (ReliabilityKind.RELIABLE, DurabilityKind.TRANSIENT_LOCAL)
         assert parse(role=WRITE).left_to_writers == ()
 
-    def test_what_standing_receivers_are_asked_for(self):
+    def test_what_receiver_services_are_asked_for(self):
         given = {"receivers": "a=h:1", "ros.namespace": "/r", "ros": "true", "topic": "imu"}
         settings = parse_options(given, READ)  # it reads what is there
         assert (settings.topic, settings.receiver_subscribes) == ("rt/r/imu", None)
         asked = parse_options({**given, "receiver.subscribe": "true"}, READ).receiver_subscribes
         assert asked is not None
-        again = parse_options(asked, READ, standing=True)
+        again = parse_options(asked, READ, receiver_service=True)
         assert (again.topic, again.left_to_writers) == ("rt/r/imu", ("reliability", "durability"))
         assert again.ros == RosNode("spark_rtps", "/r")
 

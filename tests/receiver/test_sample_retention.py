@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_rtps.serving.placing import misfit
+from spark_rtps.serving.wire_format.misplaced_offset import find_misplacement
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import Cursor
@@ -207,7 +207,7 @@ def test_by_time_nothing_is_lost_for_who_has_read_all(tmp_path: Path) -> None:
         scene.log.append(single(W1, number, 3000), reception=now)
         scene.retention.expire(at(now, wall=now))
         view, end = LogView(scene.log.directory), Cursor(scene.log.position)
-        assert misfit(view, place, base=view.base, tail=end) is None
+        assert find_misplacement(view, place, base=view.base, tail=end) is None
         got += [sample.sn for sample in all_samples(view.frames(place, end))]
         place, base = end, view.base
     assert got == list(range(1, 31)) and base > 0

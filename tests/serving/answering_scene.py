@@ -1,4 +1,4 @@
-"""The answers of a standing receiver's server, without a process."""
+"""The answers of a receiver service's server, without a process."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from spark_rtps.monitoring.consumer_groups import read_groups
-from spark_rtps.serving.process import RangeServerConfig
-from spark_rtps.serving.standing_answers import StandingAnswers
+from spark_rtps.serving.server.process import LogServerConfig
+from spark_rtps.serving.server.receiver_service_routes import ReceiverServiceRoutes
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.serving.standing_scene import DAY, LOG, OTHER_LOG, SEGMENT
+from tests.serving.receiver_service_scene import DAY, LOG, OTHER_LOG, SEGMENT
 from tests.support.stream_logs import RECEPTION, encoded, points, run_of
 
 
@@ -26,8 +26,8 @@ class Answering:
             assert log.append(run_of(encoded(points(0, 500)), 1), reception=RECEPTION)
             self.end = log.position
             log.close()
-        config = RangeServerConfig(root, "127.0.0.1", 0, "", standing=True, groups_retention=DAY)
-        self.answers = StandingAnswers(config, lambda _: {})
+        config = LogServerConfig(root, "127.0.0.1", 0, "", receiver_service=True, groups_retention=DAY)
+        self.answers = ReceiverServiceRoutes(config, lambda _: {})
         self.tell(LOG, OTHER_LOG)
 
     def tell(self, *logs: str) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_rtps.serving import arriving, client, connections
-from tests.serving.range_server_scene import SceneServer
-from tests.serving.standing_scene import Scene
+from spark_rtps.serving.client import connections, http_client, prefetch
+from tests.serving.log_server_scene import SceneServer
+from tests.serving.receiver_service_scene import Scene
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +33,9 @@ def server(scene: Any) -> Iterator[SceneServer]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is fetched comes in small parts, and is asked for again at once."""
-    monkeypatch.setattr(arriving, "_AT_ONCE_BYTES", 1024)
-    monkeypatch.setattr(client, "_FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(client, "_READ_BYTES_MAX", 2000)
+    monkeypatch.setattr(prefetch, "_AT_ONCE_BYTES", 1024)
+    monkeypatch.setattr(http_client, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(http_client, "_READ_BYTES_MAX", 2000)
 
 
 @pytest.fixture(scope="module")

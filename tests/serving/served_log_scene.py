@@ -1,4 +1,4 @@
-"""A range server in the process of the test, and a log that it serves."""
+"""A log server in the process of the test, and a log that it serves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-from spark_rtps.serving.range_server import RangeServer
-from spark_rtps.serving.server_config import Bounds, RangeServerConfig
+from spark_rtps.serving.server.log_server import LogServer
+from spark_rtps.serving.server.server_config import Bounds, LogServerConfig
 from spark_rtps.transport.log.stream_log import StreamLog
 from tests.support.stream_logs import RECEPTION, encoded, points, run_of
 
@@ -30,7 +30,7 @@ class Scene:
         )
         self.rows = 0
         self.append(40)
-        self.server = RangeServer(RangeServerConfig(folder, "127.0.0.1", 0, TOKEN, bounds=bounds, **tls))
+        self.server = LogServer(LogServerConfig(folder, "127.0.0.1", 0, TOKEN, bounds=bounds, **tls))
         self.server.allow(LOG)
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()

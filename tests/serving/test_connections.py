@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from spark_rtps.serving import connections
-from spark_rtps.serving.served import Served
+from spark_rtps.serving.client import connections
+from spark_rtps.serving.wire_format.served import Served
 
 
 def test_one_is_kept_to_each_of_many_receivers() -> None:

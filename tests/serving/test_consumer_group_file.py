@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.monitoring.consumer_groups import count_groups, read_groups
-from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
-from spark_rtps.serving.served_logs import Refusal
+from spark_rtps.serving.server.consumer_group_file import ConsumerGroupFile
+from spark_rtps.serving.server.log_routes import Refusal
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.host_clocks import Clocks
@@ -83,7 +83,7 @@ def test_a_group_that_expires_on_a_full_disk_keeps_no_other_from_committing(
     beside.commit("old", 0)
     beside.commit("g", 0, at=NOW + DAY)
     with monkeypatch.context() as patch:
-        patch.setattr("spark_rtps.serving.consumer_group_file.replace_text", full)
+        patch.setattr("spark_rtps.serving.server.consumer_group_file.replace_text", full)
         later = NOW + DAY + 1
         beside.commit("g", 64, at=later)
         assert json.loads(beside.groups.told(clocks(later)))["groups"].keys() == {"g"}

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from spark_rtps.serving import range_server, tail_watch
-from spark_rtps.serving.process import RangeServerConfig
-from spark_rtps.serving.range_server import RangeServer
-from spark_rtps.serving.served_logs import Refusal
-from spark_rtps.serving.tail_watch import TailWatch
+from spark_rtps.serving.server import log_server, tail_watch
+from spark_rtps.serving.server.log_routes import Refusal
+from spark_rtps.serving.server.log_server import LogServer
+from spark_rtps.serving.server.process import LogServerConfig
+from spark_rtps.serving.server.tail_watch import TailWatch
 from spark_rtps.transport.log.counters import Counters
 from tests.serving.answering_scene import Answering
-from tests.serving.standing_scene import LOG
+from tests.serving.receiver_service_scene import LOG
 
 OPENING = ((io, "open"), (builtins, "open"), (os, "open"), (os, "scandir"))
 OF_LOG = f"/v1/logs/{LOG}"
@@ -115,7 +115,7 @@ def test_each_file_that_a_request_opens_may_be_refused(
 def test_a_connection_that_cannot_be_served_ends_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exchange = range_server.Exchange
+    exchange = log_server.HttpConnection
     faults = [MemoryError()]
 
     def made(*args: Any, **kwargs: Any) -> Any:
@@ -123,8 +123,8 @@ def test_a_connection_that_cannot_be_served_ends_no_other(
             raise faults.pop()
         return exchange(*args, **kwargs)
 
-    monkeypatch.setattr(range_server, "Exchange", made)
-    server = RangeServer(RangeServerConfig(tmp_path, "127.0.0.1", 0, "token"))
+    monkeypatch.setattr(log_server, "HttpConnection", made)
+    server = LogServer(LogServerConfig(tmp_path, "127.0.0.1", 0, "token"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

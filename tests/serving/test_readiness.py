@@ -1,4 +1,4 @@
-"""Whether a standing receiver receives, as anybody may ask it."""
+"""Whether a receiver service receives, as anybody may ask it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_rtps.monitoring import stream_counters
-from spark_rtps.serving import readiness as module
-from spark_rtps.serving.readiness import Readiness, readiness
+from spark_rtps.serving.server import readiness as module
+from spark_rtps.serving.server.readiness import Readiness, readiness
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.structure import NANOSECONDS
 

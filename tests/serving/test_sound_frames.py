@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_rtps.serving.sound_frames import is_possible
+from spark_rtps.serving.client.sound_frames import is_possible
 from spark_rtps.transport.log.segment import segment_path
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.structure import Guid

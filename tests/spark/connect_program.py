@@ -48,7 +48,7 @@ def main(text: str) -> None:
         "type": "Number",
         "log.dir": str(folder / "logs"),
     }
-    standing = {
+    service = {
         "domain": given["domain"],
         "receivers": given["receivers"],
         "receiver.token": given["token"],
@@ -58,10 +58,10 @@ def main(text: str) -> None:
     told: dict[str, Any] = {
         "session": type(spark).__module__,
         "embedded": copied(spark, folder, "embedded", given["topic"], **embedded),
-        "standing": copied(spark, folder, "standing", given["topic"], **standing),
+        "service": copied(spark, folder, "service", given["topic"], **service),
     }
     spark.dataSource.register(RtpsDataSource)
-    recorded = spark.read.format("rtps").schema(COLUMNS).options(**standing).load(given["topic"])
+    recorded = spark.read.format("rtps").schema(COLUMNS).options(**service).load(given["topic"])
     told["recorded"] = recorded.count()
     told["listened"] = (
         spark.read.format("rtps")

@@ -13,7 +13,7 @@ import pytest
 
 from spark_rtps.java import find_java_home
 from tests.spark.spark_streams import DOMAIN
-from tests.spark.test_standing import free_port
+from tests.spark.test_receiver_services import free_port
 from tests.support.child_environment import ROOT, child_environment
 from tests.support.receive_command import Receive
 from tests.support.surroundings import IS_CLUSTER
@@ -49,7 +49,7 @@ def receive(tmp_path: Path, topic: str) -> Iterator[Receive]:
 def numbers(topic: str, receive: Receive) -> Iterator[None]:
     """A Cyclone DDS writer that numbers its samples from 0 on."""
     writer = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests/standing/number_writer.py"), topic, str(DOMAIN), "0.01"],
+        [sys.executable, str(ROOT / "tests/receiver_service/number_writer.py"), topic, str(DOMAIN), "0.01"],
         stdin=subprocess.PIPE,
         env={**os.environ, "CYCLONEDDS_URI": CYCLONE},
     )
@@ -82,6 +82,6 @@ def test_a_session_reads_and_writes(receive: Receive, numbers: None, topic: str,
     assert told["session"] == "pyspark.sql.connect.session"
     first = told["embedded"][0]
     assert told["embedded"] == list(range(first, first + len(told["embedded"])))
-    assert told["standing"] == list(range(len(told["standing"])))
-    assert told["recorded"] >= len(told["standing"]) and told["listened"] == 5
+    assert told["service"] == list(range(len(told["service"])))
+    assert told["recorded"] >= len(told["service"]) and told["listened"] == 5
     wait_until(lambda: receive.numbers("onward") == list(range(7)), receive.said)

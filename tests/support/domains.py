@@ -25,7 +25,7 @@ INTEROP_TYPES = 41
 INTEROP_NAMING = 42
 
 MONITORING = 43
-#: The topics that a server of standing receivers sees.
+#: The topics that a server of receiver services sees.
 SERVING_TOPICS = 38
 
 #: One for each process that runs tests of ``tests/spark``, which keep apart by topics.
@@ -73,7 +73,7 @@ RECEIVER_SPY_ELSEWHERE = 75
 BENCH = range(76, 91)
 
 #: In a network of their own.
-STANDING = 91
+RECEIVER_SERVICE = 91
 
 
 #: The public Python API.

@@ -5,10 +5,10 @@ from __future__ import annotations
 #: What the names of each lane's files begin with below ``tests/``, the longest lane first.
 LANES = (
     # two halves, each with a Spark of its own
-    ("spark/test_p", "spark/test_q", "spark/test_ros", "spark/test_s", "spark/test_t"),
+    ("spark/test_p", "spark/test_q", "spark/test_receiver", "spark/test_ros", "spark/test_s", "spark/test_t"),
     ("spark/", "earlier_spark/"),
     ("cluster/",),
-    ("standing/", "receiver/", "conf/"),
+    ("receiver_service/", "receiver/", "conf/"),
     ("interop/",),
     ("demo/",),
     ("net/", "api/"),

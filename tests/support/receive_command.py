@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from spark_rtps.standing.backlog import read_counters
+from spark_rtps.receiver_service.backlog import read_counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from tests.support.child_environment import child_environment

@@ -34,8 +34,8 @@ from .stream_log import StreamLog
 
 #: In the folder of a log: the path of the temporary checkpoint to which it belongs.
 TEMPORARY_CHECKPOINT: Final = "temporary_checkpoint"
-#: A directory in which a standing receiver keeps its logs has this file. Which of them it goes on with, it alone knows.
-_OF_STANDING_RECEIVER: Final = "supervisor.lock"
+#: A directory in which a receiver service keeps its logs has this file. Which of them it goes on with, it alone knows.
+_OF_RECEIVER_SERVICE: Final = "supervisor.lock"
 #: A log that has changed so recently is not given up for its size: its query may be about to start again.
 _RESTART_NS: Final = 600 * NANOSECONDS
 _BLOCK: Final = 512
@@ -84,9 +84,9 @@ def note_temporary_checkpoint(directory: Path, checkpoint: Path) -> None:
 def ended_logs(root: Path, *, now: Clocks, in_use: Collection[str] | None = None) -> list[EndedLog]:
     """The logs in ``root`` that nobody appends to, the oldest first.
 
-    None of those of a standing receiver, unless it asks itself and names the folders that are ``in_use``.
+    None of those of a receiver service, unless it asks itself and names the folders that are ``in_use``.
     """
-    if in_use is None and (root / _OF_STANDING_RECEIVER).exists():
+    if in_use is None and (root / _OF_RECEIVER_SERVICE).exists():
         return []
     found = (log for log in _ended(root, now) if log.directory.name not in (in_use or ()))
     return sorted(found, key=lambda log: -log.age)

@@ -1,0 +1,392 @@
+"""The streaming source over receiver services: it plans ranges of their logs, each from where it was.
+
+What the versions of PySpark ask of a source differs: :mod:`.receiver_service_stream_reader` and
+:mod:`.receiver_service_stream_reader_4_0`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ..columns.topic_plan import TopicPlan
+from ..monitoring.decoding_report import LOG_LOST
+from ..monitoring.reports import record_errors
+from ..options import Settings
+from ..options.explanations import explained
+from ..serving.wire_format.misplaced_offset import MisplacedOffset
+from ..serving.wire_format.receiver_service import LogTail, SubscriptionInfo
+from ..transport.errors import LogLostError, RangeServerError, UsageError
+from ..transport.log.frame import Cursor
+from ..transport.said import Said
+from .commit_order import CommitOrder
+from .offset_checks import describe_cursor
+from .offsets import Json, Place, ReceiverServiceOffset
+from .range_calculator import Limits, LogPartition, half_of_log
+from .receiver_service_slices import check_slices
+from .receiver_services import Connect, ReceiverService, at_once, connect, receiver_services
+from .task_reader import TaskReader, reduce
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: How often the beginning of a range is asked for that is trimmed while it is planned.
+_TRIES: Final = 3
+#: How long a receiver is left alone that could not be told how far the query is.
+_COMMIT_SECONDS: Final = 1.0
+#: How often a receiver is told of a place again that stays the same. A group that commits nothing is removed after some
+#: time, and it may have been deleted, or lost with the disk.
+_RENEW_SECONDS: Final = 30.0
+
+
+class ReceiverServiceStream(DataSourceStreamReader):
+    """Spark calls all methods but ``read`` in one process on the driver; tasks are sent its :class:`TaskReader`."""
+
+    def __init__(self, settings: Settings, plan: TopicPlan, *, make: Connect = connect) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._make = make
+        self._receivers: dict[str, ReceiverService] = {}
+        self._group = settings.receiver_group or ""
+        self._order = CommitOrder()
+        #: Places that need no look: they were made of the log itself.
+        self._trusted: dict[str, set[Place]] = {}
+        #: Trigger.AvailableNow goes no further than this.
+        self._targets: dict[str, Place] | None = None
+        self._turn = 0
+        self._tails: dict[str, tuple[str, LogTail]] = {}
+        self._initial: ReceiverServiceOffset | None = None
+        self._planned: ReceiverServiceOffset | None = None
+        #: The end of the first range that Spark asked for: after a restart, that of the last micro-batch.
+        self._seen: ReceiverServiceOffset | None = None
+        #: The places that the receivers were told last that the query has consumed, and until when they need not be
+        #: told of the same place again, or of any after they could not be told (monotonic, s).
+        self._committed: dict[str, Place] = {}
+        self._renew_at: dict[str, float] = {}
+        self._commit_again: dict[str, float] = {}
+        #: Since when receivers are awaited that have not answered yet, in ns since 1970.
+        self._awaited: dict[str, int] = {}
+        self._said = Said(256)
+        #: The subscriptions whose slices were looked at last.
+        self._sliced: dict[str, SubscriptionInfo] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce(self._settings, self._plan, notes_query=False)
+
+    # --- offsets -----------------------------------------------------------------------------------
+
+    @explained()
+    def initialOffset(self) -> dict[str, Json]:  # noqa: N802
+        """Where startingOffsets or startingTimestamp says, at each receiver that answers. Spark calls this twice, and
+        again if the query was stopped in its first micro-batch."""
+        return self._beginning().to_json()
+
+    def _beginning(self) -> ReceiverServiceOffset:
+        if self._initial is None:
+            seen = self._seen
+            if seen is not None and seen.since is not None:
+                self._initial = ReceiverServiceOffset(seen.group, seen.since)
+            elif seen is not None:  # there was nothing to read: it ended where it began
+                self._initial = seen
+            else:
+                self._group = self._group or str(uuid.uuid4())
+                now = time.time_ns()
+                places = self._new(self._group, self._poll(), {}, {})
+                self._initial = ReceiverServiceOffset(
+                    self._group, places, awaited=self._awaited_now(places, dict.fromkeys(self._open(), now))
+                )
+            self._order.begins(self._initial.to_json())
+        return self._initial
+
+    def _plan_end(
+        self, start: ReceiverServiceOffset, limits: Limits, *, is_processed: bool = True
+    ) -> ReceiverServiceOffset:
+        """The end of the next micro-batch. What is out of reach stays where it is.
+
+        ``is_processed`` says that nothing before ``start`` has to be read any more.
+        """
+        self._order.asked(start.to_json())
+        offset = self._known(start)
+        tails = self._poll()
+        group = self._settings.receiver_group or offset.group
+        if is_processed and not self._order.is_late:
+            # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
+            # would wait for that for ever.
+            self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
+        places, behind = dict(offset.places), dict[str, Cursor]()
+        for name, place in offset.places.items():
+            if name not in tails:
+                continue
+            log, tail = tails[name]
+            if log != place.log:
+                places[name] = self._on_another_log(name, place, log, tail)
+                self._tell(group, {name: places[name]})  # so that it is held from now on
+                continue
+            try:
+                begin = self._place(name, place, tail)
+            except RangeServerError as error:
+                self._receivers[name].missed(error)
+                continue
+            if begin < self._target(name, log, tail):
+                behind[name] = begin
+                continue
+            self._receivers[name].planned()
+            if begin < place.cursor:  # the log was cut, and goes on from here
+                places[name] = Place(log, begin)
+        for name, share in self._shares(list(behind), limits).items():
+            try:
+                end = self._end(name, behind[name], *tails[name], share)
+            except RangeServerError as error:
+                self._receivers[name].missed(error)
+                continue
+            self._receivers[name].planned()
+            places[name] = self._trust(name, Place(tails[name][0], end))
+        places |= self._new(offset.group, tails, places, offset.awaited or {})
+        since = start.places if start == self._initial else None
+        if places == start.places:
+            self._planned = start
+        else:
+            awaited = self._awaited_now(places, offset.awaited or {})
+            self._planned = ReceiverServiceOffset(offset.group, places, since, awaited)
+        return self._planned
+
+    def _end(self, name: str, begin: Cursor, log: str, tail: LogTail, share: Limits) -> Cursor:
+        """The end of a receiver's range that begins at ``begin``.
+
+        What is trimmed meanwhile raises LogLostError. If failOnDataLoss is false the range begins behind it; if that is
+        trimmed again and again, the next one does.
+        """
+        end = self._target(name, log, tail)
+        for _ in range(_TRIES):
+            try:
+                limits = half_of_log(share, begin, end, tail.max_bytes)
+                return self._receivers[name].advance(log, begin, end, limits)
+            except LogLostError:  # trimmed since it was placed
+                if self._settings.fail_on_data_loss:
+                    raise
+                begin = self._found(name, Place(log, begin))
+                if begin >= end:
+                    return end
+        return begin
+
+    # --- ranges ------------------------------------------------------------------------------------
+
+    @explained()
+    def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch. After a restart Spark calls this first: from the last end to the last end."""
+        first, last = (
+            ReceiverServiceOffset.from_json(start),
+            self._known(ReceiverServiceOffset.from_json(end)),
+        )
+        self._order.plans(start, end)
+        self._seen = self._seen or last
+        # not: a new receiver, nothing to read, or a log that is lost
+        ranges = {
+            name: (before, place)
+            for name, place in last.places.items()
+            if (before := first.places.get(name)) is not None and before != place and before.log == place.log
+        }
+        tails = self._tails_of(list(ranges))
+        found: list[LogPartition] = []
+        for name, (before, place) in ranges.items():
+            receiver, begin = self._receivers[name], before.cursor
+            if name in tails:
+                log, tail = tails[name]
+                if log != place.log:
+                    self._on_another_log(name, place, log, tail)
+                    continue
+                try:
+                    begin = self._place(name, before, tail)
+                except RangeServerError as error:
+                    receiver.missed(error)
+            if begin >= place.cursor:
+                continue
+            found += receiver.partitions(place.log, begin, place.cursor, self._settings.min_partitions)
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """As :meth:`TaskReader.read`, which Spark calls in tasks."""
+        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=False).read(partition)
+
+    @explained()
+    def commit(self, end: dict[str, Json]) -> None:
+        """Tell each receiver how far its group is. One that is not told now is told when the next batch is planned."""
+        self._order.commits(end)
+        offset, receivers = ReceiverServiceOffset.from_json(end), self._open()
+        group = self._settings.receiver_group or offset.group
+        untold = self._untold({n: place for n, place in offset.places.items() if n in receivers})
+        if untold:
+            tails = self._tails_of(list(untold))
+            self._tell(group, {name: place for name, place in untold.items() if name in tails})
+
+    def stop(self) -> None:
+        """Close the connections. The receivers go on."""
+        for each in self._receivers.values():
+            each.client.close()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _open(self) -> dict[str, ReceiverService]:
+        if not self._receivers:
+            record_errors()
+            self._receivers = receiver_services(self._settings, self._make)
+        return self._receivers
+
+    def _poll(self) -> dict[str, tuple[str, LogTail]]:
+        """Log and end of each receiver that answers."""
+        self._tails = self._tails_of(list(self._open()))
+        return self._tails
+
+    def _tails_of(self, names: list[str]) -> dict[str, tuple[str, LogTail]]:
+        """Those of some receivers. They are asked at the same time: each that is out of reach takes half a second."""
+        found = zip(names, at_once(lambda name: self._receivers[name].tail(), names), strict=True)
+        self._check_slices()
+        return {name: tail for name, tail in found if tail is not None}
+
+    def _check_slices(self) -> None:
+        """Raise UsageError where a slice is missing or there twice, or say so, once one told its subscription."""
+        found = {n: each.known for n, each in self._receivers.items() if each.known is not None}
+        if found == self._sliced:
+            return
+        why = check_slices(found, self._settings)
+        if why is not None:
+            self._say(why)
+        self._sliced = found
+
+    def _untold(self, places: Mapping[str, Place]) -> dict[str, Place]:
+        """Those that their receivers do not know yet to be consumed."""
+        now = time.monotonic()
+        return {
+            name: place
+            for name, place in places.items()
+            if (self._committed.get(name) != place or now >= self._renew_at.get(name, 0.0))
+            and now >= self._commit_again.get(name, 0.0)
+        }
+
+    def _tell(self, group: str, places: Mapping[str, Place]) -> None:
+        """Tell receivers how far their group is, which it keeps from being trimmed where the log waits for groups."""
+        untold = self._untold(places)
+
+        def tell(name: str) -> None:
+            place = untold[name]
+            try:
+                self._receivers[name].client.commit(place.log, group, place.cursor)
+            except RangeServerError as error:
+                self._commit_again[name] = time.monotonic() + _COMMIT_SECONDS
+                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+                return
+            except LogLostError as error:
+                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+            self._committed[name] = place
+            self._renew_at[name] = time.monotonic() + _RENEW_SECONDS
+
+        at_once(tell, list(untold))
+
+    def _new(
+        self,
+        group: str,
+        tails: dict[str, tuple[str, LogTail]],
+        known: Mapping[str, Place],
+        awaited: Mapping[str, int],
+    ) -> dict[str, Place]:
+        """Where to begin with receivers that no offset has a place of. They hold it for the group from now on."""
+        found: dict[str, Place] = {}
+        for name, (log, tail) in tails.items():
+            if name in known:
+                continue
+            receiver, since = self._receivers[name], awaited.get(name, self._awaited.get(name))
+            try:
+                cursor = receiver.begin(log, tail, default="latest", since=since)
+            except RangeServerError as error:
+                receiver.missed(error)
+                continue
+            receiver.planned()
+            found[name] = self._trust(name, Place(log, cursor))
+        self._tell(self._settings.receiver_group or group, found)
+        return found
+
+    def _awaited_now(self, places: Mapping[str, Place], known: Mapping[str, int]) -> dict[str, int] | None:
+        """Since when the receivers are awaited that have no place yet; None: there are none."""
+        now = time.time_ns()
+        for name in self._open():
+            if name not in places:
+                self._awaited.setdefault(name, known.get(name, now))
+        return {name: since for name, since in self._awaited.items() if name not in places} or None
+
+    def _known(self, offset: ReceiverServiceOffset) -> ReceiverServiceOffset:
+        """The offset without receivers that the option does not name; that is an error, or a warning."""
+        missing = sorted(offset.places.keys() - self._open().keys())
+        if not missing:
+            return offset
+        what = f"the checkpoint has positions of {', '.join(missing)}, which receivers does not name"
+        if self._settings.fail_on_data_loss:
+            raise UsageError(f"{what}; name them, or set failOnDataLoss=false to go on without them")
+        self._say(f"{what}; going on without them because failOnDataLoss=false")
+        return replace(offset, places={n: p for n, p in offset.places.items() if n not in missing})
+
+    def _place(self, name: str, place: Place, tail: LogTail) -> Cursor:
+        """Where the samples behind a place begin; LogLostError for what is no place of the log."""
+        is_held = tail.base <= place.cursor.position and place.cursor <= Cursor(tail.position)
+        if is_held and place in self._trusted.get(name, ()):
+            return place.cursor
+        return self._found(name, place)
+
+    def _found(self, name: str, place: Place) -> Cursor:
+        """The same as the receiver tells now."""
+        client = self._receivers[name].client
+        try:
+            found = client.place(place.log, place.cursor)
+        except LogLostError as error:
+            end = Cursor(client.tail(place.log).position)
+            if self._settings.fail_on_data_loss or place.cursor <= end:
+                raise
+            found = MisplacedOffset(str(error), LOG_LOST, end)
+        if isinstance(found, Cursor):
+            return self._trust(name, Place(place.log, found)).cursor
+        if self._settings.fail_on_data_loss:
+            raise LogLostError(f"receiver {name}: {found.what}", position=place.cursor.position)
+        self._say(
+            f"receiver {name}: {found.what}; going on at {describe_cursor(found.place)} because failOnDataLoss=false"
+        )
+        return self._trust(name, Place(place.log, found.place)).cursor
+
+    def _on_another_log(self, name: str, place: Place, log: str, tail: LogTail) -> Place:
+        what = f"receiver {name} has the log {log} now, but the offset is of the log {place.log}"
+        if self._settings.fail_on_data_loss:
+            raise LogLostError(f"{what}. Samples may be lost", position=place.cursor.position)
+        self._say(f"{what}; going on at its beginning because failOnDataLoss=false")
+        return self._trust(name, Place(log, Cursor(tail.base)))
+
+    def _target(self, name: str, log: str, tail: LogTail) -> Cursor:
+        if self._targets is None:
+            return Cursor(tail.position)
+        target = self._targets.get(name)
+        return target.cursor if target is not None and target.log == log else Cursor(0)
+
+    def _shares(self, names: list[str], limits: Limits) -> dict[str, Limits]:
+        """What each receiver that is behind may add to a batch: equal parts, those in turn that get one."""
+        rows, nbytes = limits.max_rows, limits.max_bytes
+        if not names:
+            return {}
+        self._turn += 1
+        turned = names[self._turn % len(names) :] + names[: self._turn % len(names)]
+        turned = turned[: min(rows or len(names), nbytes or len(names))]
+        count = len(turned)
+        return {n: Limits(rows and rows // count, nbytes and nbytes // count) for n in turned}
+
+    def _trust(self, name: str, place: Place) -> Place:
+        known = self._trusted.setdefault(name, set())
+        if len(known) >= 16:
+            known.clear()
+        known.add(place)
+        return place
+
+    def _say(self, sentence: str) -> None:
+        if self._said.is_new(sentence):
+            _log.warning("%s", sentence)

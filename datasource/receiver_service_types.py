@@ -1,0 +1,117 @@
+"""The type of a topic, or of topics, whose writers told theirs to receiver services."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+from typing import Final
+
+from ..columns.several_types import one_for_all
+from ..columns.type_sources import TopicType
+from ..options import Settings
+from ..transport.errors import LogLostError, OptionError, UsageError
+from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.structure import NANOSECONDS, Guid
+from ..transport.types.model import Struct
+from ..transport.value_classes import slotted
+from .receiver_services import Connect, ReceiverService, connect, receiver_services
+
+_POLL_SECONDS: Final = 0.1
+_FIX: Final = "set type or type.file, or give the columns with .schema(...)"
+#: In place of what is known where a log has one topic.
+_THE_TOPIC: Final = WriterTopic()
+
+
+@slotted
+class _Told:
+    """What writers told all receivers."""
+
+    #: The receivers to which writers told a type.
+    structs: dict[Struct, dict[str, None]] = field(default_factory=dict)
+    #: What the writers of topics that share a log call these types, and the topics that have told one, whatever it is.
+    type_names: set[str | None] = field(default_factory=set)
+    topics: set[str | None] = field(default_factory=set)
+
+
+def receiver_service_type(settings: Settings, make: Connect = connect) -> TopicType | None:
+    """The type with most members of those that writers told any receiver, as which all the others can be read.
+
+    Topics that are read together have none if their types differ. A first writer is waited for, of a list of topics
+    one of each, as long as type.discovery_timeout says. Raises OptionError if nobody has told a type by then, or if the
+    types of one topic contradict each other.
+    """
+    receivers = receiver_services(settings, make)
+    deadline = time.monotonic() + settings.type_discovery_timeout / NANOSECONDS
+    names = frozenset() if settings.topics is None else frozenset(settings.topics.names)
+    try:
+        while True:
+            told = _told(receivers.values(), settings)
+            if (told.structs and names <= told.topics) or time.monotonic() >= deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for each in receivers.values():
+            each.client.close()
+    if not told.structs:
+        binary = "" if settings.topics is None else ", or set payload=binary"
+        why = f"no writer has told its type to the receivers yet: {_FIX}{binary}"
+        raise OptionError("type.file", None, why)
+    if len(told.type_names) > 1:
+        return None
+    try:
+        struct = _widest(told, settings)
+    except OptionError:
+        if settings.topics is None:
+            raise
+        return None
+    return TopicType(told.type_names.pop() or struct.name, struct.is_keyed, struct, told=True)
+
+
+def _told(receivers: Iterable[ReceiverService], settings: Settings) -> _Told:
+    found, wanted = _Told(), settings.type_name or settings.type
+    for each in receivers:
+        try:
+            types = each.client.writer_types(each.find().log)
+        except LogLostError:  # its receiver starts
+            continue
+        for writer, struct in types.by_writer.items():
+            if struct is None:
+                continue
+            for topic in _topics(types, writer, settings):
+                found.topics.add(topic.topic)
+                if settings.topics is None or wanted in (None, topic.type_name):
+                    found.type_names.add(topic.type_name)
+                    found.structs.setdefault(struct, {})[each.name] = None
+    return found
+
+
+def _topics(types: ToldTypes, writer: Guid, settings: Settings) -> Sequence[WriterTopic]:
+    """The topics of a writer that are read."""
+    selection = settings.topics
+    if selection is None:
+        return [_THE_TOPIC]
+    found = types.topics.get(writer, ())
+    return [each for each in found if each.topic is not None and selection.selects(each.topic)]
+
+
+def _widest(told: _Told, settings: Settings) -> Struct:
+    """As the topic's peers are asked where a query has its own receiver (transport.net.topic_types)."""
+    try:
+        found, clash = one_for_all(told.structs, settings.qos.type_consistency)
+    except UsageError as error:
+        raise OptionError("type.file", None, f"writers told the receivers {error}: {_FIX}") from None
+    if clash is None:
+        return found
+    reader, writer, reasons = clash
+    why = (
+        f"writers told the receivers {len(told.structs)} types that no one type can stand for: {_named(reader, told)} "
+        f"does not read {_named(writer, told)} ({'; '.join(reasons)})"
+    )
+    raise OptionError("type.file", None, f"{why}: {_FIX}")
+
+
+def _named(struct: Struct, told: _Told) -> str:
+    names = list(told.structs[struct])
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"{struct.name} at {', '.join(names[:8])}{more}"

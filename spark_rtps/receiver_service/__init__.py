@@ -1,0 +1,1 @@
+"""Receiver services: subscriptions that outlive the queries which read them (``spark-rtps receive``)."""

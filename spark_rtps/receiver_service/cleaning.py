@@ -1,0 +1,54 @@
+"""Removes logs that no subscription of a receiver service has any more, by age and by size.
+
+The log of a subscription that left the file stays for when it is wanted again, and one that could not be gone on with
+stays as it is. Without a bound they would fill the disk on which the others are written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Final
+
+from ..transport.log.host_clocks import Clocks
+from ..transport.log.log_retention import remove_given_up
+from ..transport.receiver.log_retention import PERIOD_SECONDS
+from ..transport.structure import NANOSECONDS
+from .config import ReceiverServiceConfig
+
+_log = logging.getLogger("spark_rtps.receiver_service")
+
+_PERIOD_NS: Final = int(PERIOD_SECONDS * NANOSECONDS)
+
+
+class Cleaning:
+    """Cleans one directory again and again, in a pool of threads: removing gigabytes takes long."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._due = 0
+        self._removing: Future[list[Path]] | None = None
+
+    def step(self, config: ReceiverServiceConfig, *, in_use: Collection[str], now: int) -> list[str]:
+        """Do what is due. Returns the names of the logs that are gone since; none of them was ``in_use``."""
+        if self._removing is None:
+            if now >= self._due:
+                self._due = now + _PERIOD_NS
+                self._removing = self._pool.submit(
+                    remove_given_up,
+                    config.directory,
+                    now=Clocks.read(),
+                    period=config.ended_logs_retention,
+                    nbytes=config.ended_logs_bytes,
+                    in_use=in_use,
+                )
+            return []
+        if not self._removing.done():
+            return []
+        future, self._removing = self._removing, None
+        removed = future.result()
+        for directory in removed:
+            _log.info("%s, a log that no subscription has any more, is removed", directory)
+        return [directory.name for directory in removed]

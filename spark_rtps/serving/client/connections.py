@@ -1,0 +1,284 @@
+"""Connections to log servers: one is kept for each server, from task to task.
+
+A worker process runs one task after the other, which mostly read from the same server. A connection is taken out while
+it is used, so that a second user at a time gets a new one. A process that was forked starts without any.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from ...transport.errors import RangeServerError
+from ..wire_format.served import Served
+
+#: No connection takes longer to be made, and none is silent for longer, before another one is tried.
+CONNECT_SECONDS: Final = 5.0
+SILENCE_SECONDS: Final = 10.0
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
+#: What OpenSSL makes of an answer that is none of TLS.
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+#: RFC 8446 §6.2, as OpenSSL names them.
+_CERTIFICATE_ALERTS: Final = frozenset(
+    {
+        "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_UNKNOWN", "CERTIFICATE_REQUIRED", "UNKNOWN_CA",
+    }
+)  # fmt: skip
+#: Servers to which a connection is kept: a query may read many receiver services, each of them in every micro-batch.
+_SERVERS_MAX: Final = 64
+
+
+class OwnCertificateError(ValueError):
+    """The certificate that is to be shown to a server, or its key, cannot be used."""
+
+
+class Connection(http.client.HTTPConnection):
+    """A connection to one address. What arrives has to arrive before ``until``, in monotonic seconds."""
+
+    sock: socket.socket | None
+
+    def __init__(self, address: str, served: Served) -> None:
+        host, port = host_and_port(address)
+        super().__init__(host, port)
+        self.address = address
+        self.until = 0.0
+        self.is_used = False
+        self._served = served
+        self._socket: socket.socket | None = None
+
+    def connect(self) -> None:
+        if self._served.ca is None:
+            self.sock = self._plain()
+        else:
+            self.sock = _Trust.of(self._served).secured(self._plain, self.host)
+        self._socket = self.sock
+        self.await_until(self.until)
+
+    def _plain(self) -> socket.socket:
+        left = max(0.01, min(CONNECT_SECONDS, self.until - time.monotonic()))
+        sock = socket.create_connection((self.host, self.port), timeout=left)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def await_until(self, until: float) -> None:
+        """What is answered from now on has to be there before ``until``."""
+        self.until = until
+        if self._socket is not None:
+            self._socket.settimeout(max(0.01, min(SILENCE_SECONDS, until - time.monotonic())))
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        plain = self.sock
+        assert plain is not None
+        self.sock = _Watched(plain, self)  # type: ignore[assignment]
+        try:
+            return super().getresponse()
+        finally:
+            if self.sock is None:  # what is answered is the last: the socket goes with the body
+                plain.close()
+            else:
+                self.sock = plain
+
+    def abort(self) -> None:
+        """End what another thread waits for."""
+        if self._socket is not None:
+            try:
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is not connected any more
+
+
+class _Watched:
+    """A socket as http.client reads it, with an end to the time that all of an answer may take."""
+
+    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+        self._sock = sock
+        self._connection = connection
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Incoming(self._sock.makefile("rb", buffering=0), self._connection))
+
+    def close(self) -> None:
+        """It is closed with the connection."""
+
+
+class _Incoming(io.RawIOBase):
+    def __init__(self, raw: socket.SocketIO, connection: Connection) -> None:
+        self._raw = raw
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int | None:
+        if time.monotonic() >= self._connection.until:
+            raise TimeoutError("too slow")
+        return self._raw.readinto(buffer)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Raises RangeServerError for what is no address."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
+        raise RangeServerError(f"{address!r} is no address of a server: host:port", addresses=(address,))
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def distrust(address: str, error: Exception) -> str:
+    """Why a server that was connected to is not asked, from what TLS raised."""
+    if isinstance(error, OwnCertificateError):
+        return f"the certificate to show to {address} cannot be used: {error}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{address} cannot be trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return f"{address} does not speak TLS, or is no such server: give no certificate of it, or let it have one"
+    return f"{address} cannot be trusted: {error}"
+
+
+def refused_certificate(error: Exception) -> str | None:
+    """Why the server refuses the client's certificate, if the error says that."""
+    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    _, _, alert = reason.partition("_ALERT_")
+    return alert.replace("_", " ").lower() if alert in _CERTIFICATE_ALERTS else None
+
+
+class _Trust:
+    """Certificates in PEM: a server is trusted that has one of them, or one by them for the host at which it is asked.
+
+    The certificate of the server itself says enough, whichever of its host's addresses one asks at.
+    """
+
+    def __init__(self, served: Served) -> None:
+        pem = served.ca or ""
+        parts = (part.partition(_END)[0] for part in pem.split(_BEGIN)[1:])
+        self._own = {ssl.PEM_cert_to_DER_cert(f"{_BEGIN}{part}{_END}") for part in parts}
+        self._by_name, self._any_name = _context(pem), _context(pem)
+        if served.certificate is not None:
+            for context in (self._by_name, self._any_name):
+                _show(context, served.certificate, served.key or "")
+        self._any_name.check_hostname = False
+
+    @classmethod
+    @lru_cache(maxsize=_SERVERS_MAX)
+    def of(cls, served: Served) -> _Trust:
+        return cls(served)
+
+    def secured(self, connect: Callable[[], socket.socket], host: str) -> ssl.SSLSocket:
+        """A new connection to a server that is trusted. Raises ssl.SSLError."""
+        sock = _wrapped(self._any_name, connect(), host)
+        if sock.getpeercert(binary_form=True) in self._own:
+            return sock
+        sock.close()
+        return _wrapped(self._by_name, connect(), host)
+
+
+def _context(pem: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=pem)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    # RFC 5280 wants more than the certificates have that people make for themselves
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Show servers this certificate, whose key is written to no disk. Raises OwnCertificateError."""
+    descriptor = os.memfd_create("spark-rtps", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(f"{certificate}\n{key}\n".encode())
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
+    except ssl.SSLError as error:
+        raise OwnCertificateError(f"it is no certificate with its key ({error.reason})") from error
+    finally:
+        os.close(descriptor)
+
+
+def _no_password() -> str:
+    """Instead of asking at a terminal."""
+    raise OwnCertificateError("its key has a passphrase")
+
+
+def _wrapped(context: ssl.SSLContext, plain: socket.socket, host: str) -> ssl.SSLSocket:
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+# --- kept from task to task -----------------------------------------------------------------------
+
+_lock = threading.Lock()
+_kept: dict[Served, Connection] = {}
+#: The address that answered last.
+_answered: dict[Served, str] = {}
+
+
+def addresses(served: Served) -> list[str]:
+    """All of them, beginning with the one that answered last."""
+    with _lock:
+        first = _answered.get(served)
+    return sorted(served.addresses, key=lambda address: address != first)
+
+
+def take(served: Served, address: str) -> Connection:
+    """The connection that was kept to this address, or a new one."""
+    with _lock:
+        kept = _kept.get(served)
+        if kept is not None and kept.address == address:
+            return _kept.pop(served)
+    return Connection(address, served)
+
+
+def keep(served: Served, connection: Connection) -> None:
+    """Give back a connection that has answered, and may be used again if it is open."""
+    connection.is_used = True
+    closed: list[Connection] = []
+    with _lock:
+        _answered.pop(served, None)
+        _answered[served] = connection.address
+        while len(_answered) > _SERVERS_MAX:
+            oldest = next(iter(_answered))
+            del _answered[oldest]
+            if oldest in _kept:
+                closed.append(_kept.pop(oldest))
+        if connection.sock is None or served in _kept:
+            closed.append(connection)
+        else:
+            _kept[served] = connection
+    for each in closed:
+        each.close()
+
+
+def close_all() -> None:
+    """Close the connections that are kept."""
+    with _lock:
+        closed = list(_kept.values())
+        _kept.clear()
+        _answered.clear()
+    for each in closed:
+        each.close()
+
+
+def _forget() -> None:
+    """In a process that was forked: the connections are its parent's."""
+    global _lock
+    _lock = threading.Lock()
+    close_all()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,213 @@
+"""What a query asks a receiver service: its subscriptions, where logs end and can be cut, and what it commits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+from ...monitoring.consumer_groups import told_groups
+from ...monitoring.told import ANSWER_BYTES_MAX, told_json, told_text
+from ...transport.errors import LogAccessError, RangeServerError, UsageError
+from ...transport.log.frame import Cursor
+from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
+from ..wire_format.misplaced_offset import MisplacedOffset
+from ..wire_format.receiver_service import PIECES_MAX, LogTail, SubscriptionInfo, is_log, is_name, told_cursor
+from ..wire_format.served import Served
+from .http_client import HttpClient
+
+#: One request waits no longer for more of a log: a connection that is silent for 10 s is given up.
+_POLL_SECONDS: Final = 5.0
+_SUBSCRIPTIONS_MAX: Final = 4_096
+_WRITER_TYPES_BYTES_MAX: Final = 64 << 20
+
+_OTHER_TOKEN: Final = (
+    "set receiver.token.file to a token that the receiver's file names for that role, or receiver.certificate to a "
+    "certificate of its client_ca"
+)
+
+_T = TypeVar("_T")
+
+
+class ReceiverClient:
+    """Asks one receiver, one request at a time; only ``close`` may be called by another thread, which ends what is
+    under way.
+
+    A receiver that is not there is waited for during ``patience`` seconds; during ``work_patience`` where it looks for
+    a place in a log or keeps one, which takes time on a busy host. RangeServerError says that it is not reached
+    (``is_reached``), or what it refuses; LogAccessError that it refuses the token; LogLostError that a log, or a part
+    of it, is not there.
+    """
+
+    def __init__(self, served: Served, *, patience: float = 60.0, work_patience: float | None = None) -> None:
+        self._served = served
+        self._work_patience = work_patience
+        self._address = ", ".join(served.addresses)
+        self._client = HttpClient(served, Path(self._address), patience=patience)
+
+    def close(self) -> None:
+        """End what is under way: it raises Cancelled."""
+        self._client.close()
+
+    # --- subscriptions -----------------------------------------------------------------------------
+
+    def subscriptions(self) -> list[SubscriptionInfo]:
+        """All subscriptions, running or not."""
+
+        def read(raw: bytes) -> list[SubscriptionInfo]:
+            told = told_json(raw).get("subscriptions")
+            if not isinstance(told, list) or len(told) > _SUBSCRIPTIONS_MAX:
+                raise ValueError(f"{told!r:.40} are no subscriptions")
+            return [SubscriptionInfo.told(each) for each in told]
+
+        return self._ask("GET", "/v1/subscriptions", "its subscriptions", read)
+
+    def subscribe(self, options: Mapping[str, str], *, patience: float | None = None) -> SubscriptionInfo:
+        """The subscription with these options, which is made if there is none. Needs the role admin.
+
+        ``patience`` instead of the client's: it is written to the disk first, and others may be before it.
+        """
+
+        def read(raw: bytes) -> SubscriptionInfo:
+            return SubscriptionInfo.told(told_json(raw))
+
+        body = {"v": 1, "options": dict(options)}
+        asked = self if patience is None else ReceiverClient(self._served, patience=patience)
+        return asked._ask("POST", "/v1/subscriptions", "a subscription", read, body)
+
+    # --- logs --------------------------------------------------------------------------------------
+
+    def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail:
+        """Where a log ends, as soon as that is behind ``after``, or so many seconds are over."""
+        until = time.monotonic() + wait
+        while True:
+            left = max(0.0, min(_POLL_SECONDS, until - time.monotonic()))
+            found = self._of_log(log, "tail", LogTail.told, after=max(after, -1), wait=f"{left:.3f}")
+            if found.position > after or time.monotonic() >= until:
+                return found
+
+    def advance(
+        self, log: str, start: Cursor, tail: Cursor, *, max_rows: int | None, max_bytes: int | None
+    ) -> Cursor:
+        """``LogView.advance``, where the log is."""
+        limits = {"max_rows": max_rows, "max_bytes": max_bytes}
+        given = {name: value for name, value in limits.items() if value is not None}
+        found = self._in_log(log, "advance", _cursor, **start._asdict(), tail=tail.position, **given)
+        if found < start or found.position > max(start.position, tail.position):
+            raise self._wrong(f"it advances from {start} to {found}")
+        return found
+
+    def split(self, log: str, start: Cursor, end: Cursor, pieces: int) -> list[tuple[Cursor, Cursor]]:
+        """``LogView.split``, where the log is."""
+        if start == end:
+            return []
+
+        def read(raw: bytes) -> list[Cursor]:
+            told = told_json(raw).get("cuts")
+            if not isinstance(told, list) or not 2 <= len(told) <= pieces + 1:
+                raise ValueError(f"{told!r:.40} are no cuts")
+            return [told_cursor(each) for each in told]
+
+        pieces = min(pieces, PIECES_MAX)
+        ends = {"end_position": end.position, "end_row": end.row}
+        cuts = self._in_log(log, "split", read, **start._asdict(), **ends, pieces=pieces)
+        parts = list(itertools.pairwise(cuts))
+        if (cuts[0], cuts[-1]) != (start, end) or not all(low < high for low, high in parts):
+            raise self._wrong(f"it splits {start} to {end} at {cuts!r:.80}")
+        return parts
+
+    def place(self, log: str, cursor: Cursor) -> Cursor | MisplacedOffset:
+        """Where the samples behind an offset begin. Raises LogLostError for one beyond the log's end."""
+
+        def read(raw: bytes) -> Cursor | MisplacedOffset:
+            told = told_json(raw)
+            place = told_cursor(told.get("cursor"))
+            if "what" not in told:
+                return place
+            return MisplacedOffset(told_text(told["what"]), told_text(told.get("cause")), place)
+
+        return self._in_log(log, "place", read, **cursor._asdict())
+
+    def at(self, log: str, time_ns: int) -> Cursor:
+        """Where the first sample is that was received at or after this time; the end if there is none."""
+        return self._in_log(log, "at", _cursor, time=max(0, time_ns))
+
+    def writer_types(self, log: str) -> ToldTypes:
+        """What the log's writers told of their types."""
+        target = f"/v1/logs/{_checked(log)}/writer-types"
+        raw = self._client.get(target, "the types of writers", max_bytes=_WRITER_TYPES_BYTES_MAX)
+        return parse_writer_types(raw, Path(log))
+
+    # --- groups ------------------------------------------------------------------------------------
+
+    def commit(self, log: str, group: str, cursor: Cursor) -> None:
+        """The group has consumed everything before this. Raises LogLostError if it was trimmed before."""
+        if not is_name(group):
+            raise UsageError(f"{group!r:.140} is no name of a consumer group")
+        body = {"v": 1, **cursor._asdict()}
+        what = f"position {cursor.position} of group {group}"
+        target = f"/v1/logs/{_checked(log)}/groups/{group}"
+        self._ask("PUT", target, what, bytes, body, patience=self._work_patience)
+
+    def groups(self, log: str) -> dict[str, Cursor]:
+        """How far each consumer group of a log is."""
+        found = self._of_log(log, "groups", told_groups)
+        return {group.name: Cursor(group.position, group.row) for group in found}
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _of_log(self, log: str, what: str, read: Callable[[bytes], _T], **query: object) -> _T:
+        return self._get(log, what, read, query, None)
+
+    def _in_log(self, log: str, what: str, read: Callable[[bytes], _T], **query: object) -> _T:
+        """The same for what the receiver may have to look for."""
+        return self._get(log, what, read, query, self._work_patience)
+
+    def _get(
+        self,
+        log: str,
+        what: str,
+        read: Callable[[bytes], _T],
+        query: Mapping[str, object],
+        patience: float | None,
+    ) -> _T:
+        target = f"/v1/logs/{_checked(log)}/{what}" + (f"?{urlencode(query)}" if query else "")
+        return self._ask("GET", target, f"{what} of the log {log}", read, patience=patience)
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        what: str,
+        read: Callable[[bytes], _T],
+        body: dict[str, object] | None = None,
+        *,
+        patience: float | None = None,
+    ) -> _T:
+        sent = None if body is None else json.dumps(body).encode()
+        try:
+            raw = self._client.ask(method, target, what, sent, max_bytes=ANSWER_BYTES_MAX, patience=patience)
+        except LogAccessError as error:
+            error.remedy = _OTHER_TOKEN
+            raise
+        try:
+            return read(raw)
+        except ValueError as error:
+            raise self._wrong(f"what it tells of {what} cannot be: {error}") from error
+
+    def _wrong(self, why: str) -> RangeServerError:
+        return RangeServerError(f"receiver {self._address}: {why}", addresses=self._served.addresses)
+
+
+def _checked(log: str) -> str:
+    if not is_log(log):
+        raise UsageError(f"{log!r:.60} is no id of a log")
+    return log
+
+
+def _cursor(raw: bytes) -> Cursor:
+    return told_cursor(told_json(raw).get("cursor"))

@@ -1,0 +1,236 @@
+"""The files of a stream log on another host, as a view reads them: what a log server tells, and parts of segments."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Final
+
+from ...monitoring.range_tally import RangeTally
+from ...transport.errors import LogLostError, RangeServerError, RtpsError
+from ...transport.log.checkpoint import WRITERS, Base, Tail
+from ...transport.log.frame import ALIGNMENT, HEADER_BYTES, align
+from ...transport.log.segment import SegmentFile, StreamLogMetadata, lost
+from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
+from ...transport.said import Said
+from ...transport.value_classes import value
+from ..wire_format.served import Served
+from .http_client import PATIENCE_SECONDS, HttpClient
+from .prefetch import Arriving, FetchedFrames, Wanted
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+_ABOUT_BYTES_MAX: Final = 4 << 20
+_SEGMENTS_MAX: Final = 1 << 16
+_POSITION_MAX: Final = 1 << 62
+_SEED_MAX: Final = (1 << 32) - 1
+_WRITER_TYPES_BYTES_MAX: Final = 64 << 20
+_REPORT_BYTES_MAX: Final = 1 << 20
+#: A report is not worth more of a task's time.
+_REPORT_SECONDS: Final = 5.0
+#: Logs whose reports this process could not deliver.
+_SAID: Final = Said(64)
+
+
+@value
+class About:
+    """What the server tells of a log, as of one moment."""
+
+    metadata: StreamLogMetadata
+    base: Base | None  # None: that is damaged
+    tail: Tail | None
+    segments: list[SegmentFile]
+
+    @classmethod
+    def parse(cls, raw: bytes) -> About:
+        """Raises ValueError if it is not of the form, or cannot be."""
+        try:
+            told = json.loads(raw)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        match told:
+            case {
+                "v": 1,
+                "metadata": {
+                    "max_bytes": max_bytes,
+                    "segment_bytes": size,
+                    "seed": seed,
+                    "given": dict(given),
+                },
+                "base": base,
+                "tail": tail,
+                "segments": list(segments),
+            }:
+                metadata = StreamLogMetadata(
+                    _number(max_bytes), _number(size), _number(seed, _SEED_MAX), given
+                )
+                start = told.get("start", base)  # older servers do not tell it
+                begin = None if base is None else Base(_number(base), _number(start))
+                return cls(metadata, begin, _tail(tail), _segments(segments))
+        raise ValueError("it is not of version 1 of its form")
+
+
+class RemoteLog:
+    """The log in ``directory`` on a host where it is ``served`` as ``log``. Close it: it may have a thread.
+
+    Each range that is read begins with what the server tells by then. Errors of what it refuses are those of a log on
+    this host; RangeServerError says that it is not reached, or that it tells what cannot be.
+    """
+
+    def __init__(
+        self, served: Served, log: str, directory: Path, *, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._directory = directory
+        self._served = served
+        self._log = log
+        self._patience = patience
+        self._client = self._new_client()
+        self._about: About | None = None
+        self._expected = (0, 0)
+        self._arriving: list[Arriving] = []
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
+    def in_place(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """End what is being fetched."""
+        self._client.close()
+        for arriving in self._arriving:
+            arriving.close()
+        self._arriving.clear()
+
+    # --- what a view reads -------------------------------------------------------------------------
+
+    def metadata(self) -> StreamLogMetadata:
+        return self._told().metadata
+
+    def base(self, seed: int) -> Base:
+        base = self._told(anew=True).base
+        if base is None:
+            path = self._directory / WRITERS
+            raise lost(f"{path} is damaged", path=path)
+        return base
+
+    def tail(self) -> Tail | None:
+        return self._told(anew=True).tail
+
+    def segments(self) -> list[SegmentFile]:
+        return self._told().segments
+
+    def expect(self, start: int, stop: int) -> None:
+        self._expected = (start, stop)
+
+    def map(self, file: SegmentFile, seed: int) -> FetchedFrames:
+        for old in self._arriving[:-1]:
+            old.close()
+        wanted, background = self._wanted(file), self._new_client()
+        arriving = Arriving(self._log, file, wanted, self._client, background, self._is_appended)
+        self._arriving = [*self._arriving[-1:], arriving]
+        try:
+            arriving.start()
+        except LogLostError as error:
+            self._about = None
+            raise FileNotFoundError(str(error)) from error
+        return FetchedFrames(file.base, arriving, seed)
+
+    # --- beside the frames -------------------------------------------------------------------------
+
+    def writer_types(self) -> ToldTypes:
+        """What the log's writers told of their types."""
+        raw = self._client.get(
+            f"/v1/logs/{self._log}/writer-types", "the types of writers", max_bytes=_WRITER_TYPES_BYTES_MAX
+        )
+        return parse_writer_types(raw, self._directory)
+
+    def report(self, found: RangeTally) -> None:
+        """Have it counted where the log is; what cannot be delivered is not counted, and said once."""
+        try:
+            patience = min(self._patience, _REPORT_SECONDS)
+            client = HttpClient(self._served, self._directory, patience=patience)
+            for body in found.split(_REPORT_BYTES_MAX):
+                client.post(f"/v1/logs/{self._log}/report", "a report", body)
+        except RtpsError as error:
+            _unreported(self._directory, str(error))
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _new_client(self) -> HttpClient:
+        return HttpClient(self._served, self._directory, patience=self._patience)
+
+    def _told(self, *, anew: bool = False) -> About:
+        if self._about is None or anew:
+            self._about = None
+            raw = self._client.get(f"/v1/logs/{self._log}", "the log", max_bytes=_ABOUT_BYTES_MAX)
+            try:
+                self._about = About.parse(raw)
+            except ValueError as error:
+                raise RangeServerError(
+                    f"what the server at {', '.join(self._served.addresses)} tells of the stream log "
+                    f"{self._directory} cannot be: {error}",
+                    addresses=self._served.addresses,
+                ) from error
+        return self._about
+
+    def _is_appended(self) -> int:
+        """The position up to which there may be frames."""
+        tail = self._told().tail
+        return _POSITION_MAX if tail is None else tail.most - tail.most % ALIGNMENT
+
+    def _wanted(self, file: SegmentFile) -> Wanted:
+        """What of a segment is fetched at once: of the frame that begins last, the header."""
+        start, stop = (position - file.base for position in self._expected)
+        if stop % ALIGNMENT:
+            stop = align(stop + HEADER_BYTES)
+        stop = max(0, min(stop, file.size, self._is_appended() - file.base))
+        start = min(max(0, start - start % ALIGNMENT), stop)
+        return Wanted(start, stop)
+
+
+def _unreported(directory: Path, why: str) -> None:
+    if _SAID.is_new(directory):
+        _log.warning(
+            "%s; `spark-rtps errors` and `loss` will not show what became no rows of the log %s",
+            why,
+            directory,
+        )
+
+
+def _number(value: object, most: int = _POSITION_MAX) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{value!r:.40} where a number up to {most} has to be")
+    return value
+
+
+def _tail(told: object) -> Tail | None:
+    match told:
+        case None:
+            return None
+        case {"position": position, "rows": rows, "most": most}:
+            tail = Tail(_number(position), _number(rows), _number(most))
+            if tail.position % ALIGNMENT or tail.most < tail.position:
+                raise ValueError(f"{tail} is no end of a log")
+            return tail
+    raise ValueError("its tail is not of the form")
+
+
+def _segments(told: list[object]) -> list[SegmentFile]:
+    if len(told) > _SEGMENTS_MAX:
+        raise ValueError(f"{len(told)} segments are more than there can be")
+    found: list[SegmentFile] = []
+    for each in told:
+        match each:
+            case [base, size]:
+                file = SegmentFile(_number(base), _number(size) // ALIGNMENT * ALIGNMENT)
+            case _:
+                raise ValueError(f"{each!r:.40} is no segment")
+        if found and file.base < found[-1].end:
+            raise ValueError(f"the segments at {found[-1].base} and {file.base} overlap")
+        if file.size and not file.base % ALIGNMENT:  # no frame begins elsewhere
+            found.append(file)
+    return found

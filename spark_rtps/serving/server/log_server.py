@@ -1,0 +1,214 @@
+"""The log server: hands out parts of stream logs to those who know its token.
+
+A thread for each connection, so that none waits for another: sending and encrypting leave Python to the others. There
+are only so many. When one more comes, one that has shown no token makes room, the oldest first; where all have, the one
+that has been without a request for longest; where all have a request, the new one is told to come back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...transport.errors import TransportError
+from .http_connection import Answers, HttpConnection
+from .listening import listen
+from .log_routes import LogRoutes
+from .server_config import LogServerConfig
+
+_log = logging.getLogger("spark_rtps.serving")
+
+#: Between two tries to take a connection while there are no descriptors.
+_PAUSE_SECONDS: Final = 0.1
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class LogServer:
+    """Listens from its making on; :meth:`run` serves until :meth:`close` is called by another thread."""
+
+    def __init__(self, config: LogServerConfig, answers: Answers | None = None) -> None:
+        """``answers`` answers instead of the logs themselves.
+
+        Raises TransportError if it cannot listen there, or if certificate or key cannot be used."""
+        self.logs = LogRoutes(config.log_dir, config.token)
+        self._answers: Answers = self.logs if answers is None else answers
+        self._bounds = config.bounds
+        self._tls = _tls(config)
+        self._lock = threading.Lock()
+        self._connections: dict[HttpConnection, None] = {}  # the oldest first
+        self._closing = False
+        for log in config.logs:
+            self.allow(log)
+        #: A socket that was handed over goes on listening when this server ends.
+        self._is_handed = config.descriptor is not None
+        if config.descriptor is None:
+            self._sock = listen(config.address, config.port)
+        else:
+            self._sock = socket.socket(fileno=config.descriptor)
+        #: When somebody who knows the token was let in last, in monotonic seconds.
+        self._admitted_at = time.monotonic()
+        #: Called, once, with the address of the first peer on another host that was let in.
+        self.crossed: Callable[[str], None] | None = None
+
+    @property
+    def port(self) -> int:
+        port: int = self._sock.getsockname()[1]
+        return port
+
+    def allow(self, log: str) -> None:
+        """Serve one more log."""
+        self.logs.allowed.add(log)
+
+    @property
+    def unused_seconds(self) -> float:
+        """How long nobody who knows the token has been here."""
+        with self._lock:
+            if any(each.is_admitted for each in self._connections):
+                self._admitted_at = time.monotonic()
+        return time.monotonic() - self._admitted_at
+
+    def run(self) -> None:
+        """Serve; returns when the server is closed."""
+        is_told = False
+        while not self._closing:
+            try:
+                sock, _ = self._sock.accept()
+            except OSError as error:
+                if not self._closing:  # no descriptors are left, or the peer has gone already
+                    if not is_told:
+                        _log.warning("the log server could not take a connection: %s", error.strerror)
+                    is_told = True
+                    self._make_room()
+                    time.sleep(_PAUSE_SECONDS)  # the connection still waits: trying at once fails at once
+                continue
+            is_told = False
+            try:
+                self._take(sock)
+            except Exception:  # noqa: BLE001  (such as no memory)
+                _log.exception("the log server could not serve a connection; it goes on with the others")
+                sock.close()
+
+    def close(self) -> None:
+        """End all connections and stop listening."""
+        self._closing = True
+        if not self._is_handed:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
+            except OSError:
+                pass  # it was closed before
+        self._sock.close()
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.end()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _take(self, sock: socket.socket) -> None:
+        with self._lock:
+            is_full = len(self._connections) >= self._bounds.connections
+        if is_full and not self._make_room():
+            try:
+                if self._tls is None:
+                    sock.send(_FULL, socket.MSG_DONTWAIT)
+            except OSError:
+                pass  # told or not, it is closed
+            sock.close()
+            return
+        if self._tls is not None:
+            try:  # here, so that the connection can be ended in its handshake, too
+                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            except OSError:  # the peer has gone already
+                sock.close()
+                return
+        connection = HttpConnection(sock, self._answers, self._bounds, admitted=self._admitted)
+        with self._lock:
+            self._connections[connection] = None
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="range", daemon=True).start()
+        except RuntimeError:  # no threads are left
+            with self._lock:
+                self._connections.pop(connection, None)
+            sock.close()
+
+    def _serve(self, connection: HttpConnection) -> None:
+        try:
+            connection.run()
+        except Exception:  # noqa: BLE001  (the others are served on)
+            _log.exception("a connection to the log server failed")
+        finally:
+            with self._lock:
+                self._connections.pop(connection, None)
+
+    def _admitted(self, sock: socket.socket) -> None:
+        self._admitted_at = time.monotonic()
+        crossed = self.crossed
+        if crossed is not None and (peer := _elsewhere(sock)) is not None:
+            self.crossed = None
+            crossed(peer)
+
+    def _make_room(self) -> bool:
+        """End the oldest connection that has shown no token, or else the one that is idle for longest; False: none of
+        them is."""
+        with self._lock:
+            stranger = next((each for each in self._connections if not each.is_admitted), None)
+            if stranger is not None:
+                del self._connections[stranger]
+        if stranger is not None:
+            stranger.end()
+            return True
+        return self._end_idle()
+
+    def _end_idle(self) -> bool:
+        with self._lock:
+            idle = [(since, each) for each in self._connections if (since := each.idle_since) is not None]
+        for _, each in sorted(idle, key=lambda pair: pair[0]):
+            if each.give_way():  # its peer may have asked for something meanwhile
+                with self._lock:
+                    self._connections.pop(each, None)
+                return True
+        return False
+
+
+def _elsewhere(sock: socket.socket) -> str | None:
+    """The peer's address, unless it is one of this host."""
+    try:
+        peer, here = sock.getpeername()[0], sock.getsockname()[0]
+    except OSError:  # it has gone
+        return None
+    is_here = peer == here or ipaddress.ip_address(peer).is_loopback
+    return None if is_here else str(peer)
+
+
+def _tls(config: LogServerConfig) -> ssl.SSLContext | None:
+    if config.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_cert_chain(config.certificate, config.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        files = f"{config.certificate} and {config.key}"
+        raise TransportError(f"{files} are no certificate and key for TLS: {reason}") from error
+    if config.client_ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL  # a token will do as well
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers' certificates, see connections
+        try:
+            context.load_verify_locations(config.client_ca)
+        except (OSError, ValueError) as error:
+            raise TransportError(f"{config.client_ca} has no certificate of an authority: {error}") from error
+    return context
+
+
+def _no_password() -> str:
+    """Instead of asking at a terminal."""
+    raise ValueError("the key has a passphrase")

@@ -1,0 +1,86 @@
+"""What a receiver service answers about itself: streams, errors, losses, metrics, and the topics on its domain."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ...monitoring.metrics import StreamCollector
+from ...monitoring.report_json import errors_as_json, losses_as_json, streams_as_json
+from ...monitoring.reports import read_error_reports, read_losses
+from ...monitoring.seen_topics import SeenTopics
+from ...monitoring.stream_counters import read_streams
+from ...transport.errors import UsageError
+from ...transport.net.node import Node
+from ...transport.net.node_config import NodeConfig
+from ...transport.receiver.addresses import with_reserved_ports
+
+#: A receiver listens for no longer than so many seconds before it tells which topics there are.
+LISTEN_SECONDS_MAX: Final = 10.0
+_LISTENER: Final = "spark-rtps ls"
+
+
+def streams(directory: Path) -> bytes:
+    """All streams in a directory of logs, also those that have ended, as ``spark-rtps stat --json`` shows them."""
+    found = read_streams([directory], now=time.monotonic_ns())
+    return json.dumps(streams_as_json(found, [directory], time.time_ns())).encode()
+
+
+def errors(directory: Path) -> bytes:
+    """The distinct warnings and errors, as ``spark-rtps errors --json`` shows them."""
+    return json.dumps(errors_as_json(read_error_reports([directory]), [directory])).encode()
+
+
+def losses(directory: Path) -> bytes:
+    """What was lost, as ``spark-rtps loss --json`` shows it."""
+    return json.dumps(losses_as_json(read_losses([directory]), [directory])).encode()
+
+
+def metrics(directory: Path) -> bytes:
+    """All of it for Prometheus. Raises UsageError where its package is not installed."""
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest
+    except ImportError:
+        raise UsageError(
+            "it needs the package prometheus_client: pip install 'spark-rtps[metrics]'"
+        ) from None
+    registry = CollectorRegistry()
+    registry.register(StreamCollector([directory]))
+    text: bytes = generate_latest(registry)
+    return text
+
+
+class TopicListener:
+    """Joins a domain for a moment, to see who is there; for one caller at a time."""
+
+    def __init__(self, config: NodeConfig, directory: Path) -> None:
+        """``directory``: of the logs whose receivers, where they are down for a moment, find their ports again."""
+        self._directory = directory
+        self._config = replace(config, participant_name=_LISTENER, guid_prefix=None, ipc=False)
+        self._lock = threading.Lock()
+
+    def topics(self, seconds: float) -> bytes | None:
+        """What is seen within so many seconds, as ``spark-rtps ls --json`` shows it; None: another caller listens.
+
+        Raises TransportError if the domain cannot be joined.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            node = Node.open(with_reserved_ports(self._config, self._directory)).start()
+            try:
+                time.sleep(max(0.0, min(seconds, LISTEN_SECONDS_MAX)))
+                with node.lock:
+                    participants = list(node.participant.remote_participants.values())
+                    endpoints = list(node.participant.remote_endpoints)
+            finally:
+                node.close()
+        finally:
+            self._lock.release()
+        participants.sort(key=lambda each: each.guid_prefix)
+        endpoints.sort(key=lambda each: (each.topic, each.kind != "writer", each.guid))
+        return json.dumps(SeenTopics.of(self._config.domain, participants, endpoints).as_json()).encode()

@@ -1,1 +1,0 @@
-"""Standing receivers: subscriptions that outlive the queries which read them (``spark-rtps receive``)."""
