@@ -32,7 +32,7 @@ from ..transport.structure import ENTITYID_UNKNOWN, INFINITE, Guid, is_builtin, 
 from ..transport.types.model import Struct
 from ..transport.wire.samples import I64, U8
 from ..transport.wire.submessages import Heartbeat
-from .mcap_file import mapped
+from .mcap_chunks import mapped
 from .packets import Datagram, datagrams
 from .recorded import Channel, Piece, RecordedSamples, Section, Times
 
