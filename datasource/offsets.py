@@ -56,7 +56,7 @@ class Offset:
 
 
 @value
-class Place:
+class LogOffset:
     """Everything before ``cursor`` in the stream log called ``log`` (a UUID) of one receiver has been planned."""
 
     log: str
@@ -73,8 +73,8 @@ class ReceiverServiceOffset:
     """
 
     group: str
-    places: Mapping[str, Place]
-    since: Mapping[str, Place] | None = None
+    places: Mapping[str, LogOffset]
+    since: Mapping[str, LogOffset] | None = None
     awaited: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Json]:
@@ -103,14 +103,14 @@ class ReceiverServiceOffset:
         raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 
-def _told(places: Mapping[str, Place]) -> dict[str, Json]:
+def _told(places: Mapping[str, LogOffset]) -> dict[str, Json]:
     return {
         name: {"log": place.log, "position": place.cursor.position, "row": place.cursor.row}
         for name, place in sorted(places.items())
     }
 
 
-def _places(told: object, raw: object) -> dict[str, Place]:
+def _places(told: object, raw: object) -> dict[str, LogOffset]:
     found = told.items() if isinstance(told, dict) else [("", None)]
     return {str(name): _place(place, raw) for name, place in found}
 
@@ -123,11 +123,11 @@ def _awaited(told: object, raw: object) -> dict[str, int] | None:
     return {str(name): time_ns for name, time_ns in told.items()}
 
 
-def _place(told: object, raw: object) -> Place:
+def _place(told: object, raw: object) -> LogOffset:
     match told:
         case {"log": str(log), "position": position, "row": row} if _is_uuid(log):
             if _is_count(position) and _is_count(row):
-                return Place(log, Cursor(position, row))
+                return LogOffset(log, Cursor(position, row))
     raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 

@@ -28,7 +28,7 @@ from ..transport.log.frame import Cursor
 from ..transport.said import Said
 from .commit_order import CommitOrder
 from .offset_checks import describe_cursor
-from .offsets import Json, Place, ReceiverServiceOffset
+from .offsets import Json, LogOffset, ReceiverServiceOffset
 from .range_calculator import Limits, LogPartition, half_of_log
 from .receiver_service_slices import check_slices
 from .receiver_services import Connect, ReceiverService, at_once, connect, receiver_services
@@ -56,9 +56,9 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._group = settings.receiver_group or ""
         self._order = CommitOrder()
         #: Places that need no look: they were made of the log itself.
-        self._trusted: dict[str, set[Place]] = {}
+        self._trusted: dict[str, set[LogOffset]] = {}
         #: Trigger.AvailableNow goes no further than this.
-        self._targets: dict[str, Place] | None = None
+        self._targets: dict[str, LogOffset] | None = None
         self._turn = 0
         self._tails: dict[str, tuple[str, LogTail]] = {}
         self._initial: ReceiverServiceOffset | None = None
@@ -67,7 +67,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._seen: ReceiverServiceOffset | None = None
         #: The places that the receivers were told last that the query has consumed, and until when they need not be
         #: told of the same place again, or of any after they could not be told (monotonic, s).
-        self._committed: dict[str, Place] = {}
+        self._committed: dict[str, LogOffset] = {}
         self._renew_at: dict[str, float] = {}
         self._commit_again: dict[str, float] = {}
         #: Since when receivers are awaited that have not answered yet, in ns since 1970.
@@ -138,7 +138,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 continue
             self._receivers[name].planned()
             if begin < place.cursor:  # the log was cut, and goes on from here
-                places[name] = Place(log, begin)
+                places[name] = LogOffset(log, begin)
         for name, share in self._shares(list(behind), limits).items():
             try:
                 end = self._end(name, behind[name], *tails[name], share)
@@ -146,7 +146,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 self._receivers[name].missed(error)
                 continue
             self._receivers[name].planned()
-            places[name] = self._trust(name, Place(tails[name][0], end))
+            places[name] = self._trust(name, LogOffset(tails[name][0], end))
         places |= self._new(offset.group, tails, places, offset.awaited or {})
         since = start.places if start == self._initial else None
         if places == start.places:
@@ -170,7 +170,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
             except LogLostError:  # trimmed since it was placed
                 if self._settings.fail_on_data_loss:
                     raise
-                begin = self._found(name, Place(log, begin))
+                begin = self._found(name, LogOffset(log, begin))
                 if begin >= end:
                     return end
         return begin
@@ -259,7 +259,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
             self._say(why)
         self._sliced = found
 
-    def _untold(self, places: Mapping[str, Place]) -> dict[str, Place]:
+    def _untold(self, places: Mapping[str, LogOffset]) -> dict[str, LogOffset]:
         """Those that their receivers do not know yet to be consumed."""
         now = time.monotonic()
         return {
@@ -269,7 +269,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
             and now >= self._commit_again.get(name, 0.0)
         }
 
-    def _tell(self, group: str, places: Mapping[str, Place]) -> None:
+    def _tell(self, group: str, places: Mapping[str, LogOffset]) -> None:
         """Tell receivers how far their group is, which it keeps from being trimmed where the log waits for groups."""
         untold = self._untold(places)
 
@@ -292,11 +292,11 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self,
         group: str,
         tails: dict[str, tuple[str, LogTail]],
-        known: Mapping[str, Place],
+        known: Mapping[str, LogOffset],
         awaited: Mapping[str, int],
-    ) -> dict[str, Place]:
+    ) -> dict[str, LogOffset]:
         """Where to begin with receivers that no offset has a place of. They hold it for the group from now on."""
-        found: dict[str, Place] = {}
+        found: dict[str, LogOffset] = {}
         for name, (log, tail) in tails.items():
             if name in known:
                 continue
@@ -307,11 +307,13 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 receiver.missed(error)
                 continue
             receiver.planned()
-            found[name] = self._trust(name, Place(log, cursor))
+            found[name] = self._trust(name, LogOffset(log, cursor))
         self._tell(self._settings.receiver_group or group, found)
         return found
 
-    def _awaited_now(self, places: Mapping[str, Place], known: Mapping[str, int]) -> dict[str, int] | None:
+    def _awaited_now(
+        self, places: Mapping[str, LogOffset], known: Mapping[str, int]
+    ) -> dict[str, int] | None:
         """Since when the receivers are awaited that have no place yet; None: there are none."""
         now = time.time_ns()
         for name in self._open():
@@ -330,14 +332,14 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._say(f"{what}; going on without them because failOnDataLoss=false")
         return replace(offset, places={n: p for n, p in offset.places.items() if n not in missing})
 
-    def _place(self, name: str, place: Place, tail: LogTail) -> Cursor:
+    def _place(self, name: str, place: LogOffset, tail: LogTail) -> Cursor:
         """Where the samples behind a place begin; LogLostError for what is no place of the log."""
         is_held = tail.base <= place.cursor.position and place.cursor <= Cursor(tail.position)
         if is_held and place in self._trusted.get(name, ()):
             return place.cursor
         return self._found(name, place)
 
-    def _found(self, name: str, place: Place) -> Cursor:
+    def _found(self, name: str, place: LogOffset) -> Cursor:
         """The same as the receiver tells now."""
         client = self._receivers[name].client
         try:
@@ -348,20 +350,20 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 raise
             found = MisplacedOffset(str(error), LOG_LOST, end)
         if isinstance(found, Cursor):
-            return self._trust(name, Place(place.log, found)).cursor
+            return self._trust(name, LogOffset(place.log, found)).cursor
         if self._settings.fail_on_data_loss:
             raise LogLostError(f"receiver {name}: {found.what}", position=place.cursor.position)
         self._say(
             f"receiver {name}: {found.what}; going on at {describe_cursor(found.place)} because failOnDataLoss=false"
         )
-        return self._trust(name, Place(place.log, found.place)).cursor
+        return self._trust(name, LogOffset(place.log, found.place)).cursor
 
-    def _on_another_log(self, name: str, place: Place, log: str, tail: LogTail) -> Place:
+    def _on_another_log(self, name: str, place: LogOffset, log: str, tail: LogTail) -> LogOffset:
         what = f"receiver {name} has the log {log} now, but the offset is of the log {place.log}"
         if self._settings.fail_on_data_loss:
             raise LogLostError(f"{what}. Samples may be lost", position=place.cursor.position)
         self._say(f"{what}; going on at its beginning because failOnDataLoss=false")
-        return self._trust(name, Place(log, Cursor(tail.base)))
+        return self._trust(name, LogOffset(log, Cursor(tail.base)))
 
     def _target(self, name: str, log: str, tail: LogTail) -> Cursor:
         if self._targets is None:
@@ -380,7 +382,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
         count = len(turned)
         return {n: Limits(rows and rows // count, nbytes and nbytes // count) for n in turned}
 
-    def _trust(self, name: str, place: Place) -> Place:
+    def _trust(self, name: str, place: LogOffset) -> LogOffset:
         known = self._trusted.setdefault(name, set())
         if len(known) >= 16:
             known.clear()

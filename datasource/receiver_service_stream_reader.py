@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from ..monitoring.stream_counters import lost, rejected
 from ..options.explanations import explained
 from ..transport.log.frame import Cursor
-from .offsets import Json, Place, ReceiverServiceOffset
+from .offsets import Json, LogOffset, ReceiverServiceOffset
 from .read_limits import default_read_limit, limits_of
 from .receiver_service_stream import ReceiverServiceStream
 
@@ -31,7 +31,9 @@ class ReceiverServiceStreamReader(ReceiverServiceStream, SupportsTriggerAvailabl
         """The end of the next micro-batch."""
         offset = ReceiverServiceOffset.from_json(start)
         if self._available_now and self._targets is None:
-            self._targets = {n: Place(log, Cursor(tail.position)) for n, (log, tail) in self._poll().items()}
+            self._targets = {
+                n: LogOffset(log, Cursor(tail.position)) for n, (log, tail) in self._poll().items()
+            }
         return self._plan_end(offset, limits_of(limit, self._settings)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -41,7 +43,7 @@ class ReceiverServiceStreamReader(ReceiverServiceStream, SupportsTriggerAvailabl
         """The ends of the logs as of the last look, and the state of each receiver; Spark only shows it."""
         if self._planned is None:
             return None
-        ends = {n: Place(log, Cursor(tail.position)) for n, (log, tail) in self._tails.items()}
+        ends = {n: LogOffset(log, Cursor(tail.position)) for n, (log, tail) in self._tails.items()}
         shown = ReceiverServiceOffset(self._planned.group, {**self._planned.places, **ends}).to_json()
         shown["status"] = {name: self._status(name) for name in sorted(self._open())}
         return shown

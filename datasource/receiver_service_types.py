@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Final
 
-from ..columns.several_types import one_for_all
-from ..columns.type_sources import TopicType
+from ..columns.type_sources import TopicType, one_for_all
 from ..options import Settings
 from ..transport.errors import LogLostError, OptionError, UsageError
 from ..transport.receiver.writer_types import ToldTypes, WriterTopic

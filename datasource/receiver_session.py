@@ -46,7 +46,7 @@ _RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
 _LOCK_SECONDS: Final = 10.0
 
 
-class Receiver(Protocol):
+class SessionReceiver(Protocol):
     """The part of :class:`ReceiverProcess` that a session uses."""
 
     @property
@@ -60,7 +60,7 @@ class Receiver(Protocol):
     def stop(self, *, goodbye: bool = True) -> None: ...
 
 
-StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
+StartReceiver: TypeAlias = Callable[[ReceiverConfig], SessionReceiver]
 
 
 def make_log(settings: Settings, plan: TopicPlan, log: str) -> Path:
@@ -218,7 +218,7 @@ class ReceiverSession:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _start_patiently(self) -> Receiver:
+    def _start_patiently(self) -> SessionReceiver:
         # This may delay latestOffset() by seconds, but only after a receiver died, when there is no new data anyway.
         deadline = time.monotonic() + _LOCK_SECONDS
         while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():

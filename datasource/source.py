@@ -45,7 +45,7 @@ _SAID: Final = Said(256)
 
 
 @slotted
-class _Found:
+class _KnownOptions:
     """What is known of the options: their settings for each role, and the type of the topic."""
 
     parsed: dict[AppliesTo, Settings] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class RtpsDataSource(DataSource):
         parse_options(options, AppliesTo.BOTH)  # a typo should fail here, not when the query runs
         self._made_in = os.getpid()
         #: As bytes in a copy, until they are looked at: tasks, which are sent the source with each range, do not.
-        self._found: _Found | bytes = _Found()
+        self._found: _KnownOptions | bytes = _KnownOptions()
 
     @classmethod
     def name(cls) -> str:
@@ -320,9 +320,9 @@ class RtpsDataSource(DataSource):
         return replace(settings, type_file=shipping.shipped_file(settings.type_file))
 
     @property
-    def _known(self) -> _Found:
+    def _known(self) -> _KnownOptions:
         if isinstance(self._found, bytes):
-            self._found = cast("_Found", pickle.loads(self._found))
+            self._found = cast("_KnownOptions", pickle.loads(self._found))
         return self._found
 
     @property

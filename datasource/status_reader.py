@@ -72,7 +72,7 @@ def check_schema(schema: StructType) -> None:
         raise OptionError("statuses", "true", f"has columns of its own, {columns}; remove .schema(...)")
 
 
-class _Statuses:
+class _StatusReader:
     """What both readers do."""
 
     def __init__(self, settings: Settings) -> None:
@@ -95,14 +95,14 @@ class _Statuses:
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-class StatusBatchReader(_Statuses, DataSourceReader):
+class StatusBatchReader(_StatusReader, DataSourceReader):
     """``spark.read``: the statuses as they are when Spark plans the DataFrame, which it does once."""
 
     def partitions(self) -> Sequence[InputPartition]:
         return [StatusPartition(json.dumps(nothing_yet()), json.dumps(self._snapshot()))]
 
 
-class StatusStreamReader(_Statuses, DataSourceStreamReader):
+class StatusStreamReader(_StatusReader, DataSourceStreamReader):
     """``spark.readStream``: the statuses as they are, and then each change."""
 
     def __init__(self, settings: Settings) -> None:

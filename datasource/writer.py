@@ -39,7 +39,7 @@ class TaskWriter:
     @explained()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
-        routes: dict[Route, _Writing] = {}
+        routes: dict[Route, _RouteWriter] = {}
         rows = 0
         try:
             for batch in iterator:
@@ -65,18 +65,18 @@ class TaskWriter:
             session.wait_for_acknowledgments()
         return RtpsCommitMessage(rows, sum(writing.samples for writing in routes.values()))
 
-    def _begin(self, route: Route, others: int) -> _Writing:
+    def _begin(self, route: Route, others: int) -> _RouteWriter:
         if others >= WRITERS_MAX:
             raise UsageError(
                 f"a task writes to {WRITERS_MAX} topics at most: bring the rows of a topic together first, by "
                 "repartition('topic') with as many partitions as that takes"
             )
         settings, plan = self._routing.along(route)
-        return _Writing(WRITERS.session(settings, plan), encoder_for(plan))
+        return _RouteWriter(WRITERS.session(settings, plan), encoder_for(plan))
 
 
 @slotted
-class _Writing:
+class _RouteWriter:
     """What a task writes to one topic."""
 
     session: WriterSession

@@ -15,8 +15,7 @@ from typing import Final
 
 from ..api.flushing import FLUSHERS, flush_each
 from ..api.writer_session import WriterSession
-from ..columns.announcing import announced_type, endpoint_qos
-from ..columns.topic_plan import TopicPlan
+from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
 from ..monitoring.publisher_counters import PublisherCounters
 from ..monitoring.reports import record_errors
 from ..options import Settings, default_log_dir

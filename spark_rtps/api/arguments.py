@@ -12,10 +12,9 @@ from datetime import timedelta
 from typing import Final, TypeAlias
 
 from ..options import AppliesTo, Settings, parse_options
-from ..options.lists import list_text
-from ..options.quantities import size
-from ..options.spec import Kind
+from ..options.spec import OptionKind
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS, SPARK_KEYS
+from ..options.texts import list_text, size
 from ..transport.errors import OptionError, UsageError
 from ..transport.structure import NANOSECONDS
 
@@ -123,7 +122,7 @@ def _texts(options: Options) -> dict[str, str]:
     return found
 
 
-def _text(key: str, value: OptionValue, kind: Kind | None) -> str:
+def _text(key: str, value: OptionValue, kind: OptionKind | None) -> str:
     """A value as a user of Spark writes it."""
     match value:
         case str():
@@ -134,7 +133,7 @@ def _text(key: str, value: OptionValue, kind: Kind | None) -> str:
             return "true" if value else "false"
         case timedelta():
             return f"{round(value.total_seconds() * NANOSECONDS)}ns"
-        case int() | float() if kind is Kind.DURATION:
+        case int() | float() if kind is OptionKind.DURATION:
             return "infinite" if math.isinf(value) else f"{round(value * NANOSECONDS)}ns"
         case int() | float():
             return str(value)

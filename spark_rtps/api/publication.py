@@ -12,8 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..columns.announcing import announced_type, endpoint_qos
-from ..columns.topic_plan import TopicPlan
+from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
 from ..options import AppliesTo, Settings
 from ..options.explanations import explained
 from ..options.participants import publication_policy

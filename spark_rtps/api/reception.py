@@ -17,10 +17,9 @@ from weakref import WeakMethod
 
 import pyarrow as pa
 
-from ..columns.announcing import announced_type, endpoint_qos
 from ..columns.decoding import NO_TYPES, decode_frames, needs_writer_types
 from ..columns.malformed import Tally
-from ..columns.topic_plan import TopicPlan
+from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
 from ..options import Settings
 from ..transport.errors import MalformedSampleError
 from ..transport.log.frame import Frame

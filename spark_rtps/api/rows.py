@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
-from ..columns.map_keys import check_map_keys
+from ..columns.nulls import check_map_keys
 from ..transport.errors import EncodeError, UsageError
 
 Row: TypeAlias = Mapping[str, Any]

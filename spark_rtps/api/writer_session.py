@@ -14,7 +14,7 @@ from typing import Final
 from ..monitoring.publisher_counters import PublisherCounters
 from ..options import OnNoReader, Settings
 from ..options.explanations import mismatch, no_reader, unacknowledged, unserved
-from ..options.quantities import seconds
+from ..options.texts import seconds
 from ..transport.limits import MISMATCHES_SAID_MAX
 from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.protocol.writing.readers import ReaderProxy

@@ -43,7 +43,7 @@ from .beside import Beside, BesideDirectory
 from .chunks import ROWS, Chunk, chunks, halves
 from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
-from .not_null import columns_without_nulls, forbidden_nulls
+from .nulls import columns_without_nulls, forbidden_nulls
 from .plan_columns import plan_batch
 from .sample_columns import (
     encapsulations,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ..transport.errors import UsageError
 from ..transport.limits import ARROW_BATCH_BYTES_MAX, ARROW_BATCH_BYTES_PER_BYTE_MAX
-from .map_keys import check_map_keys, inner_type
+from .nulls import check_map_keys, inner_type
 
 #: What a list or a number's text takes after a cast; other text is counted for itself.
 _VARIABLE_BYTES: Final = 32

@@ -10,8 +10,7 @@ from ..options.participants import node_config
 from ..transport.qos import Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.types.idl.printer import print_idl
-from .announcing import announced_type, endpoint_qos
-from .topic_plan import TopicPlan
+from .topic_plan import TopicPlan, announced_type, endpoint_qos
 
 
 def receiver_config(

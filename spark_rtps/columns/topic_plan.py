@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from ..columns.type_files import listed
 from ..columns.type_sources import TopicType, discovered_type, given_type, type_told_to
 from ..options import Mode, Payload, Settings
 from ..transport.errors import FilterError, OptionError, UsageError
-from ..transport.qos import DataRepresentation
+from ..transport.qos import DataRepresentation, Qos
 from ..transport.types.arrow import TIME, arrow_schema, legal_schema, projected, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.cdr.encoding.encoder import least_representation
@@ -437,3 +438,21 @@ def _check_metadata_column(t: pa.DataType, *, many: bool) -> None:
     raise OptionError(
         "metadata", "true", f"the column must be declared as {METADATA_DDL}, or with fewer fields"
     )
+
+
+# --- what endpoints announce beside their topic ----------------------------------------------------
+
+
+def announced_type(settings: Settings, plan: TopicPlan) -> Struct | None:
+    """The type that peers are told; None: its name alone."""
+    return plan.struct if plan.announced and settings.announces_type else None
+
+
+def endpoint_qos(settings: Settings, plan: TopicPlan) -> Qos:
+    """The QoS of a reader or writer: with ``ros=true`` its USER_DATA has the hash of its type, unless it has another
+    content."""
+    if settings.ros is None or settings.qos.user_data or plan.struct is None:
+        return settings.qos
+    from ..transport.types.ros_hash import user_data_of
+
+    return replace(settings.qos, user_data=user_data_of(plan.struct))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ..options.paths import path_of as option_path
+from ..options.texts import path_of as option_path
 from ..transport.errors import OptionError, TypeDefinitionError
 from ..transport.types.model import Extensibility, Struct
 

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..options import Payload, Settings
-from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
+from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError, UsageError
+from ..transport.qos import TypeConsistency
 from ..transport.structure import is_keyed
 from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
 from ..transport.types.ros_names import dds_type_name
@@ -149,7 +150,7 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
 
 def _told_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> list[ToldType]:
     """What the peers on the topics tell. Those of ROS 2 tell names and hashes, of which definitions may be known."""
-    from ..options.quantities import seconds
+    from ..options.texts import seconds
     from ..transport.net.topic_types import await_types
 
     wait = partial(
@@ -183,7 +184,7 @@ def type_told_to(node: Node, settings: Settings) -> TopicType:
     Raises OptionError saying what was seen on the domain instead.
     """
     from ..options.explanations import remedy_of
-    from ..options.quantities import seconds
+    from ..options.texts import seconds
     from ..transport.net.topic_types import await_type
 
     need_struct = settings.payload is Payload.CDR
@@ -250,3 +251,32 @@ def _check_printable(struct: Struct) -> None:
         parse_idl(print_idl(struct), struct.name)
     except TypeDefinitionError as error:
         raise OptionError("payload", "cdr", f"IDL cannot say the topic's type: {error}; use binary") from None
+
+
+# --- one type for a topic whose writers have several ----------------------------------------------
+
+#: Types of one topic that are compared with each other.
+TYPES_MAX: Final = 32
+#: A reader's and a writer's type, and why one does not read the other.
+Clash = tuple[Struct, Struct, tuple[str, ...]]
+
+
+def one_for_all(told: Iterable[Struct], consistency: TypeConsistency) -> tuple[Struct, Clash | None]:
+    """The type with most members as which all the others can be read; or the first clash, if there is none.
+
+    Raises UsageError for more types than are compared.
+    """
+    from ..transport.types.xtypes.assignability import incompatibilities_of_types
+
+    candidates = sorted(told, key=lambda struct: -len(struct.members))
+    if len(candidates) > TYPES_MAX:
+        raise UsageError(f"{len(candidates)} types, of which {TYPES_MAX} at most are compared")
+    clashes: list[Clash] = []
+    for reader in candidates:
+        for writer in candidates:
+            if found := incompatibilities_of_types(writer, reader, consistency):
+                clashes.append((reader, writer, tuple(found)))
+                break
+        else:
+            return reader, None
+    return candidates[0], clashes[0]

@@ -65,10 +65,10 @@ def clean(
 
 
 def _size(text: str) -> int:
-    from ..options import quantities
+    from ..options import texts
 
     try:
-        return quantities.size(text.strip())
+        return texts.size(text.strip())
     except ValueError:
         message = f"{text!r} is not a size; write it as 512MiB or 10GiB"
         raise typer.BadParameter(message, param_hint="--max-bytes") from None

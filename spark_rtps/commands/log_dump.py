@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.value_classes import value
-from .key_hashes import key_hashes
 from .log_reading import AsJsonLines, From, Log, To, items, opened
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
-from .tables import visible
+from .tables import key_hashes, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 def seconds(text: str, option: str | None = None) -> float:
     """Seconds of a duration written as in options, or of a plain number; ``option`` is named in the error."""
-    from ..options import quantities
+    from ..options import texts
 
     try:
-        return quantities.seconds(quantities.duration(text.strip(), unit="s"))
+        return texts.seconds(texts.duration(text.strip(), unit="s"))
     except ValueError:
         message = f"{text!r} is not a duration; write it as 200ms, 3s or 5min"
         raise typer.BadParameter(message, param_hint=option) from None

@@ -1,4 +1,4 @@
-"""How the commands print their results: tables, sizes and times."""
+"""How the commands print their results: tables, sizes, times and key hashes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console, RenderableType
+
+    from ..transport.wire.samples import Run
 
 NOTHING: Final = "-"
 #: Where the output is no terminal, so that whoever reads it breaks the lines, or has a program look at them.
@@ -106,3 +108,16 @@ def instant(ns: int) -> str:
 
 def fields(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in found.items())
+
+
+def key_hashes(run: Run) -> list[str | None]:
+    """The key hash of each sample, which alone identifies the instance where there is no payload; None: it has none."""
+    from ..transport.wire.samples import HAS_KEY_HASH
+
+    hashes = run.key_hashes()
+    if hashes is None:
+        return [None] * run.count
+    known = (run.sample_flags() & HAS_KEY_HASH) != 0
+    if run.index is None:
+        known[:] = True  # in a uniform run every sample has one
+    return [h.tobytes().hex() if k else None for h, k in zip(hashes, known, strict=True)]

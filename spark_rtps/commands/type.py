@@ -77,7 +77,7 @@ def show_type(
             raise UnknownTypeError(f"topic {topic!r}: {told.failure}")
         endpoint = told.endpoint
         told_by = f"{endpoint.kind} {endpoint.participant_name or endpoint.guid}"
-        found = _Found(endpoint.topic, told_by, told.type_name, told.keyed, told.struct)
+        found = _FoundType(endpoint.topic, told_by, told.type_name, told.keyed, told.struct)
     said = _said(found, mine)
     typer.echo(json.dumps(said, indent=2) if as_json else visible(_text(said)))
     if any(said.get(key) for key, _ in _ABILITIES):
@@ -85,7 +85,7 @@ def show_type(
 
 
 @value
-class _Found:
+class _FoundType:
     """The type of a topic, and who announces it."""
 
     topic: str
@@ -95,7 +95,7 @@ class _Found:
     struct: Struct
 
 
-def _recorded(served: Served, name: str) -> _Found:
+def _recorded(served: Served, name: str) -> _FoundType:
     """The type that most writers in the log of a receiver's subscription have told."""
     from ..transport.structure import is_keyed
 
@@ -110,10 +110,10 @@ def _recorded(served: Served, name: str) -> _Found:
         typer.echo(f"{len(others)} more types are told by other writers", err=True)
     writer = next(each for each, its in told.items() if its == struct)
     type_name, keyed = one.type or struct.name, is_keyed(writer.entity)
-    return _Found(one.topic, f"writer {writer}", type_name, keyed, struct)
+    return _FoundType(one.topic, f"writer {writer}", type_name, keyed, struct)
 
 
-def _said(found: _Found, mine: TopicType | None) -> dict[str, object]:
+def _said(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
     from ..columns.compatibility import cannot_read, cannot_write
     from ..columns.type_sources import TopicType
     from ..transport.types.idl.printer import print_idl

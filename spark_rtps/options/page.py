@@ -18,7 +18,7 @@ from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """One table of the page, and what its options have in common."""
 
     title: str
@@ -27,45 +27,45 @@ class Section(NamedTuple):
 
 
 SECTIONS: Final = (
-    Section("Topic, start and amount", "More in [reading.md](reading.md).", TOPIC_OPTIONS),
-    Section("Types and columns", "More in [types.md](types.md).", TYPE_OPTIONS),
-    Section(
+    PageSection("Topic, start and amount", "More in [reading.md](reading.md).", TOPIC_OPTIONS),
+    PageSection("Types and columns", "More in [types.md](types.md).", TYPE_OPTIONS),
+    PageSection(
         "QoS policies",
         "The policies of DDS under their own names. More in [reliability.md](reliability.md).",
         QOS_OPTIONS,
     ),
-    Section(
+    PageSection(
         "Batches and publishing",
         "RTI's BATCH, ASYNCHRONOUS_PUBLISHER and flow controllers. More in [batching.md](batching.md).",
         BATCH_OPTIONS,
     ),
-    Section(
+    PageSection(
         "Reliable protocol",
         "RTI's DATA_WRITER_PROTOCOL and DATA_READER_PROTOCOL. The defaults suit a local network and lose nothing. "
         "More in [reliability.md](reliability.md).",
         RELIABLE_OPTIONS,
     ),
-    Section(
+    PageSection(
         "Flow control, congestion control, one host",
         "Aeron's strategies and log buffers. More in [flow-control.md](flow-control.md).",
         FLOW_OPTIONS,
     ),
-    Section(
+    PageSection(
         "Network, stream log, sink",
         "More in [operations.md](operations.md), [cluster.md](cluster.md) and [writing.md](writing.md).",
         PROCESS_OPTIONS,
     ),
-    Section(
+    PageSection(
         "Receiver services",
         "Where a query reads that has no receiver of its own. More in [receivers.md](receivers.md).",
         RECEIVER_OPTIONS,
     ),
-    Section(
+    PageSection(
         "Recordings",
         "Files instead of a network. More in [recordings.md](recordings.md).",
         RECORDING_OPTIONS,
     ),
-    Section("ROS 2", "ROS 2's names, environment and graph. More in [ros2.md](ros2.md).", ROS_OPTIONS),
+    PageSection("ROS 2", "ROS 2's names, environment and graph. More in [ros2.md](ros2.md).", ROS_OPTIONS),
 )
 
 _HEAD: Final = """\

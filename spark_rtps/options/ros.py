@@ -9,10 +9,10 @@ from typing import Final, cast
 from ..transport.errors import OptionError, TypeDefinitionError
 from ..transport.net.node_config import RosNode
 from ..transport.types.ros_names import dds_type_name
-from .lists import list_text, names_of
 from .ros_patterns import wire_pattern
 from .rules import BEST_AVAILABLE
 from .table import BY_KEY
+from .texts import list_text, names_of
 from .values import Values, parse_value
 
 #: What the name of a topic begins with on the wire.

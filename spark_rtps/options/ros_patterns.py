@@ -30,7 +30,7 @@ def wire_pattern(pattern: str, here: str) -> str:
     flags = _FLAGS.match(pattern)
     before = flags[0] if flags else ""
     try:
-        found = _Names(pattern[len(before) :])
+        found = _PatternNames(pattern[len(before) :])
     except RecursionError:
         return pattern  # no regular expression is nested so deeply
     escaped = re.escape(here)
@@ -45,7 +45,7 @@ def wire_pattern(pattern: str, here: str) -> str:
     return f"{before}rt(?:{found.all_absolute(escaped)})"
 
 
-class _Names:
+class _PatternNames:
     """Where names begin in a pattern, ``text``, from which the anchors there are removed: whole names match anyway."""
 
     def __init__(self, pattern: str) -> None:

@@ -14,7 +14,7 @@ from ..transport.protocol.policies import WRITER_POLICY, Compression
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
 from .rules_flow import check_flow
-from .spec import AppliesTo, Kind, duration_text
+from .spec import AppliesTo, OptionKind, duration_text
 from .table import BY_KEY, OPTIONS
 from .table_ros import ROS_OPTIONS
 from .values import CALLABLE, Origin, Values
@@ -334,7 +334,7 @@ def _check_order(values: Values, low: str, high: str) -> None:
     if smaller is None or smaller <= larger:
         return
     if (
-        smaller == INFINITE and BY_KEY[low].kind is not Kind.DURATION
+        smaller == INFINITE and BY_KEY[low].kind is not OptionKind.DURATION
     ):  # an infinite duration exceeds all others
         return
     # the error names the option which the user set

@@ -30,7 +30,6 @@ from ..transport.types.model import Extensibility
 from ..transport.value_classes import value
 from .advice import advice
 from .log_dir import default_log_dir
-from .paths import path_of
 from .policies import (
     batch_policy,
     flow_control_policy,
@@ -48,6 +47,7 @@ from .ros import ros_node, translated
 from .rules import check_log_full, check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY, OPTIONS
+from .texts import path_of
 from .topics import SEVERAL, topic_selection
 from .values import Offsets, Values, given_options, parse_value
 

@@ -9,7 +9,7 @@ from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.value_classes import value
 
 
-class Kind(enum.Enum):
+class OptionKind(enum.Enum):
     """How the text of an option is read; the value is what the table shows."""
 
     TEXT = "text"
@@ -37,7 +37,7 @@ class OptionSpec:
     """One option. ``default`` is None where there is none, or where ``doc`` says what it depends on."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     default: str | None
     doc: str
     applies_to: AppliesTo = AppliesTo.BOTH
@@ -51,18 +51,18 @@ class OptionSpec:
     @property
     def takes_auto(self) -> bool:
         """Whether ``auto`` is a value too; it is parsed as None."""
-        return self.default == "auto" and self.kind is not Kind.WORD
+        return self.default == "auto" and self.kind is not OptionKind.WORD
 
     def values(self) -> str:
         """The values as the table shows them."""
         if self.choices:
-            more = {Kind.PLUGIN: ("module:class",), Kind.OFFSETS: ('{"NAME": POSITION}',)}
+            more = {OptionKind.PLUGIN: ("module:class",), OptionKind.OFFSETS: ('{"NAME": POSITION}',)}
             return ", ".join(f"`{choice}`" for choice in self.choices + more.get(self.kind, ()))
         return f"{self.kind.value} or `auto`" if self.takes_auto else self.kind.value
 
     def show(self, value: int) -> str:
         """A number the way a user writes it for this option."""
-        return duration_text(value) if self.kind is Kind.DURATION else str(value)
+        return duration_text(value) if self.kind is OptionKind.DURATION else str(value)
 
 
 YEAR: Final = 365 * 86_400 * NANOSECONDS
@@ -93,16 +93,16 @@ def size_text(nbytes: int) -> str:
     return next(f"{nbytes // unit}{name}" for name, unit in _SIZES if nbytes % unit == 0)
 
 
-def value_text(kind: Kind, value: object) -> str:
+def value_text(kind: OptionKind, value: object) -> str:
     """A policy's default as the text of an option."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, int):
-        if kind is Kind.DURATION:
+        if kind is OptionKind.DURATION:
             return duration_text(value)
-        if kind in (Kind.SIZE, Kind.SIZE_LIMIT):
+        if kind in (OptionKind.SIZE, OptionKind.SIZE_LIMIT):
             return size_text(value)
         return "unlimited" if value == INFINITE else str(value)
     return str(value)

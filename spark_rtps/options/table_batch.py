@@ -11,7 +11,7 @@ from ..transport.protocol.policies import (
     FlowControllerPolicy,
     Scheduling,
 )
-from .spec import YEAR, AppliesTo, Kind, OptionSpec, value_text
+from .spec import YEAR, AppliesTo, OptionKind, OptionSpec, value_text
 
 _WRITE = AppliesTo.WRITE
 _FLOW = FlowControllerPolicy()
@@ -19,7 +19,7 @@ _FLOW = FlowControllerPolicy()
 
 def _batch(
     field: str,
-    kind: Kind,
+    kind: OptionKind,
     doc: str,
     *,
     prefix: str = "batch.",
@@ -34,7 +34,7 @@ def _batch(
 
 def _flow(
     name: str,
-    kind: Kind,
+    kind: OptionKind,
     doc: str,
     *,
     choices: tuple[str, ...] = (),
@@ -48,13 +48,13 @@ def _flow(
 BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _batch(
         "enable",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "BATCH enable: samples are collected and sent as one batch. The other `batch.` options require "
         "this or `turbo_mode`.",
     ),
     _batch(
         "max_data_bytes",
-        Kind.SIZE_LIMIT,
+        OptionKind.SIZE_LIMIT,
         "BATCH max_data_bytes: maximum size of the serialized samples in a batch, without metadata. A "
         "larger sample is sent alone. `auto`: as much as fits one datagram, which is the upper bound in "
         "any case. RTI's default is 1024.",
@@ -63,34 +63,34 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _batch(
         "max_samples",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "BATCH max_samples: maximum number of samples in a batch. Must not be `unlimited` together with "
         "`batch.max_data_bytes`.",
         minimum=1,
     ),
     _batch(
         "max_flush_delay",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "BATCH max_flush_delay: a batch is sent this long after its first sample was written, by a "
         "separate thread. At the end of a task the batch is sent in any case.",
     ),
     _batch(
         "source_timestamp_resolution",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "BATCH source_timestamp_resolution: a sample carries the timestamp of the sample before it unless "
         "the two differ by more than this. `infinite`: one timestamp for the whole batch. `0s`: a "
         "timestamp for each sample, which adds 8 bytes to each.",
     ),
     _batch(
         "thread_safe_write",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "BATCH thread_safe_write. `false` requires `batch.source_timestamp_resolution=infinite` and no "
         "`batch.max_flush_delay`. A sink always writes with a single thread. Writes take a lock with either "
         "value, because it costs less than one percent of a write.",
     ),
     _batch(
         "wire",
-        Kind.WORD,
+        OptionKind.WORD,
         "How batches are sent. `auto`: as RTI's DATA_BATCH to readers that announce support for it (ours "
         "do), and as DATA submessages that share datagrams to all others. `data_batch`: as DATA_BATCH "
         "also to readers of RTI Connext. `data`: as DATA to all readers.",
@@ -98,21 +98,21 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _batch(
         "auto_flush_size",
-        Kind.SIZE_LIMIT,
+        OptionKind.SIZE_LIMIT,
         "Size at which a batch is sent, if that is less than `batch.max_data_bytes` (BatchAutoFlushSize "
         "of ZeroC Ice, whose default is 1MB: more than a datagram holds).",
         minimum=1,
     ),
     _batch(
         "compression",
-        Kind.WORD,
+        OptionKind.WORD,
         "Codec for batches to readers that support it (ours do). On fast links compression costs more "
         "time than it saves.",
         choices=tuple(codec.value for codec in Compression),
     ),
     OptionSpec(
         "batch.compression_level",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         None,
         "Compression level: 1 to 12 for `lz4`, 1 to 22 for `zstd`. Default: the codec's own default.",
         _WRITE,
@@ -121,13 +121,13 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _batch(
         "compression_threshold",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "Minimum size of a batch, or with `data_compression` of the samples in a datagram, that is compressed; "
         "smaller ones are sent uncompressed. Ice compresses from 100 bytes on.",
     ),
     _batch(
         "data_compression",
-        Kind.WORD,
+        OptionKind.WORD,
         "Codec for samples that are not in batches: for each large one, and for those that share a datagram. They are "
         "compressed if all readers that are sent them support the codec (ours do), and are repaired uncompressed. "
         "`batch.compression_level` and `batch.compression_threshold` apply.",
@@ -136,7 +136,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "batch.interceptor",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "A function of yours, as `module:callable`, which Spark's workers import. It is called with a "
         "`BatchRequest` before each sample is queued, and calls the request's `enqueue()`, `hold()` or `drop()`, and "
@@ -146,21 +146,21 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _batch(
         "turbo_mode",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "Adapts the size of batches to the write rate, the size of samples and back-pressure. Ignored "
         "with `batch.enable=true`.",
         prefix="",
     ),
     _batch(
         "disable_inline_keyhash",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "DATA_WRITER_PROTOCOL disable_inline_keyhash: samples in a batch carry no key hash, which saves "
         "24 bytes each; readers compute the key from the data.",
         prefix="",
     ),
     _batch(
         "max_batches",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "DATA_WRITER_RESOURCE_LIMITS max_batches: maximum number of batches that a writer keeps. Either "
         "this limit or `resource_limits.max_samples` applies, whichever is reached first.",
         prefix="",
@@ -168,7 +168,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "coalescing",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "true",
         "Whether samples of one write that are not in a batch share datagrams. Every DDS implementation "
         "reads both forms.",
@@ -176,7 +176,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "async_publisher.disable_asynchronous_batch",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "ASYNCHRONOUS_PUBLISHER disable_asynchronous_batch: no thread flushes batches, so "
         "`batch.max_flush_delay` cannot be set.",
@@ -184,7 +184,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "publish_mode",
-        Kind.WORD,
+        OptionKind.WORD,
         "synchronous",
         "PUBLISH_MODE kind. `asynchronous`: a write hands its datagrams to a flow controller, whose "
         "thread sends them.",
@@ -193,7 +193,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _flow(
         "name",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "Name of the flow controller. Writers of one process with the same flow controller share its "
         "tokens. `fixed_rate` sends once per period what was written during it; all other names, "
         "`default` included, are configured by the `flow_controller.` options. All of them require "
@@ -201,7 +201,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _flow(
         "scheduling",
-        Kind.WORD,
+        OptionKind.WORD,
         "Which of the flow controller's writers sends next: each in turn, the one with the earliest "
         "deadline (time of the write plus `latency_budget`), or the one with the highest "
         "`transport_priority`.",
@@ -209,38 +209,38 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _flow(
         "token_bucket.max_tokens",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "Maximum number of tokens in the token bucket. Each datagram costs tokens; a batch is one datagram.",
         minimum=1,
     ),
     _flow(
         "token_bucket.tokens_added_per_period",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "Number of tokens added to the token bucket per period.",
         minimum=1,
     ),
     _flow(
         "token_bucket.tokens_leaked_per_period",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "Number of tokens removed from the token bucket per period, after waiting datagrams were sent.",
         minimum=0,
     ),
     _flow(
         "token_bucket.period",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "Period of the token bucket.",
         minimum=100_000,
         maximum=YEAR,
     ),
     _flow(
         "token_bucket.bytes_per_token",
-        Kind.SIZE_LIMIT,
+        OptionKind.SIZE_LIMIT,
         "Number of bytes that one token pays for. `unlimited`: one token pays for one datagram.",
         minimum=1,
     ),
     OptionSpec(
         "transport_priority",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "0",
         "TRANSPORT_PRIORITY of the writer. Flow controllers with `highest_priority_first` send the "
         "highest priority first.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..transport.protocol.policies import READER_POLICY, CongestionControlPolicy, FlowControlPolicy
-from .spec import YEAR, AppliesTo, Kind, OptionSpec, value_text
+from .spec import YEAR, AppliesTo, OptionKind, OptionSpec, value_text
 
 _READ, _WRITE, _BOTH = AppliesTo.READ, AppliesTo.WRITE, AppliesTo.BOTH
 
@@ -22,7 +22,7 @@ TERM_LENGTH_MAX: Final = 1 << 30
 
 def _option(
     name: str,
-    kind: Kind,
+    kind: OptionKind,
     doc: str,
     applies_to: AppliesTo,
     *,
@@ -43,7 +43,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- flow control -----------------------------------------------------------------------------
     _option(
         "flow_control.strategy",
-        Kind.PLUGIN,
+        OptionKind.PLUGIN,
         "Which reliable readers set the pace of the writer. `min`: the slowest. `max`: the fastest; a "
         "reader that falls a whole term behind is dropped and rejoins at the newest sample. `tagged`: the "
         "slowest of those with the tag `flow_control.group_tag`. `unicast`: the only reader. Or a class "
@@ -60,7 +60,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "flow_control.multicast_strategy",
-        Kind.PLUGIN,
+        OptionKind.PLUGIN,
         "The strategy that takes the place of `flow_control.strategy` while samples are sent to a multicast group. "
         "`auto`: the same one.",
         _WRITE,
@@ -69,7 +69,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "flow_control.receiver_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "Time without an answer after which a reader no longer sets the pace, until it answers again. "
         "With `reliable_writer.inactivate_nonprogressing_readers=true`, an answer that acknowledges no "
         "more than those before it is none. Aeron's default is 5s.",
@@ -79,7 +79,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "flow_control.group_tag",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         None,
         "For a source: the tag that its reader announces. For a sink: the tag of the readers that set the "
         "pace with `flow_control.strategy=tagged`.",
@@ -89,7 +89,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "flow_control.group_min_size",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "Number of reliable readers that must be matched before anything is written. With "
         "`flow_control.strategy=tagged` only tagged readers count; the strategies `max` and `unicast` "
         "ignore it.",
@@ -100,7 +100,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "flow_control.consumption",
-        Kind.WORD,
+        OptionKind.WORD,
         "logged",
         "When data counts as consumed in the status messages to our writers. `logged`: once it is in the "
         "stream log. `committed`: once Spark has committed it; then a writer is never further ahead of "
@@ -110,7 +110,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "status_message_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "Longest interval between status messages while samples are being consumed. A status message is "
         "also sent whenever a quarter of the window has been consumed.",
         _READ,
@@ -120,7 +120,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "reliable_reader.nack_group_size",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "Estimated number of readers of a multicast group that lose the same samples. Their requests for "
         "repair are delayed at random, so that the first ones may serve all: two, or as many as the sink's "
         "`reliable_writer.multicast_resend_threshold`. `1`: no delay.",
@@ -131,7 +131,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "reliable_reader.nack_backoff_max",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "Longest random delay of a request for repair with `reliable_reader.nack_group_size` above 1.",
         _READ,
         of=READER_POLICY,
@@ -141,7 +141,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- congestion control -------------------------------------------------------------------------
     OptionSpec(
         "congestion_control",
-        Kind.PLUGIN,
+        OptionKind.PLUGIN,
         _CONGESTION.kind,
         "How the window that a reader offers to each of our writers follows losses on the network. "
         "`static`: it does not. `cubic`: as in TCP CUBIC. Or a class of yours, as `module:class`, which "
@@ -151,7 +151,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "congestion_control.initial_window",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "auto",
         "Size of the window that a reader offers at first; with `static` it stays at that. `auto`: "
         "`congestion_control.max_window` for `static`, ten datagrams for `cubic`. Aeron's default is "
@@ -162,7 +162,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "congestion_control.max_window",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "Maximum size of the window that a reader offers to a writer. It is bounded by half of the writer's "
         "`publication.term_length` as well, and from 4MiB on by the writer's share of half the receive buffer that "
         "the kernel grants (`receive_buffer`).",
@@ -173,7 +173,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "congestion_control.min_rtt",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "Round-trip time that `cubic` starts with. It keeps this value unless "
         "`congestion_control.measure_rtt=true`.",
         _READ,
@@ -183,14 +183,14 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "congestion_control.measure_rtt",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "Whether the reader measures the round-trip time to each of our writers.",
         _READ,
         of=_CONGESTION,
     ),
     _option(
         "congestion_control.tcp_mode",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "Whether `cubic` is at least as fast as TCP Reno would be.",
         _READ,
         of=_CONGESTION,
@@ -198,7 +198,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- publication log ------------------------------------------------------------------------------
     OptionSpec(
         "publication.term_length",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "32MiB",
         "Size of each of the three terms of a writer's publication log: a power of two from 64KiB to "
         "1GiB. At least the last term that was sent can always be sent again from the log.",
@@ -206,7 +206,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "publication.term_window",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "auto",
         "How far writing may be ahead of sending before a write waits. The maximum, which `auto` selects, "
         "is half of `publication.term_length`.",
@@ -216,7 +216,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "publication.ipc_term_window",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "auto",
         "How far sending may be ahead of a reader that maps the publication log of a writer with `ipc=true`. "
         "The maximum, which `auto` selects, is half of `publication.term_length`.",
@@ -226,7 +226,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "publication.unblock_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "Time after which space in the publication log that was claimed but not filled is skipped.",
         _WRITE,
         of=_FLOW,
@@ -234,7 +234,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "offer_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "auto",
         "How long a write waits without any progress before the task fails. The error names the reader "
         "that holds it up, its position and the limit. `auto`: `max_blocking_time`.",
@@ -243,7 +243,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- on one host ----------------------------------------------------------------------------------
     _option(
         "ipc",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "Whether samples are exchanged through the memory-mapped publication log instead of UDP, if "
         "source and sink are on one host and both set this option.",
         _BOTH,
@@ -251,7 +251,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "spy",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Reads what sinks on this host publish directly from their publication logs, without the network. "
         "The sinks need `ipc=true` or `spies_simulate_connection=true`. Spies take no part in the sinks' "
@@ -262,7 +262,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "spies_simulate_connection",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "Whether a spy alone makes a writer connected, without any reader and whatever "
         "`flow_control.group_min_size` requires. The publication log is then open to spies.",
         _WRITE,
@@ -270,7 +270,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "tether",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "Whether writers wait for this reader. `false`: a reader that keeps others waiting is let go. If it "
         "stays in the last eighth of its window, or without room for a datagram, for "
         "`untethered_window_limit_timeout` while another reader "
@@ -282,7 +282,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "untethered_window_limit_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "How long a reader with `tether=false` may keep others waiting before it is unavailable; it rests "
         "after the same time again. A reader that maps the sink's publication log (`ipc`, `spy`) is subject "
         "to the sink's value, and stops reading when it is unavailable.",
@@ -292,7 +292,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     _option(
         "untethered_resting_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "How long a reader with `tether=false` rests before it rejoins at the newest sample. A reader that "
         "maps the sink's publication log (`ipc`, `spy`) is subject to the sink's value.",
         _BOTH,
@@ -302,7 +302,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- to be seen -----------------------------------------------------------------------------------
     OptionSpec(
         "metrics.port",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "0",
         "TCP port on which Prometheus finds the metrics of all sources and sinks of this host; `0`: none. "
         "Requires `pip install 'spark-rtps[metrics]'`.",
@@ -312,7 +312,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "metrics.address",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "127.0.0.1",
         "Address at which `metrics.port` is listened on. The default serves this host alone; for a "
         "Prometheus on another host set the address of one interface, or `0.0.0.0` for all. There is no "

@@ -6,7 +6,7 @@ import mmap
 from typing import Final
 
 from ..transport.limits import MESSAGE_SIZE_LEAST, NETWORKS_MAX, STRING_MAX, UDP_PAYLOAD_MAX
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 
 _READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
 
@@ -17,21 +17,21 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- network --------------------------------------------------------------------------------------
     OptionSpec(
         "interface",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Network interface to use, by name or address. Default: all interfaces except loopback; loopback "
         "if there is no other.",
     ),
     OptionSpec(
         "peers",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Hosts to which the participant announces itself by unicast, as `host` or `host:port`. Host names "
         "are resolved.",
     ),
     OptionSpec(
         "peers.allow",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "IPv4 networks and addresses of the participants to listen to, such as `10.1.0.0/16, 10.2.0.7`. Datagrams from "
         "other addresses are dropped unread and counted as `drop.peer_not_admitted`: their participants are neither "
@@ -41,7 +41,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "trust",
-        Kind.WORD,
+        OptionKind.WORD,
         "address",
         "What a message in the name of another participant is believed by. `address`: it must come from an address of "
         "that participant, and data goes only to addresses from which the participant has spoken itself; messages from "
@@ -51,7 +51,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "readers.allow",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "IPv4 networks and addresses of the hosts whose readers a sink serves. A reader elsewhere does not match, like "
         "one with incompatible QoS, and is named in a warning. Data goes only to addresses in these networks, to "
@@ -61,13 +61,13 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "multicast",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "true",
         "Whether discovery uses multicast. `false`: samples are not sent by multicast either.",
     ),
     OptionSpec(
         "multicast.receive",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "auto",
         "Multicast group by which a source's reader receives samples, as `address` or `address:port`, and which it "
         "announces. Writers that have several readers in one group send each sample once. Without a port, the port "
@@ -77,7 +77,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "multicast.send",
-        Kind.WORD,
+        OptionKind.WORD,
         "auto",
         "Whether a sink sends samples to multicast groups. `auto`: to a group that several matched readers share, if "
         "they are on a network of this host and discovery reaches it by multicast from there; readers that are alone, "
@@ -87,7 +87,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "multicast.ttl",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "1",
         "Time to live of what is sent by multicast. `1` stays on the network, and each router in between takes one "
         "more. Above 1 samples are sent to the groups of readers on other networks, too.",
@@ -96,21 +96,21 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "multicast.interface",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "The only one of the interfaces in use (`interface`) that joins multicast groups and sends to them, by name or "
         "address. Default: all of them do.",
     ),
     OptionSpec(
         "participant.name",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "spark-rtps",
         "Participant name that discovery tools show.",
         maximum=STRING_MAX - 1,
     ),
     OptionSpec(
         "participant.lease_duration",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "30s",
         "How long peers keep the participant after its last announcement. A query that is killed and back "
         "within two thirds of this time misses nothing of a volatile reliable topic. After Spark has "
@@ -119,7 +119,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "leave_on_stop",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "true",
         "Whether a query that is stopped says goodbye to its topic's writers, which then no longer keep samples for "
         "it. `false`: it stays announced for `participant.lease_duration`, as if it were killed; reliable writers keep "
@@ -129,7 +129,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "receive_buffer",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "32MiB",
         "Size of the socket receive buffer requested from the kernel, which may grant less "
         "(`net.core.rmem_max`).",
@@ -138,7 +138,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "send_buffer",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "4MiB",
         "Size of the socket send buffer requested from the kernel, which may grant less (`net.core.wmem_max`). "
         "A write waits while so many bytes wait for the network (Ice.UDP.SndSize of ZeroC Ice). It does not bound "
@@ -148,7 +148,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "mtu",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "auto",
         "Maximum size of an IP packet. `auto`: what the interfaces carry without fragmentation, and 63 "
         "KiB on loopback.",
@@ -157,7 +157,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "message_size_max",
-        Kind.SIZE,
+        OptionKind.SIZE,
         str(UDP_PAYLOAD_MAX),
         "Maximum size of an RTPS message. Larger ones are dropped, counted, and logged with their sender. "
         "Our writers send none that are larger. The default is what UDP carries; Ice's is 1MB.",
@@ -167,7 +167,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- stream log -----------------------------------------------------------------------------------
     OptionSpec(
         "log.dir",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Directory of the stream logs; each query has its own folder there. A query that restarts from a "
         "checkpoint needs the same directory. Default: `spark-rtps-<uid>` in the system's temporary "
@@ -176,7 +176,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "log.mode",
-        Kind.WORD,
+        OptionKind.WORD,
         "0700",
         "Who else may enter the folder of a stream log, as the folder's mode. Its files follow: `0640` with "
         "`0750`. It is set whatever the umask, also in a `log.dir` that existed, and again when a query "
@@ -187,7 +187,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "log.max_bytes",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "4GiB",
         "Maximum size of a stream log between Spark's commits; `on_log_full` says what happens while it is full. A "
         "micro-batch takes at most half of it.",
@@ -196,7 +196,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "on_log_full",
-        Kind.WORD,
+        OptionKind.WORD,
         "hold",
         "What happens to samples for which there is no room in the stream log: it has reached `log.max_bytes`, or its "
         "disk is full. `hold`: reliable writers are held back until Spark commits, so that nothing is lost, and writes "
@@ -209,7 +209,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "log.segment_bytes",
-        Kind.SIZE,
+        OptionKind.SIZE,
         "64MiB",
         "Size of one segment file of a new stream log; a quarter of `log.max_bytes` if that is less and this is not "
         "set. A restarted query keeps the size that its log began with.",
@@ -218,7 +218,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "log.retention",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "7d",
         "How long the log of an ended query is kept in `log.dir` after its last change, for a restart from the query's "
         "checkpoint. A query removes older ones when it starts and every ten minutes, and `spark-rtps clean` at once. "
@@ -227,7 +227,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "log.retention_bytes",
-        Kind.SIZE_LIMIT,
+        OptionKind.SIZE_LIMIT,
         "unlimited",
         "How much room on the disk the logs of ended queries in `log.dir` may take together; the oldest are removed "
         "first, at the times that `log.retention` names, and none that has changed in the last ten minutes. A query "
@@ -236,7 +236,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "retention",
-        Kind.WORD,
+        OptionKind.WORD,
         "bytes",
         "What a receiver service (`spark-rtps receive`) keeps in a log. `bytes`: as much as `log.max_bytes` holds; "
         "the oldest samples are trimmed when the log is full, and writers never wait for room. `time`: what was "
@@ -248,7 +248,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "retention.time",
-        Kind.DURATION,
+        OptionKind.DURATION,
         None,
         "How long a receiver service with `retention=time` keeps a sample, counted from its reception.",
         _READ,
@@ -257,7 +257,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- tasks on other hosts -----------------------------------------------------------------------
     OptionSpec(
         "serve.address",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "auto",
         "IPv4 address of the driver's host at which tasks on other hosts fetch the samples they read; `0.0.0.0`: all "
         "addresses of that host. Tasks on the driver's host read the stream log where it lies. `auto`: all addresses, "
@@ -267,7 +267,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "serve.port",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "0",
         "TCP port at which the driver's host serves the stream log (`serve.address`); `0`: one that is free.",
         _READ,
@@ -276,7 +276,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "serve.certificate",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "PEM file on the driver's host with the certificate for TLS at `serve.address`. Tasks trust this certificate, "
         "and no other. Default: samples go to tasks on other hosts in the clear, to whoever knows the query's random "
@@ -285,7 +285,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "serve.key",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "PEM file with the private key of `serve.certificate`, without a passphrase.",
         _READ,
@@ -293,7 +293,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- sink -----------------------------------------------------------------------------------------
     OptionSpec(
         "on_no_reader",
-        Kind.WORD,
+        OptionKind.WORD,
         "wait",
         "`wait`: a task waits up to `connect_timeout` for a reader and then fails; it also fails if "
         "readers left without having acknowledged data that no other reader has. `drop`: rows go only to "
@@ -304,14 +304,14 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "connect_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "10s",
         "How long a task waits for a first reader with `on_no_reader=wait`.",
         _WRITE,
     ),
     OptionSpec(
         "acknowledgment_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "30s",
         "How long a task waits at its end for every matched reliable reader to acknowledge all samples, "
         "before it fails.",

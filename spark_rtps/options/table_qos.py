@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..transport.limits import PARTITIONS_MAX
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 
 _READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
 
@@ -15,7 +15,7 @@ _OCTETS_MAX: Final = (1 << 16) - 8
 QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec(
         "qos.profile",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Profile whose values replace the defaults of the QoS options; options that are set explicitly "
         "win. Without `qos.file`, a profile of ROS 2: `default`, `sensor_data`, `services_default`, "
@@ -28,7 +28,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "qos.file",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "XML file with QoS profiles, on the driver, in the format of RTI Connext and the OMG "
         "(`qos_library`) or of Fast DDS (`profiles`). Without `qos.profile`, the profile that the file "
@@ -37,7 +37,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "reliability",
-        Kind.WORD,
+        OptionKind.WORD,
         "reliable",
         "RELIABILITY kind. A `reliable` reader does not match `best_effort` writers, such as those of ROS "
         "2 sensor data; the receiver logs such a mismatch to stderr.",
@@ -45,7 +45,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "durability",
-        Kind.WORD,
+        OptionKind.WORD,
         "volatile",
         "DURABILITY kind. A reader of any kind but `volatile` receives the history that writers keep, and "
         "does not match writers of a weaker kind. A sink keeps its history in memory for all kinds but "
@@ -54,7 +54,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "history",
-        Kind.WORD,
+        OptionKind.WORD,
         "keep_all",
         "HISTORY kind. A `keep_last` writer keeps the last `history.depth` samples of each instance for "
         "late joiners of a `transient_local` topic, besides what matched readers have not yet "
@@ -65,7 +65,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "history.depth",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "1",
         "HISTORY depth. Setting it implies `history=keep_last`.",
         minimum=1,
@@ -73,7 +73,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "resource_limits.max_samples",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "unlimited",
         "RESOURCE_LIMITS max_samples. For a writer with `history=keep_all`: the number of samples that "
         "may await acknowledgement before a write waits. For a writer of a keyed `transient_local` topic "
@@ -83,7 +83,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "resource_limits.max_instances",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "unlimited",
         "RESOURCE_LIMITS max_instances, for keyed topics. A reader rejects samples of further instances "
         "and counts them. Whatever this is, a reader with a policy that looks at instances, such as "
@@ -92,7 +92,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "resource_limits.max_samples_per_instance",
-        Kind.COUNT,
+        OptionKind.COUNT,
         "unlimited",
         "RESOURCE_LIMITS max_samples_per_instance, for keyed topics. A writer puts at most this many "
         "samples of one instance into a batch; a reader rejects and counts those beyond it in one "
@@ -101,21 +101,21 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "deadline",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "infinite",
         "DEADLINE period that a sink offers or a source requests.",
         minimum=1,
     ),
     OptionSpec(
         "latency_budget",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "0s",
         "LATENCY_BUDGET duration that a sink offers or a source requests. Flow controllers with "
         "`earliest_deadline_first` derive their deadlines from it.",
     ),
     OptionSpec(
         "lifespan",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "infinite",
         "LIFESPAN of the samples that a sink writes. Readers drop samples that are older.",
         _WRITE,
@@ -123,7 +123,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "liveliness",
-        Kind.WORD,
+        OptionKind.WORD,
         "automatic",
         "LIVELINESS kind that a sink offers or a source requests. A sink asserts the manual kinds only by "
         "writing.",
@@ -131,14 +131,14 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "liveliness.lease_duration",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "infinite",
         "LIVELINESS lease_duration that a sink offers or a source requests.",
         minimum=1,
     ),
     OptionSpec(
         "ownership",
-        Kind.WORD,
+        OptionKind.WORD,
         "shared",
         "OWNERSHIP kind; both sides must have the same. An `exclusive` reader takes the samples of an "
         "instance only from its strongest live writer.",
@@ -146,7 +146,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "ownership.strength",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "0",
         "OWNERSHIP_STRENGTH of the writer.",
         _WRITE,
@@ -155,7 +155,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "destination_order",
-        Kind.WORD,
+        OptionKind.WORD,
         "by_reception_timestamp",
         "DESTINATION_ORDER kind that a sink offers or a source requests. A reader that requests "
         "`by_source_timestamp` drops samples which are older than the newest one it has of the same "
@@ -164,7 +164,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "destination_order.source_timestamp_tolerance",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "30s",
         "DESTINATION_ORDER source_timestamp_tolerance: how far ahead of its reception a sample may be stamped, by the "
         "reader's clock. With `destination_order=by_source_timestamp`, the reader drops samples that are stamped later "
@@ -175,7 +175,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "presentation.access_scope",
-        Kind.WORD,
+        OptionKind.WORD,
         "instance",
         "PRESENTATION access_scope that a sink offers or a source requests. Each query is a publisher or "
         "subscriber of a single topic, so `group` has the same effect as `topic`; in the Python API a second "
@@ -184,21 +184,21 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "presentation.coherent_access",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "PRESENTATION coherent_access: a coherent set becomes visible as a whole or not at all. "
         "Everything that one task of a sink writes is one set.",
     ),
     OptionSpec(
         "presentation.ordered_access",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "PRESENTATION ordered_access that a sink offers or a source requests. Samples of one writer are "
         "in order with either value.",
     ),
     OptionSpec(
         "time_based_filter",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "0s",
         "TIME_BASED_FILTER minimum_separation: the reader takes at most one sample of each instance in "
         "this time.",
@@ -206,7 +206,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "partition",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "PARTITION names of the publisher or subscriber; POSIX wildcards are allowed. Names that are empty "
         'or have commas are written as JSON: `["", "a,b"]`.',
@@ -215,28 +215,28 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "user_data",
-        Kind.OCTETS,
+        OptionKind.OCTETS,
         None,
         "USER_DATA of the writer or reader, which discovery shows to peers.",
         maximum=_OCTETS_MAX,
     ),
     OptionSpec(
         "topic_data",
-        Kind.OCTETS,
+        OptionKind.OCTETS,
         None,
         "TOPIC_DATA of the topic, which discovery shows to peers.",
         maximum=_OCTETS_MAX,
     ),
     OptionSpec(
         "group_data",
-        Kind.OCTETS,
+        OptionKind.OCTETS,
         None,
         "GROUP_DATA of the publisher or subscriber, which discovery shows to peers.",
         maximum=_OCTETS_MAX,
     ),
     OptionSpec(
         "max_blocking_time",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "30s",
         "RELIABILITY max_blocking_time: how long a write waits for readers that are behind before the "
         "task fails.",

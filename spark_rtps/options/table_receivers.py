@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 
 _READ: Final = AppliesTo.READ
 
 RECEIVER_OPTIONS: Final = (
     OptionSpec(
         "receivers",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Receiver services (`spark-rtps receive`) to read from, each as a name, an equals sign and "
         "`host:port`; the query joins no DDS network. The names are those of the "
@@ -24,7 +24,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.subscription",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Name of the subscription at the receiver services. Default: the only one with the query's topic.",
         _READ,
@@ -32,7 +32,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.subscribe",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Ask the receiver services for a subscription with the options of this query: QoS, filter, interfaces and "
         "`log.*`. The token needs the role admin. A subscription that receives the same is shared; else one is made, "
@@ -41,7 +41,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.group",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Consumer group in which a streaming query commits what it has processed at receiver services. Default: a "
         "random name, which is kept in the checkpoint.",
@@ -50,7 +50,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "60s",
         "How long a receiver service may be out of reach. Until then the query goes on with the others; after that "
         "it fails, or goes on with a warning if `failOnDataLoss` is false.",
@@ -59,7 +59,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.token",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Token that receiver services ask for. Default: that of `receiver.token.file`, else that of the environment "
         "variable `SPARK_RTPS_TOKEN` on the driver.",
@@ -67,14 +67,14 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.token.file",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "File on the driver's host with the token that receiver services ask for.",
         _READ,
     ),
     OptionSpec(
         "receiver.ca",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "PEM file on the driver's host with the certificates to trust in receiver services; with it, connections "
         "use TLS. Default: in the clear.",
@@ -82,7 +82,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.certificate",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "PEM file on the driver's host with a certificate to show to receiver services with `client_ca`, which give "
         "its role to whoever shows it; a token is not needed then. Requires `receiver.key` and `receiver.ca`.",
@@ -90,7 +90,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "receiver.key",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "PEM file on the driver's host with the private key of `receiver.certificate`, without a passphrase. Tasks get "
         "the key itself, as they get the token.",
@@ -98,7 +98,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "startingTimestamp",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Where a new query of receiver services starts: with the first sample received at or after this time, which "
         "is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970.",
@@ -106,7 +106,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "endingOffsets",
-        Kind.OFFSETS,
+        OptionKind.OFFSETS,
         None,
         "Where `spark.read` of receiver services ends: `latest`, or JSON that has a position or "
         '`"latest"` for each receiver, as `startingOffsets`. The sample at the position is not read any more. '
@@ -116,7 +116,7 @@ RECEIVER_OPTIONS: Final = (
     ),
     OptionSpec(
         "endingTimestamp",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Where `spark.read` of receiver services ends: before the first sample received at or after this time, "
         "written as for `startingTimestamp`. Default: with what is there.",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 
 _READ: Final = AppliesTo.READ
 
 RECORDING_OPTIONS: Final = (
     OptionSpec(
         "recording",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Files to read the topic from, instead of joining a DDS network: MCAP files (`.mcap`), ROS 2 bags (`.db3`) "
         "and captures of a network (`.pcap`, `.pcapng`), as paths, patterns such as `drives/*.mcap`, or folders. The "
@@ -22,7 +22,7 @@ RECORDING_OPTIONS: Final = (
     ),
     OptionSpec(
         "startingTime",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Where a recording is read from: the first sample that was logged at or after this time, which is ISO 8601 "
         "(UTC unless it says otherwise) or milliseconds since 1970.",
@@ -30,7 +30,7 @@ RECORDING_OPTIONS: Final = (
     ),
     OptionSpec(
         "endingTime",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Where reading a recording ends: before the first sample that was logged at or after this time, written as for "
         "`startingTime`.",
@@ -38,7 +38,7 @@ RECORDING_OPTIONS: Final = (
     ),
     OptionSpec(
         "log_time",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Adds the column `log_time` (TIMESTAMP) to a recording: when it logged the sample. `startingTime` and "
         "`endingTime` skip parts of files by it, which `where` does not.",

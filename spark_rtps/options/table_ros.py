@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from .spec import Kind, OptionSpec
+from .spec import OptionKind, OptionSpec
 
 ROS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec(
         "ros",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Whether names are those of ROS 2: the topics `/imu` and `imu` are `rt/imu` on the wire, a name that begins "
         "with `rt/` is on the wire already, and `pkg/msg/Type` is announced as `pkg::msg::dds_::Type_`. Without "
@@ -22,20 +22,20 @@ ROS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "ros.node",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "spark_rtps",
         "Name of the node that `ros2 node list` shows for the participant. Requires `ros=true`. The workers of one "
         "sink share it.",
     ),
     OptionSpec(
         "ros.namespace",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "/",
         "Namespace of the node, and of topics that are named without a leading slash. Requires `ros=true`.",
     ),
     OptionSpec(
         "ros.remap",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Names to replace, as `from:=to`, both relative to `ros.namespace` unless they begin with a slash: with "
         "`scan:=front/scan` the topic `scan` is `front/scan`. Requires `ros=true`.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..transport.limits import STRING_MAX, TOPICS_MAX
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 
 #: Bytes of a name; a string on the wire ends with NUL.
 _NAME_MAX: Final = STRING_MAX - 1
@@ -16,7 +16,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- what -----------------------------------------------------------------------------------
     OptionSpec(
         "topic",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         'Name of the topic. `.load("name")` and `.save("name")` set it too. A source needs it, or `subscribe`, or '
         "`subscribePattern`. A sink needs it, or rows with a column `topic` of type STRING, which it overrides.",
@@ -24,7 +24,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "subscribe",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Names of topics to read together, separated by commas, in place of `topic`: one participant, one stream log, "
         "and a column `topic`. Topics of one type are typed columns. If their types differ, and with `payload=binary`, "
@@ -36,7 +36,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "subscribePattern",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Regular expression (of Python) for the names of topics to read together, as `subscribe` does: `rt/.*`. It has "
         "to match a whole name. Topics that appear later are read from then on. With `type`, only topics of that type "
@@ -44,10 +44,10 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         _READ,
         maximum=_NAME_MAX,
     ),
-    OptionSpec("domain", Kind.INTEGER, "0", "DDS domain id.", minimum=0, maximum=232),
+    OptionSpec("domain", OptionKind.INTEGER, "0", "DDS domain id.", minimum=0, maximum=232),
     OptionSpec(
         "slice",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "The part of the topic's writers to read, as index and count: `0/4`, `1/4`, `2/4` and `3/4` for four receivers "
         "that share one topic. A writer's GUID decides to which slice it belongs, so that together they read each "
@@ -58,7 +58,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "payload",
-        Kind.WORD,
+        OptionKind.WORD,
         "cdr",
         "What a sample becomes. `cdr`: typed columns. `binary`: one row per sample, with its serialized "
         "payload (encapsulation header included) in the column `value`. `arrow`: each sample is a whole "
@@ -67,7 +67,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "metadata",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Adds a struct column `_rtps` (writer, sequence_number, source_timestamp, reception_timestamp, "
         "instance_state) and turns disposed and unregistered instances into rows, which are otherwise "
@@ -77,7 +77,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "statuses",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Rows are changes of DDS communication statuses instead of samples: those of all sources and sinks on the "
         "driver's host that have their logs in `log.dir` or in its default, of one topic or, without `topic`, of all. "
@@ -88,7 +88,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- from where, how much -----------------------------------------------------------------------
     OptionSpec(
         "startingOffsets",
-        Kind.OFFSETS,
+        OptionKind.OFFSETS,
         None,
         "Where a new query starts. `latest`: with what is written from now on. `earliest`: also with the "
         "history that TRANSIENT_LOCAL writers keep, as `durability=transient_local` requests it; with `receivers`, "
@@ -101,7 +101,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "maxRowsPerTrigger",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         None,
         "Maximum number of samples in a micro-batch.",
         _READ,
@@ -109,7 +109,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "maxBytesPerTrigger",
-        Kind.SIZE,
+        OptionKind.SIZE,
         None,
         "Maximum number of bytes of the stream log in a micro-batch, which always takes at least one "
         "sample. If `maxRowsPerTrigger` is set too, whichever limit is reached first applies.",
@@ -118,7 +118,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "minPartitions",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         "1",
         "Minimum number of tasks that a micro-batch is divided into, as far as it has enough frames. "
         "Large micro-batches are divided into a multiple of it.",
@@ -128,7 +128,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "failOnDataLoss",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "true",
         "Whether a query fails if its stream log is gone or damaged, or does not hold what the checkpoint "
         "refers to. If false, the query always goes on: it leaves damaged frames out, goes on from the next "
@@ -138,7 +138,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "read.max_rows",
-        Kind.INTEGER,
+        OptionKind.INTEGER,
         None,
         "Number of samples after which a batch read ends.",
         _READ,
@@ -146,7 +146,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "read.timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "5s",
         "How long a batch read listens before it ends; `infinite` requires `read.max_rows`. A query with "
         "`Trigger.AvailableNow` listens for this long and then processes what has arrived.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..transport.limits import STRING_MAX
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 
 #: Bytes of a name; a string on the wire ends with NUL.
 _NAME_MAX: Final = STRING_MAX - 1
@@ -18,7 +18,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- where it comes from --------------------------------------------------------------------------
     OptionSpec(
         "type",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "The topic's type: a struct in `type.file`, by its qualified name or the end of it, or a ROS 2 "
         "message such as `sensor_msgs/msg/Imu` (requires `pip install 'spark-rtps[ros]'`). When the type "
@@ -29,7 +29,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.file",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "File on the driver that defines the type: IDL, or a ROS 2 `.msg`, `.srv` or `.action` definition. "
         "An IDL file can `#include` files of its own folder and of the folders below that; "
@@ -37,7 +37,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.include_path",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Further folders in which `#include` in an IDL file finds files, with the folders below them. No "
         "other file is read, whatever `..` and symbolic links say. For IDL of ROS 2, which includes "
@@ -45,7 +45,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.name",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Type name announced to peers, if it differs from the type's own name. The names of ROS 2 "
         "messages are translated automatically: `sensor_msgs/msg/Imu` is announced as "
@@ -54,7 +54,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.extensibility",
-        Kind.WORD,
+        OptionKind.WORD,
         "auto",
         "Extensibility of those structs in an IDL file that have no annotation. XTypes and RTI take them "
         "as `appendable`, Cyclone DDS's idlc takes them as `final`; in XCDR2 the two have different "
@@ -64,7 +64,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.announce",
-        Kind.WORD,
+        OptionKind.WORD,
         "auto",
         "Whether a type that is known to the last annotation is announced to peers (XTypes), which then compare it "
         "with theirs and can ask for it; `false`: its name alone, by which peers match. `auto`: `false` with "
@@ -74,7 +74,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.ros_distribution",
-        Kind.WORD,
+        OptionKind.WORD,
         "jazzy",
         "ROS 2 distribution whose message definitions `type` refers to. With `recording`, that of types which the "
         "files do not define; a bag that defines none is of Humble or older, so that `humble` is meant there unless an "
@@ -83,13 +83,13 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type.discovery_timeout",
-        Kind.DURATION,
+        OptionKind.DURATION,
         "10s",
         "How long to wait for a peer on the topic which announces its type.",
     ),
     OptionSpec(
         "key",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Columns that form the key (`@key`) of a type derived from columns; requires `payload=cdr`. If "
         "the type comes from elsewhere, it defines its key itself; a source without `type` takes the key "
@@ -97,14 +97,14 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "keyed",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         None,
         "Whether the topic's type has a key, for `payload=binary` when nothing but the type's name is "
         "known. Default: false.",
     ),
     OptionSpec(
         "nullable",
-        Kind.WORD,
+        OptionKind.WORD,
         "optional",
         "What nullable columns become in a type derived from columns: `optional` members (`@optional`), "
         "or `required` members, which every DDS supports but which cannot hold a null.",
@@ -114,7 +114,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- how it lies on the wire, and whose may differ --------------------------------------------------
     OptionSpec(
         "data_representation",
-        Kind.WORD,
+        OptionKind.WORD,
         "auto",
         "DATA_REPRESENTATION in which samples are written. `auto`: `xcdr2` for types with `@mutable` or "
         "`@optional`, whose XCDR1 encoding differs between vendors, and `xcdr1` for all others. Sources "
@@ -124,7 +124,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type_consistency.kind",
-        Kind.WORD,
+        OptionKind.WORD,
         "allow_type_coercion",
         "TYPE_CONSISTENCY_ENFORCEMENT kind: whether a writer's type may differ from the reader's type as "
         "long as it is assignable to it, or must be the same.",
@@ -133,35 +133,35 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "type_consistency.ignore_sequence_bounds",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "true",
         "Whether a writer matches even if its sequences may be longer than the reader's.",
         _READ,
     ),
     OptionSpec(
         "type_consistency.ignore_string_bounds",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "true",
         "Whether a writer matches even if its strings may be longer than the reader's.",
         _READ,
     ),
     OptionSpec(
         "type_consistency.ignore_member_names",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Whether a writer matches even if members with the same id have different names.",
         _READ,
     ),
     OptionSpec(
         "type_consistency.prevent_type_widening",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Whether a writer is refused if its type lacks members of the reader's type.",
         _READ,
     ),
     OptionSpec(
         "type_consistency.force_type_validation",
-        Kind.BOOLEAN,
+        OptionKind.BOOLEAN,
         "false",
         "Whether a writer that does not announce its type is refused. If false, such writers are matched "
         "by the name of their type.",
@@ -170,14 +170,14 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- as columns -------------------------------------------------------------------------------------
     OptionSpec(
         "columns",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Members to read, for example `a,b.c`; all others are not decoded. Default: all members.",
         _READ,
     ),
     OptionSpec(
         "uint64",
-        Kind.WORD,
+        OptionKind.WORD,
         "decimal",
         "Column type for `unsigned long long`: DECIMAL(20,0), or LONG. With LONG, a sample with a value "
         "above 2^63 - 1 counts as malformed.",
@@ -186,7 +186,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "enum",
-        Kind.WORD,
+        OptionKind.WORD,
         "string",
         "Column type for enums: the literal's name as STRING, or its value as INT.",
         _READ,
@@ -194,7 +194,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "bitmask",
-        Kind.WORD,
+        OptionKind.WORD,
         "array",
         "Column type for bitmasks: an ARRAY with the names of the bits that are set, or the number as LONG.",
         _READ,
@@ -202,7 +202,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "event_time",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Dotted path of a time of ROS 2, such as `header.stamp`, of which a TIMESTAMP column `event_time` is made, for "
         "`withWatermark`. With `columns` or `.schema(...)` the member must be among the columns, and a schema declares "
@@ -211,7 +211,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "time",
-        Kind.WORD,
+        OptionKind.WORD,
         "struct",
         "Column type for `builtin_interfaces` Time and Duration of ROS 2: structs of `sec` and `nanosec`, "
         "or TIMESTAMP and INTERVAL DAY TO SECOND, with a precision of microseconds.",
@@ -221,7 +221,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- which samples become rows --------------------------------------------------------------------------
     OptionSpec(
         "filter",
-        Kind.TEXT,
+        OptionKind.TEXT,
         None,
         "Content filter in the SQL of DDS, for example `temperature > 80 AND name LIKE 'cpu%'`. It is "
         "announced to writers; those which support content filters do not send other samples, and what "
@@ -231,7 +231,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "filter.parameters",
-        Kind.LIST,
+        OptionKind.LIST,
         None,
         "Values for the parameters `%0`, `%1`, ... of `filter`; commas between single quotes divide nothing.",
         _READ,
@@ -240,7 +240,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "mode",
-        Kind.WORD,
+        OptionKind.WORD,
         "dropmalformed",
         "What happens to samples that do not decode. `dropmalformed`: they are left out. `permissive`: "
         "they become rows of nulls with the payload in the column that `columnNameOfCorruptRecord` names. "
@@ -250,7 +250,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec(
         "columnNameOfCorruptRecord",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "_corrupt_record",
         "Name of the column that `mode=permissive` adds. It is BINARY and holds the payload of a sample "
         "that does not decode; in other rows it is null. If `.schema(...)` declares it as STRING, it "

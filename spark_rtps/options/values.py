@@ -11,11 +11,10 @@ from typing import Final, TypeAlias, cast
 
 from ..transport.errors import OptionError
 from ..transport.structure import INFINITE
-from .lists import names_of
 from .qos_profiles import NO_PROFILE, Profile
-from .quantities import duration, size
-from .spec import AppliesTo, Kind, OptionSpec
+from .spec import AppliesTo, OptionKind, OptionSpec
 from .table import BY_KEY, OPTIONS, SPARK_KEYS
+from .texts import duration, names_of, size
 
 #: A word for all receiver services, or by the name of each a position or a word.
 Offsets: TypeAlias = "str | tuple[tuple[str, int | str], ...]"
@@ -53,7 +52,11 @@ _DOING: Final = {AppliesTo.READ: "reading", AppliesTo.WRITE: "writing", AppliesT
 
 
 #: What an option without a default has if nobody sets it; of all other kinds None.
-_NONE_GIVEN: Final[Mapping[Kind, object]] = {Kind.LIST: (), Kind.BOOLEAN: False, Kind.OCTETS: b""}
+_NONE_GIVEN: Final[Mapping[OptionKind, object]] = {
+    OptionKind.LIST: (),
+    OptionKind.BOOLEAN: False,
+    OptionKind.OCTETS: b"",
+}
 
 
 class Values:
@@ -187,21 +190,21 @@ def parse_value(spec: OptionSpec, text: str) -> object:
     if spec.takes_auto and text.lower() == "auto":
         return None
     match spec.kind:
-        case Kind.TEXT:
+        case OptionKind.TEXT:
             return _text(spec, text)
-        case Kind.OCTETS:
+        case OptionKind.OCTETS:
             return _octets(spec, text)
-        case Kind.LIST:
+        case OptionKind.LIST:
             return _list(spec, text)
-        case Kind.BOOLEAN:
+        case OptionKind.BOOLEAN:
             if text.lower() in _TRUE | _FALSE:
                 return text.lower() in _TRUE
             raise OptionError(spec.name, text, "must be true or false")
-        case Kind.WORD:
+        case OptionKind.WORD:
             return _word(spec, text)
-        case Kind.PLUGIN:
+        case OptionKind.PLUGIN:
             return _plugin(spec, text)
-        case Kind.OFFSETS:
+        case OptionKind.OFFSETS:
             return _positions(spec, text) if text.startswith("{") else _word(spec, text)
         case _:
             return _bounded(spec, text, _number(spec, text))
@@ -242,18 +245,18 @@ def _list(spec: OptionSpec, text: str) -> tuple[str, ...]:
 def _number(spec: OptionSpec, text: str) -> int:
     word = text.lower()
     match spec.kind:
-        case Kind.COUNT:
+        case OptionKind.COUNT:
             fix = "must be an integer or unlimited"
             return INFINITE if word in _UNLIMITED_WORDS else _read(int, spec, text, fix)
-        case Kind.DURATION:
+        case OptionKind.DURATION:
             fix = "must be a duration such as 200ms, 3s, 5min or infinite"
             fix += " or auto" if spec.takes_auto else ""
             return _read(duration, spec, text, fix)
-        case Kind.SIZE | Kind.SIZE_LIMIT:
-            if spec.kind is Kind.SIZE_LIMIT and word in _UNLIMITED_WORDS:
+        case OptionKind.SIZE | OptionKind.SIZE_LIMIT:
+            if spec.kind is OptionKind.SIZE_LIMIT and word in _UNLIMITED_WORDS:
                 return INFINITE
             fix = "must be a size such as 4096, 64KiB or 1MB"
-            fix += " or unlimited" if spec.kind is Kind.SIZE_LIMIT else ""
+            fix += " or unlimited" if spec.kind is OptionKind.SIZE_LIMIT else ""
             fix += " or auto" if spec.takes_auto else ""
             return _read(size, spec, text, fix)
     return _read(int, spec, text, "must be an integer")
@@ -268,9 +271,9 @@ def _read(number: Callable[[str], int], spec: OptionSpec, text: str, fix: str) -
 
 def _bounded(spec: OptionSpec, text: str, value: int) -> int:
     low, high = spec.minimum, spec.maximum
-    if high is None and spec.kind is Kind.COUNT:
+    if high is None and spec.kind is OptionKind.COUNT:
         high = _LONG_MAX
-    if value == INFINITE and spec.kind in (Kind.COUNT, Kind.SIZE_LIMIT):
+    if value == INFINITE and spec.kind in (OptionKind.COUNT, OptionKind.SIZE_LIMIT):
         return value
     if (low is not None and value < low) or (high is not None and value > high):
         if high is None:

@@ -15,10 +15,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
-from ..options.lists import list_text, names_of
-from ..options.quantities import duration, size
 from ..options.spec import YEAR
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
+from ..options.texts import duration, list_text, names_of, size
 from ..serving.wire_format.receiver_service import ROLES, is_name, too_open
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig

@@ -15,8 +15,7 @@ import numpy as np
 from ..transport.errors import RecordingError
 from ..transport.types.cdr.lanes import offsets_of
 from ..transport.wire.samples import NO_TIMESTAMP
-from .containers import needed
-from .recorded import Channel, Piece, RecordedSamples, Section, Times
+from .recorded import Channel, Piece, RecordedSamples, Section, Times, needed
 from .recorded_types import DISTRIBUTION, LAST_WITHOUT_DEFINITIONS, hash_of_schema, struct_of_schema
 
 _log = logging.getLogger("spark_rtps.recordings")

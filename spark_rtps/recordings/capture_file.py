@@ -63,7 +63,7 @@ class CaptureFile:
         return {told.topic: told.type_name for told, _ in self._writers}
 
     def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
-        found: dict[tuple[_Told, Struct | None], Channel] = {}
+        found: dict[tuple[_AnnouncedTopic, Struct | None], Channel] = {}
         for i, (told, struct) in enumerate(self._writers):
             if told.topic == topic:
                 why = "" if struct is not None else "its writers tell the name alone"
@@ -117,7 +117,7 @@ class CaptureFile:
         return datagrams(self._data[:stop], self.path, is_lenient=self._is_lenient)
 
     @cached_property
-    def _writers(self) -> list[tuple[_Told, Struct | None]]:
+    def _writers(self) -> list[tuple[_AnnouncedTopic, Struct | None]]:
         """What each writer told of itself, and its type if that is known."""
         listener = _Listener(self.path, self._domain, None)
         for _ in listener.frames(self._datagrams()):
@@ -140,7 +140,7 @@ class _Message(NamedTuple):
     gaps: bytes | None
 
 
-class _Told(NamedTuple):
+class _AnnouncedTopic(NamedTuple):
     """What a writer told of itself."""
 
     topic: str
@@ -162,7 +162,7 @@ class _Listener:
         self._readers: dict[tuple[str, str, bool, Qos], StatefulReader] = {}
         self._reader_of: dict[Guid, StatefulReader] = {}
         #: Each writer that was ever seen.
-        self.seen: dict[Guid, _Told] = {}
+        self.seen: dict[Guid, _AnnouncedTopic] = {}
         self.types: dict[Guid, Struct] = {}
         self._gaps: deque[_Message] = deque()
 
@@ -232,7 +232,9 @@ class _Listener:
             if is_builtin(found.guid.entity):
                 continue
             announced = self._participant.remote_endpoint(found.guid)
-            told = _Told(found.topic, found.type_name, None if announced is None else type_hash(announced))
+            told = _AnnouncedTopic(
+                found.topic, found.type_name, None if announced is None else type_hash(announced)
+            )
             self.seen[found.guid] = told
             if self._topics is not None and (found.topic, found.type_name) in self._topics:
                 self._read_from(found.guid, told, found.qos, now)
@@ -240,7 +242,7 @@ class _Listener:
             if (struct := self._participant.type_of(guid)) is not None:
                 self.types[guid] = struct
 
-    def _read_from(self, writer: Guid, told: _Told, qos: Qos, now: int) -> None:
+    def _read_from(self, writer: Guid, told: _AnnouncedTopic, qos: Qos, now: int) -> None:
         """Match a writer, with what it offers."""
         wanted = replace(
             Qos(),

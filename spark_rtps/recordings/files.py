@@ -1,4 +1,4 @@
-"""Which files the option ``recording`` names, and by what each of them is read."""
+"""Which files the option ``recording`` names, by what each is read, and the names of ROS 2's topics in them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from ..options.ros import TOPIC_PREFIX, ros_name
 from ..transport.errors import OptionError, RecordingError
 from .bag_file import BagFile
 from .capture_file import CaptureFile
 from .mcap_file import McapFile
-from .recorded import Piece, RecordingFile
+from .recorded import Channel, Piece, RecordedSamples, RecordingFile, Section, Times
 from .recorded_types import DISTRIBUTION
-from .wire_names import WireNames
 
 _log = logging.getLogger("spark_rtps.recordings")
 
@@ -118,3 +119,32 @@ def _files_of(path: str) -> list[str]:
 def _in_numbers(path: str) -> list[tuple[int, int | str]]:
     """As it is sorted: bag_2.db3 before bag_10.db3."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", path)]
+
+
+class WireNames:
+    """What bags, and MCAP files of ROS 2, call ``/imu`` is ``rt/imu`` here, as in captures and in the options.
+
+    Pieces are read by the ids of channels, and captures keep their names: a task needs none of this.
+    """
+
+    def __init__(self, file: RecordingFile) -> None:
+        self._file = file
+        self.form = file.form
+
+    def topics(self) -> dict[str, str]:
+        return {_wire_name(name): type_name for name, type_name in self._file.topics().items()}
+
+    def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
+        names = filter(None, (topic, ros_name(topic)))
+        found = [each for name in names for each in self._file.channels(name, typed=typed, hashed=hashed)]
+        return tuple(replace(each, topic=topic) for each in found)
+
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+        return self._file.sections(channels, times)
+
+    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        return self._file.read(piece, times)
+
+
+def _wire_name(name: str) -> str:
+    return f"{TOPIC_PREFIX}{name[1:]}" if name.startswith("/") else name

@@ -12,8 +12,7 @@ from ..transport.errors import RecordingError
 from ..transport.types.cdr.lanes import anywhere
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
-from .containers import needed
-from .recorded import Section
+from .recorded import Section, needed
 
 #: Offsets of samples have 32 bits.
 _UNCOMPRESSED_MAX: Final = (1 << 32) - 1

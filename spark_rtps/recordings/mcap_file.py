@@ -16,10 +16,9 @@ from ..transport.types.cdr.lanes import anywhere
 from ..transport.types.ros_names import dds_type_name
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
-from .containers import needed
 from .mcap_chunks import ChunkReader
 from .mcap_contents import ContentsScan, McapContents
-from .recorded import Channel, Piece, RecordedSamples, Section, Times
+from .recorded import Channel, Piece, RecordedSamples, Section, Times, needed
 from .recorded_types import DISTRIBUTION, hash_of_schema, struct_of_schema
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from ..transport.types.model import (
 )
 from ..transport.types.ros import PRIMITIVES
 from ..transport.types.ros_names import ros_type_name
-from .containers import needed
 from .mcap_file import HASH_KEY, IDL_KEY, ROS_HASH_KEY, WRITER_KEY
+from .recorded import needed
 
 #: What ROS 2 puts before the names of its topics in DDS.
 _ROS_PREFIX: Final = "rt/"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from ..transport.errors import RecordingError
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.model import Struct
 from ..transport.value_classes import slotted, value
@@ -160,3 +163,13 @@ class RecordingFile(Protocol):
 
     def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
         """The samples of a piece. Raises RecordingError for what is damaged."""
+
+
+def needed(module: str, path: str) -> ModuleType:
+    """A module that reading ``path`` needs. Raises RecordingError, with what to install, if it is not there."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        fix = "pip install 'spark-rtps[recordings]', on the driver and where tasks run"
+        raise RecordingError(f"reading it needs the package {package}: {fix}", path=path) from None

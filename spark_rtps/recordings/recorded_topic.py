@@ -7,10 +7,9 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ..columns.several_types import one_for_all
 from ..columns.topic_plan import TopicPlan
 from ..columns.type_files import listed
-from ..columns.type_sources import TopicType, given_type
+from ..columns.type_sources import TopicType, given_type, one_for_all
 from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
 from ..transport.protocol.discovery.topic_selection import TopicSelection

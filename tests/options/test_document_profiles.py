@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.options.qos_profiles.documents import DOCUMENT_PROFILES
+from spark_rtps.options.qos_profiles.named import DOCUMENT_PROFILES
 from spark_rtps.options.table import BY_KEY
 from spark_rtps.options.values import parse_value
 from spark_rtps.transport.errors import OptionError

@@ -18,7 +18,7 @@ from spark_rtps.options import Mode, OnNoReader, Payload, Settings, parse_option
 from spark_rtps.options.page import SECTIONS, options_page
 from spark_rtps.options.receivers import timestamp
 from spark_rtps.options.settings import FIELDS
-from spark_rtps.options.spec import AppliesTo, Kind
+from spark_rtps.options.spec import AppliesTo, OptionKind
 from spark_rtps.options.table import OPTIONS
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.qos import (
@@ -450,5 +450,7 @@ class TestTable:
 
     def test_words_have_choices_and_defaults_are_valid(self):
         for spec in OPTIONS:
-            assert bool(spec.choices) == (spec.kind in (Kind.WORD, Kind.PLUGIN, Kind.OFFSETS))
+            assert bool(spec.choices) == (
+                spec.kind in (OptionKind.WORD, OptionKind.PLUGIN, OptionKind.OFFSETS)
+            )
         read(), write()

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from spark_rtps.options import parse_options
-from spark_rtps.options.spec import AppliesTo, Kind, OptionSpec
+from spark_rtps.options.spec import AppliesTo, OptionKind, OptionSpec
 from spark_rtps.options.table import OPTIONS
 from spark_rtps.options.values import parse_value
 from spark_rtps.transport.errors import OptionError
@@ -15,25 +15,28 @@ from spark_rtps.transport.structure import INFINITE
 from tests.support.rows import each_of
 
 #: Texts that are no value of a kind, with what the refusal says.
-WRONG: dict[Kind, tuple[tuple[str, ...], str]] = {
-    Kind.TEXT: (("", "   "), "must not be empty"),
-    Kind.LIST: (("a\0b", "a,\0"), "must not contain NUL"),
-    Kind.OCTETS: (("0x1", "0xzz"), "after 0x must be hexadecimal digits"),
-    Kind.INTEGER: (("", "three", "1.5", "0x10", "1 2"), "must be an integer"),
-    Kind.COUNT: (("", "many", "2.5", "infinite"), "must be an integer or unlimited"),
-    Kind.BOOLEAN: (("", "maybe", "2", "tru"), "must be true or false"),
-    Kind.DURATION: (("", "3", "fast", "3 parsecs", "-1s", "1e3s", "unlimited"), "must be a duration such as"),
-    Kind.SIZE: (("", "much", "-1KiB", "3 bits", "1..2k", "unlimited"), "must be a size such as"),
-    Kind.SIZE_LIMIT: (("", "much", "-2", "infinite"), "must be a size such as"),
-    Kind.WORD: (("", "sometimes", "sometimes_qos"), "must be one of"),
-    Kind.OFFSETS: (
+WRONG: dict[OptionKind, tuple[tuple[str, ...], str]] = {
+    OptionKind.TEXT: (("", "   "), "must not be empty"),
+    OptionKind.LIST: (("a\0b", "a,\0"), "must not contain NUL"),
+    OptionKind.OCTETS: (("0x1", "0xzz"), "after 0x must be hexadecimal digits"),
+    OptionKind.INTEGER: (("", "three", "1.5", "0x10", "1 2"), "must be an integer"),
+    OptionKind.COUNT: (("", "many", "2.5", "infinite"), "must be an integer or unlimited"),
+    OptionKind.BOOLEAN: (("", "maybe", "2", "tru"), "must be true or false"),
+    OptionKind.DURATION: (
+        ("", "3", "fast", "3 parsecs", "-1s", "1e3s", "unlimited"),
+        "must be a duration such as",
+    ),
+    OptionKind.SIZE: (("", "much", "-1KiB", "3 bits", "1..2k", "unlimited"), "must be a size such as"),
+    OptionKind.SIZE_LIMIT: (("", "much", "-2", "infinite"), "must be a size such as"),
+    OptionKind.WORD: (("", "sometimes", "sometimes_qos"), "must be one of"),
+    OptionKind.OFFSETS: (
         ('{"a": ', '{"a": 1} {}', '{"a": 1, "a": 2}', '{"a": true}', '{"a": -1}', '{"a": [1]}'),
         'must be JSON such as {"cell-1": 12345',
     ),
 }
 
 
-def of_kind(*kinds: Kind) -> list[OptionSpec]:
+def of_kind(*kinds: OptionKind) -> list[OptionSpec]:
     return [spec for spec in OPTIONS if spec.kind in kinds]
 
 
@@ -58,14 +61,14 @@ def test_the_wrong_kind(case: tuple[OptionSpec, str]) -> None:
 
 
 # less than nothing is no value of the other kinds
-@each_of([s for s in OPTIONS if s.minimum or s.kind in (Kind.INTEGER, Kind.COUNT)], name)
+@each_of([s for s in OPTIONS if s.minimum or s.kind in (OptionKind.INTEGER, OptionKind.COUNT)], name)
 def test_below_the_minimum(spec: OptionSpec) -> None:
     assert spec.minimum is not None
     low = spec.minimum - 1
-    if low == -1 and spec.kind is Kind.COUNT:  # unlimited
+    if low == -1 and spec.kind is OptionKind.COUNT:  # unlimited
         low = -2
     with pytest.raises(OptionError) as caught:
-        parse_value(spec, f"{low}ns" if spec.kind is Kind.DURATION else str(low))
+        parse_value(spec, f"{low}ns" if spec.kind is OptionKind.DURATION else str(low))
     assert caught.value.option == spec.name
     assert caught.value.fix.startswith(("must be at least", "must be between"))
 
@@ -75,11 +78,11 @@ def test_above_the_maximum(spec: OptionSpec) -> None:
     assert spec.maximum is not None
     high = spec.maximum + 1
     text = str(high)
-    if spec.kind is Kind.DURATION:
+    if spec.kind is OptionKind.DURATION:
         text = f"{2 * high}ns"  # floats hold no end of years
-    elif spec.kind is Kind.LIST:
+    elif spec.kind is OptionKind.LIST:
         text = ",".join("x" * high)
-    elif spec.kind in (Kind.OCTETS, Kind.TEXT):
+    elif spec.kind in (OptionKind.OCTETS, OptionKind.TEXT):
         text = "x" * high
     with pytest.raises(OptionError) as caught:
         parse_value(spec, text)
@@ -111,14 +114,14 @@ def test_every_default_is_a_value(spec: OptionSpec) -> None:
     assert value is not None or spec.default == "auto"
 
 
-@each_of(of_kind(Kind.WORD), name)
+@each_of(of_kind(OptionKind.WORD), name)
 def test_every_word_is_a_value_in_any_case(spec: OptionSpec) -> None:
     for choice in spec.choices:
         assert parse_value(spec, choice.upper()) == choice
 
 
 @each_of(
-    product(of_kind(Kind.COUNT, Kind.SIZE_LIMIT), ("unlimited", "LENGTH_UNLIMITED", "-1")),
+    product(of_kind(OptionKind.COUNT, OptionKind.SIZE_LIMIT), ("unlimited", "LENGTH_UNLIMITED", "-1")),
     name=lambda case: f"{case[0].name}={case[1]}",
 )
 def test_no_limit(case: tuple[OptionSpec, str]) -> None:
@@ -126,7 +129,7 @@ def test_no_limit(case: tuple[OptionSpec, str]) -> None:
     assert parse_value(spec, text) == INFINITE
 
 
-@each_of(of_kind(Kind.DURATION), name)
+@each_of(of_kind(OptionKind.DURATION), name)
 def test_infinite_where_it_can_be(spec: OptionSpec) -> None:
     if spec.maximum is None:
         assert parse_value(spec, "infinite") == INFINITE
@@ -156,20 +159,20 @@ def test_a_constant_of_another_policy() -> None:
         parse_value(spec, "VOLATILE_HISTORY_QOS")
 
 
-@each_of(of_kind(Kind.COUNT), name)
+@each_of(of_kind(OptionKind.COUNT), name)
 def test_counts_have_32_bits(spec: OptionSpec) -> None:
     assert parse_value(spec, str(2**31 - 1)) == 2**31 - 1
     with pytest.raises(OptionError, match="and 2147483647"):
         parse_value(spec, str(2**31))
 
 
-@each_of(of_kind(Kind.TEXT), name)
+@each_of(of_kind(OptionKind.TEXT), name)
 def test_no_nul_in_names(spec: OptionSpec) -> None:
     with pytest.raises(OptionError, match="must not contain NUL"):
         parse_value(spec, "a\0b")
 
 
-@each_of(of_kind(Kind.LIST), name)
+@each_of(of_kind(OptionKind.LIST), name)
 def test_escapes_of_a_json_array_make_no_name_that_cannot_be_sent(spec: OptionSpec) -> None:
     with pytest.raises(OptionError, match="must not contain NUL"):
         parse_value(spec, r'["b", "a\u0000b"]')

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.options import AppliesTo, Settings, parse_options
-from spark_rtps.options.qos_profiles.ros2 import ROS2_PROFILES
+from spark_rtps.options.qos_profiles.named import ROS2_PROFILES
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind, incompatibilities
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..paths import path_of
-from .documents import document_profile
+from ..texts import path_of
+from .named import document_profile, ros2_profile
 from .profile import NO_PROFILE, Profile
-from .ros2 import ros2_profile
 
 __all__ = ["NO_PROFILE", "Profile", "find_profile"]
 

@@ -10,8 +10,8 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from ...transport.structure import NANOSECONDS
-from ..lists import list_text
 from ..spec import duration_text
+from ..texts import list_text
 
 _CONSTANTS: Final[Mapping[str, str]] = {
     "DURATION_INFINITE": "infinite",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.commands import network
-from spark_rtps.options.quantities import duration, seconds, size
+from spark_rtps.options.texts import duration, seconds, size
 from spark_rtps.transport.structure import INFINITE, NANOSECONDS
 
 DURATIONS = [

@@ -1,4 +1,4 @@
-"""Nulls where a schema declares that there are none: Spark would read some number there."""
+"""Nulls where there must be none: where a schema declares so, and Spark would read some number, and in keys of maps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from ..transport.errors import UsageError
 
 Mask = npt.NDArray[np.bool_]
 
@@ -57,3 +59,40 @@ def _forbidden_in_elements(array: pa.ListArray, inner: pa.Field) -> Mask | None:
     before = np.concatenate([[0], np.cumsum(nulls)])[offsets - offsets[0]]
     found: Mask = np.diff(before) > 0
     return found
+
+
+# --- keys of maps: Arrow ends the process where a cast makes keys that are null -------------------
+
+
+def check_map_keys(array: pa.Array, target: pa.DataType) -> None:
+    """Raise UsageError if a map, at any depth, would have keys that are null once it is cast.
+
+    Keys that are indices of a dictionary are not null themselves where the dictionary's value is. Raises ArrowException
+    for what cannot be cast.
+    """
+    t = array.type
+    if isinstance(array, pa.ExtensionArray):
+        check_map_keys(array.storage, target)
+    elif pa.types.is_map(t):
+        # first what is inside of the keys, for these are cast here
+        check_map_keys(array.keys, inner_type(target, 0))
+        check_map_keys(array.items, inner_type(target, 1))
+        wanted = inner_type(target, 0)
+        if array.keys.type != wanted and array.keys.cast(wanted).null_count:
+            raise UsageError("a map has keys that are null")
+    elif pa.types.is_struct(t):
+        for i, field in enumerate(t):
+            at = target.get_field_index(field.name) if pa.types.is_struct(target) else -1
+            if at >= 0:
+                check_map_keys(array.field(i), target.field(at).type)
+    elif pa.types.is_nested(t) and not pa.types.is_union(t):
+        check_map_keys(array.values, inner_type(target, 0))
+    elif pa.types.is_dictionary(t):
+        check_map_keys(array.dictionary, target)
+
+
+def inner_type(target: pa.DataType, i: int) -> pa.DataType:
+    """The type of a field; something nested is cast only to a type that has fields too."""
+    if pa.types.is_map(target):
+        return (target.key_type, target.item_type)[i]
+    return target.field(i).type if i < target.num_fields else target

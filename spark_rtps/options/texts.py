@@ -1,13 +1,18 @@
-"""Durations and sizes: how users write them, and how time-outs take them."""
+"""How users write values: durations, sizes, lists of names, paths; and how time-outs take durations."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
+from ..transport.errors import OptionError
 from ..transport.structure import INFINITE, NANOSECONDS
+
+# --- durations and sizes ---------------------------------------------------------------------------
 
 _FOREVER_SECONDS: Final = 1e9
 #: Duration_t carries no longer one, but infinite (RTPS 2.5 §9.3.2.3).
@@ -67,3 +72,45 @@ def _quantity(text: str, units: Mapping[str, int], unit: str = "") -> int:
     if math.isinf(value):
         raise ValueError(text)
     return min(round(value), INFINITE)
+
+
+# --- lists of names: separated by commas, or JSON arrays where a name has a comma or is empty ------
+
+#: What is between commas, where texts in quotes may have commas of their own.
+_QUOTED: Final = re.compile(r"(?:'[^']*'|[^,])+")
+
+
+def list_text(names: Iterable[str]) -> str:
+    """The text that :func:`names_of` takes for these names."""
+    found = list(names)
+    plain = ",".join(found)
+    is_plain = all(names_of(plain, is_quoted=quoted) == tuple(found) for quoted in (False, True))
+    return plain if is_plain else json.dumps(found, ensure_ascii=False)
+
+
+def names_of(text: str, *, is_quoted: bool = False) -> tuple[str, ...]:
+    """The names in a text. Between commas, spaces around names do not count, nor do names that are empty.
+
+    ``is_quoted``: a comma between single quotes divides nothing.
+    """
+    if text.startswith("["):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None  # [ab]* is a pattern
+        if isinstance(found, list) and all(isinstance(name, str) for name in found):
+            return tuple(found)
+    parts = _QUOTED.findall(text) if is_quoted else text.split(",")
+    return tuple(part for part in (part.strip() for part in parts) if part)
+
+
+# --- paths: ``~`` is a home directory, and URLs of the scheme ``file`` are paths, too --------------
+
+
+def path_of(option: str, text: str) -> Path:
+    """The path. Raises OptionError for the home directory of a user whom the host does not know."""
+    try:
+        return Path(text.removeprefix("file://")).expanduser()
+    except RuntimeError:
+        fix = "begins with a home directory that is not known; write the whole path"
+        raise OptionError(option, text, fix) from None
