@@ -52,6 +52,8 @@ from spark_rtps.transport.types.idl.parser import parse_idl
         ("struct A {};", "1:8", "no members"),
         ("struct A { @key @optional long x; };", "1:32", "a key cannot be @optional"),
         ("struct A { @id(1) long x; @id(1) long y; };", "1:39", "two members have the id 1"),
+        ("struct A { @id(1) @id(2) long x; };", "1:19", "@id is here twice"),
+        ("@bitbound(8) @bit_bound(16) enum E { A };", "1:14", "@bit_bound is here twice"),
         ("@extensibility(SOME) struct A { long x; };", "1:16", "@extensibility needs"),
         ("@final @mutable struct A { long x; };", "1:24", "more than one extensibility"),
         ("enum E { A, A };", "1:13", "has that name or value already"),

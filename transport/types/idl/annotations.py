@@ -103,7 +103,11 @@ class Annotations:
         return found.removesuffix(f"_{name.upper()}")
 
     def ignore_but(self, *understood: str) -> None:
-        """Note the annotations that have no meaning here."""
+        """Note the annotations that have no meaning here. Of those that have one, each may be there once."""
         for annotation in self.all:
             if annotation.name not in understood:
                 self._note(annotation.at, f"{annotation.at} is ignored")
+            elif annotation is not self[annotation.name]:
+                raise IdlError(
+                    self[annotation.name].at, f"@{annotation.name} is here twice: keep one of them"
+                )
