@@ -251,6 +251,8 @@ ALL = ("/transport/protocol/writing/", "/transport/log/")
 #: What is written how, in which files exceptions come, and at each how manieth line of them.
 CASES: dict[str, tuple[Callable[[], Scene], list[Step], tuple[str, ...], int]] = {
     "batches": (lambda: Scene(batch=BATCHES), IN_BATCHES, BATCHING, 29),
+    # what earlier calls have left waits in the batch that the second call sends
+    "one batch": (lambda: Scene(batch=BATCHES), [write(1), write(3), RUN], BATCHING, 1),
     "batches of DATA": (
         lambda: Scene(batch=replace(BATCHES, wire=BatchWire.DATA)),
         IN_BATCHES,
