@@ -44,8 +44,8 @@ def history_of(qos: Qos) -> WriterHistory:
     return WriterHistory(WriterState(guid, qos, WriterPolicy(), BatchPolicy(), message_size=MESSAGE_SIZE_MAX))
 
 
-def add(history: WriterHistory, count: int, rng: random.Random) -> None:
-    """The next samples, in one of the shapes in which writers keep them."""
+def add(history: WriterHistory, count: int, rng: random.Random) -> int:
+    """The next samples, in one of the shapes in which writers keep them; returns their source timestamp."""
     first_sn, timestamp = history.state.last_sn + 1, rng.randrange(5, 8)
     shape = rng.choice(("blocks", "messages", "ragged", "large"))
     if shape == "messages":
@@ -54,7 +54,7 @@ def add(history: WriterHistory, count: int, rng: random.Random) -> None:
         samples = numbered(first_sn, count)
         train = frame_messages(out, of, bytes(20), samples, WRITER, first_sn, flags=0, key_hashes=None)
         history.append(Change(first_sn, train.last_sn, timestamp, MessageTrainContent(train)))
-        return
+        return timestamp
     if shape == "large":
         (block,) = frame(numbered(first_sn, 1), WRITER, first_sn, budget=100)
         large = LargeContent(LargeSample.of_block(block, first_sn, 64))
@@ -65,6 +65,7 @@ def add(history: WriterHistory, count: int, rng: random.Random) -> None:
         samples = ragged(first_sn, count, rng, 80) if shape == "ragged" else numbered(first_sn, count)
         for block in frame(samples, WRITER, first_sn, budget=rng.choice((200, 4_000))):
             history.append(Change(block.first_sn, block.last_sn, timestamp, DataContent(block)))
+    return timestamp
 
 
 def held(history: WriterHistory) -> list[int]:
@@ -117,6 +118,7 @@ def test_many_instances_against_a_model(seed: int, monkeypatch: pytest.MonkeyPat
     keep_last = history.keep_last
     assert keep_last is not None
     model: dict[int, list[int]] = {}
+    stamps: dict[int, int] = {}
     acknowledged = 0
     for _ in range(40):
         count, flags = rng.choice((1, 7, 300, 900)), UNREGISTERED if rng.random() < 0.1 else 0
@@ -124,7 +126,8 @@ def test_many_instances_against_a_model(seed: int, monkeypatch: pytest.MonkeyPat
         hashes = np.zeros((count, 16), np.uint8)
         hashes[:, 2:4] = np.array(keys, ">u2").view(np.uint8).reshape(count, 2)
         first = history.state.last_sn + 1
-        add(history, count, rng)
+        stamp = add(history, count, rng)
+        stamps |= dict.fromkeys(range(first, first + count), stamp)
         keep_last.note_instances(first, hashes, flags)
         for i, key in enumerate(keys):
             if flags:
@@ -137,6 +140,8 @@ def test_many_instances_against_a_model(seed: int, monkeypatch: pytest.MonkeyPat
         live = {sn for numbers in model.values() for sn in numbers}
         expected = sorted(live | set(range(acknowledged + 1, last + 1)))
         assert held(history) == expected
+        for change in history.changes():
+            assert {stamps[sn] for sn in range(change.first_sn, change.last_sn + 1)} == {change.timestamp}
         for sn in rng.sample(range(1, last + 2), min(50, last)):
             found, following = history.find(sn), [each for each in expected if each >= sn]
             assert (found is None) == (not following)
