@@ -67,7 +67,7 @@ class Clock:
         self._participant = participant
 
     def monotonic_ns(self) -> int:
-        return 100_000 * MILLISECOND + self._participant._receiver.work * 1_000
+        return 100_000 * MILLISECOND + self._participant._receiver.router.work * 1_000
 
 
 @pytest.fixture

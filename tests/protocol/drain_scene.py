@@ -46,7 +46,7 @@ class End:
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
         )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
-        self.drains = BurstReceiver(self.receiver, {}, self.drops)
+        self.drains = BurstReceiver(self.receiver.router, {}, self.drops)
         #: Called with what each reader took, by its number.
         self.on_drained: Callable[[int, list[Run]], None] = lambda number, runs: None
         #: By reader and writer: between writers the order is nobody's.

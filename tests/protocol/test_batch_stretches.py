@@ -136,7 +136,7 @@ def test_batches_that_are_not_believed_are_dropped_one_by_one() -> None:
     datagrams = [(stream.batch(3, SECOND), "10.0.0.1") for _ in range(20)]
     end, alone = End(qos=ALL), End(qos=ALL)
     for each in (end, alone):
-        each.receiver._looks_at_addresses = True  # and the sender is unknown
+        each.receiver.router._looks_at_addresses = True  # and the sender is unknown
     end.take_in(datagrams, now=SECOND)
     for datagram in datagrams:
         alone.take_in([datagram], now=SECOND)
@@ -148,7 +148,7 @@ def test_batches_that_are_not_believed_are_dropped_one_by_one() -> None:
 def test_batches_that_nobody_reads_are_not_gathered(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(WRITERS[0], random.Random(1), size=size)
     end = End(qos=ALL)
-    cast(dict[Guid, object], end.receiver._routes).clear()
+    cast(dict[Guid, object], end.receiver.router.routes).clear()
 
     def gather(*_: object) -> object:
         raise AssertionError

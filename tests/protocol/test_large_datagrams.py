@@ -142,7 +142,7 @@ def test_a_stretch_that_is_not_believed_is_dropped_datagram_by_datagram() -> Non
     stream = Stream(WRITERS[0], random.Random(1))
     datagrams = [(each, "10.0.0.1") for each in stream.fragments(1, FRAGMENT * 8, SECOND)]
     end = End(sample_size_max=1 << 20)
-    end.receiver._looks_at_addresses = True  # and the sender is unknown
+    end.receiver.router._looks_at_addresses = True  # and the sender is unknown
     end.take_in(datagrams, now=SECOND)
     assert end.drops == {DropReason.UNKNOWN_WRITER: len(datagrams)}
     assert not end.delivered and not end.readers[0].counters.fragments

@@ -208,22 +208,22 @@ def test_keep_alives_shorter_than_a_header_are_ignored() -> None:
 def test_message_size_max_drops_counts_and_tells() -> None:
     s = Scene()
     told: list[tuple[str, int]] = []
-    s.one._drains.message_size_max = 300
-    s.one._drains.on_oversized = lambda source_ip, size: told.append((source_ip, size))
+    s.one._bursts.message_size_max = 300
+    s.one._bursts.on_oversized = lambda source_ip, size: told.append((source_ip, size))
     large, small = bytes(s.batch(1, 1, 20).data), bytes(s.batch(1, 1, 5).data)
     s.deliver(large)
     assert s.one.drops == {DropReason.MESSAGE_TOO_LARGE: 1}
     assert told == [(f"{SENDER} ({s.two.prefix.hex()})", 20 + len(large))]
     s.deliver(small)
     assert s.taken() == [1, 2, 3, 4, 5]
-    s.one._drains.on_oversized = None
+    s.one._bursts.on_oversized = None
     s.deliver(large)
     assert s.one.drops == {DropReason.MESSAGE_TOO_LARGE: 2}
 
 
 def test_message_size_max_holds_for_small_datagrams_read_together() -> None:
     s = Scene()
-    s.one._drains.message_size_max = 100
+    s.one._bursts.message_size_max = 100
     header = Header(prefix=s.two.prefix).encode() + InfoTimestamp(0).encode()
     buffer, spans = bytearray(), []
     for sn in range(1, 21):

@@ -312,7 +312,7 @@ def told(
     )
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    drains = BurstReceiver(receiver, {}, drops)
+    drains = BurstReceiver(receiver.router, {}, drops)
     for span in drains.receive_runs(data, spans, now=1) if together else spans:
         if span is not None:
             receiver.receive(data, memoryview(data), *span, now=1)

@@ -107,13 +107,13 @@ class Participant:
             trust=config.trust,
             failures=self._failures,
         )
-        self._receiver.on_alive = self._liveliness.on_data
+        self._receiver.router.on_alive = self._liveliness.on_data
         self._receiver.on_addressed = discovery.on_addressed
-        self._receiver.made_up = self._spdp.challenges.open
+        self._receiver.challenged = self._spdp.challenges.open
         self._receiver.on_answered = discovery.on_answered
-        self._drains = BurstReceiver(self._receiver, self._spdp.remotes, self.drops)
-        self._drains.message_size_max = config.message_size_max
-        self._drains.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
+        self._bursts = BurstReceiver(self._receiver.router, self._spdp.remotes, self.drops)
+        self._bursts.message_size_max = config.message_size_max
+        self._bursts.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
     # --- endpoints of ours ------------------------------------------------------------------------
 
@@ -332,31 +332,31 @@ class Participant:
         What else a participant does may be done between the parts.
         """
         view, spans = memoryview(data), self._discovery.admitted.admit(data, spans)
-        receiver = self._receiver
-        pause = receiver.work + work_max
-        for span in self._drains.receive_runs(data, spans, now=now):
+        receiver, router = self._receiver, self._receiver.router
+        pause = router.work + work_max
+        for span in self._bursts.receive_runs(data, spans, now=now):
             if self._closed:
                 return []
             if span is not None:
                 start, stop, source_ip = span
-                receiver.unproven = None
+                router.unproven = None
                 receiver.receive(data, view, *span, now=now)
-                if receiver.announcements:
-                    runs, receiver.announcements = receiver.announcements, []
+                if router.announcements:
+                    runs, router.announcements = router.announcements, []
                     self._discovery.on_announcements(runs, source_ip, stop - start, now)
-                if receiver.unproven is not None and not receiver.unproven.proven:
-                    receiver.unproven.hold(view[start:stop], source_ip)
+                if router.unproven is not None and not router.unproven.proven:
+                    router.unproven.hold(view[start:stop], source_ip)
                 while self._discovery.held:
                     held, source_ip = self._discovery.held.popleft()
                     again = np.frombuffer(held, np.uint8)
                     receiver.receive(again, memoryview(held), 0, len(held), source_ip, now=now)
-                    receiver.announcements.clear()  # taken up when it came, and not the next datagram's
-                if receiver.builtin_touched:
-                    receiver.builtin_touched = False
+                    router.announcements.clear()  # taken up when it came, and not the next datagram's
+                if router.builtin_touched:
+                    router.builtin_touched = False
                     self._discovery.on_builtin_samples(now)
-            if receiver.work > pause:
+            if router.work > pause:
                 now = (yield self._received(now)) or now
-                pause = receiver.work + work_max
+                pause = router.work + work_max
         return [] if self._closed else self._received(now)
 
     def _received(self, now: int) -> list[StatefulReader]:

@@ -38,7 +38,7 @@ class SpyParticipant:
         self._types: dict[Guid, Struct] = {}
         self._events: deque[Event] = deque()
         self._receiver = MessageReceiver(prefix, self, {}, {}, self.drops)
-        self._drains = BurstReceiver(self._receiver, {}, self.drops)
+        self._bursts = BurstReceiver(self._receiver.router, {}, self.drops)
 
     def create_reader(self, spec: ReaderSpec) -> StatefulReader:
         """A reader, which has an ``entity_key``; its QoS is as it was given, for no writer compares it."""
@@ -86,7 +86,7 @@ class SpyParticipant:
     def receive(self, data: U8, spans: Sequence[Span], *, now: int) -> list[StatefulReader]:
         """As :meth:`Participant.receive`."""
         view = memoryview(data)
-        for span in self._drains.receive_runs(data, spans, now=now):
+        for span in self._bursts.receive_runs(data, spans, now=now):
             if span is not None:
                 self._receiver.receive(data, view, *span, now=now)
         return [reader for _, reader in self._readers.values() if reader.has_runs]

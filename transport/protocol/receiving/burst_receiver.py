@@ -1,7 +1,8 @@
-"""The receiver of drains: takes in at once what is alike in many datagrams (`wire.datagrams`, `wire.large_datagrams`).
+"""The receiver of bursts: takes in at once what is alike in many datagrams (`wire.datagrams`, `wire.large_datagrams`).
 
 The hot path of a participant. What is not alike is left to the message receiver, which takes one message apart at a
-time, and who is read and believed is its matter, too: it comes to the same as if each datagram had come by itself.
+time. Who is trusted and read is decided by the router of both: the result is the same as if each datagram had come by
+itself.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from ...wire.samples import U8, Run
 from ...wire.submessages import Data
 from ..discovery.remote_participant import RemoteParticipant
 from ..reading.reader import StatefulReader
-from .message_receiver import MessageReceiver, Span
+from .message_receiver import Span
 from .message_work import BYTES_PER_WORK, BYTES_PER_WORK_CLEARED, RUNS_WORK, WORK, WORK_FRAGMENTS
+from .router import Router
 
 
 class BurstReceiver:
-    """Takes in drains, and leaves to ``messages`` what has to be looked at by itself.
+    """Takes in bursts; ``router`` hands on what is in them.
 
     A datagram larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
     ``remotes`` and ``drops`` are the participant's own.
@@ -37,20 +39,20 @@ class BurstReceiver:
 
     def __init__(
         self,
-        messages: MessageReceiver,
+        router: Router,
         remotes: Mapping[bytes, RemoteParticipant],
         drops: Counter[DropReason],
     ) -> None:
         self.message_size_max = UDP_PAYLOAD_MAX
         self.on_oversized: Callable[[str, int], None] | None = None
-        self._messages = messages
+        self._router = router
         self._remotes = remotes
         self._drops = drops
 
     def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span | None]:
         """Take in what is found in datagrams all at once; those left are handed out for `MessageReceiver.receive`, each
         when its turn comes. None after some work: it may be somebody else's turn."""
-        messages = self._messages
+        router = self._router
         if self.message_size_max < UDP_PAYLOAD_MAX:
             spans = [span for span in spans if self._admits(data, span)]
         if are_large(spans):
@@ -66,58 +68,58 @@ class BurstReceiver:
             np.array(starts, np.int64),
             np.array(stops, np.int64),
             None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
-            messages.unread.passes_over,
+            router.unread.passes_over,
         )
         rest, handed = found.rest, 0
         #: The position of each run, and of its HEARTBEATs, which come behind what lies before them.
         turns = [(each.first, -1, i) for i, each in enumerate(found.runs)]
         turns += [(behind, at, i) for i, each in enumerate(found.runs) for behind, at in each.heartbeats]
         turns.sort()
-        believed: set[int] = set()
-        pause = messages.work + RUNS_WORK
+        trusted: set[int] = set()
+        pause = router.work + RUNS_WORK
         for position, heartbeat_at, i in turns:
             before = bisect(rest, position, handed)
             yield from (spans[each] for each in rest[handed:before])
             handed = before
             first, run, _ = found.runs[i]
             if heartbeat_at >= 0:
-                if i in believed:
-                    messages.on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
+                if i in trusted:
+                    router.on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
                 continue
-            if messages.work > pause:
+            if router.work > pause:
                 yield None
-                pause = messages.work + RUNS_WORK
+                pause = router.work + RUNS_WORK
             if isinstance(run, BatchStretch):
                 if not self._on_batch_stretch(run, sources[first], now):
                     yield from spans[first : first + run.batches]
                 continue
-            if not messages.is_believed(run.writer.prefix, sources[first], run.count, now):
+            if not router.is_trusted(run.writer.prefix, sources[first], run.count, now):
                 continue
-            believed.add(i)
+            trusted.add(i)
             if isinstance(run, Run):
-                messages.on_run(run, now)
+                router.on_run(run, now)
             else:
-                messages.unread.drop(run.writer, run.count)
-                messages.work += WORK[Data.KIND]
+                router.unread.drop(run.writer, run.count)
+                router.work += WORK[Data.KIND]
         yield from (spans[i] for i in rest[handed:])
 
     def _receive_large(
         self, data: U8, spans: Sequence[Span], now: int, *, joins_heartbeats: bool = True
     ) -> Iterator[Span | None]:
         """As :meth:`receive_runs`, in large datagrams."""
-        messages = self._messages
+        router = self._router
         handed = 0
-        pause = messages.work + RUNS_WORK
+        pause = router.work + RUNS_WORK
         for each in scan_large(data, spans, joins_heartbeats=joins_heartbeats):
             yield from spans[handed : each.first]
             handed = each.stop
-            if messages.work > pause:
+            if router.work > pause:
                 yield None
-                pause = messages.work + RUNS_WORK
+                pause = router.work + RUNS_WORK
             source_ip = spans[each.first][2]
             if isinstance(each, LargeRun):
-                if messages.is_believed(each.run.writer.prefix, source_ip, each.run.count, now):
-                    messages.on_run(each.run, now)
+                if router.is_trusted(each.run.writer.prefix, source_ip, each.run.count, now):
+                    router.on_run(each.run, now)
             elif isinstance(each, LargeMessages):
                 if not self._on_runs(each.runs, source_ip, now):
                     handed = each.first
@@ -131,59 +133,59 @@ class BurstReceiver:
                 handed = each.first
             else:
                 for heartbeat_at in each.heartbeats:
-                    messages.on_heartbeat_at(data, heartbeat_at, each.stretches[0].writer.prefix, now)
+                    router.on_heartbeat_at(data, heartbeat_at, each.stretches[0].writer.prefix, now)
         yield from spans[handed:]
 
     def _takes(self, stretches: list[FragmentStretch]) -> bool:
         """Whether all readers of a writer take what there is of it as it is."""
         if len(stretches) > 1:
             return False
-        readers = self._messages.addressed(stretches[0].writer, stretches[0].reader_id)
+        readers = self._router.addressed(stretches[0].writer, stretches[0].reader_id)
         return all(reader.takes(stretches[0]) for reader in readers)
 
     def _on_fragment_stretches(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
-        """Hand stretches to the readers of their writer; False: they are for none, or not to be believed."""
+        """Hand stretches to the readers of their writer; False: they are for none, or not to be trusted."""
         work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
-        readers = self._believing(stretches[0], source_ip, work, now)
+        readers = self._trusting(stretches[0], source_ip, work, now)
 
         def take(reader: StatefulReader) -> None:
             before = reader.fragment_bytes
             for stretch in stretches:
                 reader.on_fragment_stretch(stretch, now=now)
-            self._messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+            self._router.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
 
-        self._messages.hand(readers, take)
+        self._router.hand(readers, take)
         return bool(readers)
 
     def _on_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
         """As :meth:`_on_fragment_stretches`, of runs that are alike and follow one another."""
         work = len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
-        readers = self._believing(runs[0], source_ip, work, now)
-        self._messages.hand(readers, lambda reader: reader.on_runs(runs, now=now))
+        readers = self._trusting(runs[0], source_ip, work, now)
+        self._router.hand(readers, lambda reader: reader.on_runs(runs, now=now))
         return bool(readers)
 
     def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
         """As :meth:`_on_fragment_stretches`, of one of batches."""
         work = WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
-        readers = self._believing(stretch, source_ip, work, now)
+        readers = self._trusting(stretch, source_ip, work, now)
 
         def take(reader: StatefulReader) -> None:
             if not reader.on_batch_stretch(stretch, now=now):
-                self._messages.work += WORK[DATA_BATCH] * stretch.batches
+                self._router.work += WORK[DATA_BATCH] * stretch.batches
 
-        self._messages.hand(readers, take)
+        self._router.hand(readers, take)
         return bool(readers)
 
-    def _believing(
+    def _trusting(
         self, of: FragmentStretch | BatchStretch | Run, source_ip: str, work: int, now: int
     ) -> list[StatefulReader]:
-        """The readers for which a writer's samples are, if they are believed: then these cost ``work``, and the writer
+        """The readers for which a writer's samples are, if they are trusted: then these cost ``work``, and the writer
         is alive."""
-        messages = self._messages
-        readers = messages.believing_readers(of.writer, of.reader_id, source_ip, now)
+        router = self._router
+        readers = router.readers_if_trusted(of.writer, of.reader_id, source_ip, now)
         if readers:
-            messages.work += work
-            messages.on_alive(of.writer, now)
+            router.work += work
+            router.on_alive(of.writer, now)
         return readers
 
     def _admits(self, data: U8, span: Span) -> bool:
