@@ -531,7 +531,7 @@ def test_where_the_pitch_changes_another_stretch_begins() -> None:
 @pytest.mark.parametrize("step", [-288, -304])
 def test_datagrams_that_lie_backwards_are_no_stretch(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else memory would be looked at that is not theirs."""
-    monkeypatch.setattr("spark_rtps.transport.wire.runs._alike", None)
+    monkeypatch.setattr("spark_rtps.transport.wire.equal_datagrams.comparable", None)
     datagrams, _ = train(1, 1, 8 * 8, 8, 256)
     assert {len(each) for each in datagrams} == {288}
     starts = np.arange(len(datagrams) - 1, -1, -1) * -step

@@ -18,24 +18,33 @@ from ..errors import DecodeError
 from ..structure import Guid, is_builtin
 from .batch import DATA_BATCH, Batch
 from .batch_scan import SAMPLE_INFO_FLAGS, shape_of_info
-from .info import INFO_TS_SIZE
-from .message import FLAG_E, HEADER_SIZE, MAGIC
-from .runs import INFO_TS_WORDS, Words, alike_between
+from .datagram_layout import (
+    BODY,
+    BODY_WORD,
+    EQUAL_WORDS,
+    INFO_TS_LE,
+    INFO_TS_WORD,
+    MAGIC_LE,
+    MAJOR_VERSION,
+    OCTETS_WORD,
+    PREFIX_WORD,
+    READER_WORD,
+    STAMP_WORD,
+    VERSION_WORD,
+    WRITER_WORD,
+)
+from .message import FLAG_E
+from .runs import Words, alike_between
 from .samples import U8, Run, source_timestamps, stretches
 
-_BODY: Final = HEADER_SIZE + INFO_TS_SIZE
-#: Of a datagram, where lie: the INFO_TS's time; the DATA_BATCH, and of it the words that are the same in a stretch and
-#: tell the writer; its numbers; the offset to its last sample; the length of its sample infos; these.
-_STAMP: Final = 6
-_BATCH: Final = _BODY // 4
-_BATCH_SN: Final = _BATCH + 4
-_FIRST_SN: Final = _BATCH + 6
-_TO_LAST: Final = _BATCH + 8
-_LIST_BYTES: Final = _BATCH + 10
-_INFOS: Final = _BATCH + 11
+#: Of a DATA_BATCH, where lie: its numbers; the offset to its last sample; the length of its sample infos; these.
+_BATCH_SN: Final = BODY_WORD + 4
+_FIRST_SN: Final = BODY_WORD + 6
+_TO_LAST: Final = BODY_WORD + 8
+_LIST_BYTES: Final = BODY_WORD + 10
+_INFOS: Final = BODY_WORD + 11
 #: Words in which the datagrams of a stretch agree; of the header, the minor version and the vendor may differ.
-_ALIKE: Final = (0, 2, 3, 4, 5, _BATCH, _BATCH + 1, _BATCH + 2, _BATCH + 3, _TO_LAST, _LIST_BYTES)
-_MAGIC: Final = int.from_bytes(MAGIC, "little")
+_EQUAL_WORDS: Final = (0, INFO_TS_WORD, *EQUAL_WORDS, _TO_LAST, _LIST_BYTES)
 #: The low half of a DATA_BATCH's first word, and octetsToInlineQos behind the extra flags.
 PLAIN_BATCH: Final = DATA_BATCH | FLAG_E << 8
 _TO_INLINE_QOS: Final = 32
@@ -52,8 +61,10 @@ class BatchStretch:
 
     def __init__(self, layout: _Layout, rows: Words) -> None:
         head = layout.head
-        self.writer = Guid(head[2:5].tobytes(), head[_BATCH + 3 : _BATCH + 4].tobytes())
-        self.reader_id = head[_BATCH + 2 : _BATCH + 3].tobytes()
+        self.writer = Guid(
+            head[PREFIX_WORD:INFO_TS_WORD].tobytes(), head[WRITER_WORD : WRITER_WORD + 1].tobytes()
+        )
+        self.reader_id = head[READER_WORD : READER_WORD + 1].tobytes()
         self.batch_sn = int(_numbers(rows, _BATCH_SN)[0])
         self.batches = len(rows)
         self.per_batch = layout.per
@@ -137,13 +148,13 @@ class _Layout(NamedTuple):
     def of(cls, data: U8, start: int, size: int, head: Words) -> _Layout | None:
         """Of the datagram at ``data[start]``; None: it is none of those that are read here."""
         plain = (
-            head[0] == _MAGIC
-            and head[1] & 0xFF == 2
-            and head[5] == INFO_TS_WORDS[FLAG_E]
-            and head[_BATCH] & 0xFFFF == PLAIN_BATCH
-            and head[_BATCH] >> 16 in (size - _BODY - 4, 0)
-            and head[_BATCH + 1] >> 16 == _TO_INLINE_QOS
-            and not is_builtin(head[_BATCH + 3].tobytes())
+            head[0] == MAGIC_LE
+            and head[VERSION_WORD] & 0xFF == MAJOR_VERSION
+            and head[INFO_TS_WORD] == INFO_TS_LE
+            and head[BODY_WORD] & 0xFFFF == PLAIN_BATCH
+            and head[BODY_WORD] >> 16 in (size - BODY - 4, 0)
+            and head[OCTETS_WORD] >> 16 == _TO_INLINE_QOS
+            and not is_builtin(head[WRITER_WORD].tobytes())
         )
         list_bytes = int(head[_LIST_BYTES])
         infos = start + 4 * _INFOS
@@ -167,8 +178,8 @@ class _Layout(NamedTuple):
     def alike(self, rows: Words) -> Iterator[tuple[int, int]]:
         """[first, stop) of the rows that make up a stretch each."""
         head, count = self.head, len(rows)
-        good = (rows[:, 1] & 0xFF) == 2
-        for column in _ALIKE:
+        good = (rows[:, VERSION_WORD] & 0xFF) == MAJOR_VERSION
+        for column in _EQUAL_WORDS:
             good &= rows[:, column] == head[column]
         good &= rows[:, self.payloads - 1] == head[self.payloads - 1]
         infos = self._infos(rows)
@@ -192,7 +203,7 @@ class _Layout(NamedTuple):
     def gather(self, rows: Words, writer: Guid, reader_id: bytes) -> Run:
         """The samples of ``rows``: of each its time, if times differ, its key hash, and its payload."""
         count, per, width, head = len(rows), self.per, self.width, self.head
-        stamps = rows[:, _STAMP : _STAMP + 2]
+        stamps = rows[:, STAMP_WORD:BODY_WORD]
         hash_at = 2 if (stamps != stamps[0]).any() else 0
         payload_at = hash_at + 4 if self.key_hash >= 0 else hash_at
         out = np.empty((count, per, payload_at + 1 + width), np.uint32)

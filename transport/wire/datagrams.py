@@ -27,24 +27,38 @@ from ..structure import Guid
 from ..value_classes import value
 from .batch_stretches import PLAIN_BATCH, BatchStretch, scan_batches
 from .compressed import COMPRESSED
-from .info import INFO_TS_SIZE
-from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
-from .runs import DATA, FLAG_D, INFO_TS_WORDS, Words, scan_equal
+from .datagram_layout import (
+    BODY,
+    BODY_WORD,
+    EQUAL_WORDS,
+    INFO_TS_LE,
+    INFO_TS_WORD,
+    MAGIC_LE,
+    MAJOR_VERSION,
+    OCTETS_WORD,
+    PAYLOAD_WORD,
+    PREFIX_WORD,
+    PREFIX_WORDS,
+    READER_WORD,
+    SN_HIGH_WORD,
+    SN_LOW_WORD,
+    STAMP_WORD,
+    VERSION_WORD,
+    WRITER_WORD,
+)
+from .equal_datagrams import scan_equal
+from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE
+from .runs import DATA, FLAG_D, Words
 from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 from .status_messages import RttMeasurement, StatusMessage
-from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
+from .submessages import DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
 from .unread_samples import alike_in_datagrams
 
-_HEADER_WORDS: Final = HEADER_SIZE // 4
-_INFO_TS_LE: Final = INFO_TS_WORDS[FLAG_E]
 #: The low half of the first word of a little-endian DATA: kind and flags, without others than E; and with D alone.
 _DATA_LE: Final = DATA | FLAG_E << 8
 _PLAIN_DATA_LE: Final = _DATA_LE | FLAG_D << 8
 _KIND_AND_E: Final = 0xFF | FLAG_E << 8
 _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
-_BODY: Final = HEADER_SIZE + INFO_TS_SIZE
-_PAYLOAD_WORD: Final = (_BODY + DATA_HEADER_SIZE) // 4
-_MAGIC: Final = int.from_bytes(MAGIC, "little")
 #: The first word of a HEARTBEAT in either byte order, and of it the F flag, which it may have; L asserts liveliness.
 _HEARTBEATS: Final = (
     Heartbeat.KIND | FLAG_E << 8 | (HEARTBEAT_SIZE - SUBMESSAGE_HEADER_SIZE) << 16,
@@ -60,8 +74,6 @@ DATAGRAMS_MIN: Final = 8
 _SINGLES_MIN: Final = DATAGRAMS_MIN
 #: And below this many datagrams in a stretch.
 _STRETCH_MIN: Final = 3
-#: Words in which the datagrams of a stretch agree: prefix, kind, flags and length, ids.
-_ALIKE: Final = (2, 3, 4, 8, 9, 10, 11)
 
 
 @value
@@ -105,7 +117,7 @@ class _Drain(NamedTuple):
     data: U8
     starts: I64
     stops: I64
-    head: Words  # (n, _PAYLOAD_WORD): header, INFO_TS, DATA header
+    head: Words  # (n, PAYLOAD_WORD): header, INFO_TS, DATA header
     data_ends: I64  # where the first DATA ends
     sources: I64 | None  # equal where the sender's address is; None: there is one sender
     passes_over: PassesOver
@@ -125,29 +137,32 @@ def scan_datagrams(
     """
     words = data[: data.nbytes // 4 * 4].view("<u4")
     at = starts // 4
-    roomy = stops - starts >= (_PAYLOAD_WORD + 1) * 4
+    roomy = stops - starts >= (PAYLOAD_WORD + 1) * 4
     if not roomy.any():
         return DatagramScan([], list(range(len(starts))))
     if not roomy.all():
         at = np.where(roomy, at, at[int(roomy.argmax())])  # read, never used
-    head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
-    fit = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
-    fit &= (head[:, 11] >> 30) != 3  # what built-in writers send is looked at message by message
-    of_batches = fit & ((head[:, 8] & 0xFFFF) == PLAIN_BATCH)
-    fit &= (head[:, 8] & _KIND_AND_E) == _DATA_LE
-    lengths = (head[:, 8] >> 16).astype(np.int64)
-    data_ends = starts + (_BODY + 4) + lengths
+    head: Words = words[at[:, None] + np.arange(PAYLOAD_WORD)]
+    fit = roomy & (head[:, 0] == MAGIC_LE) & ((head[:, VERSION_WORD] & 0xFF) == MAJOR_VERSION)
+    fit &= head[:, INFO_TS_WORD] == INFO_TS_LE
+    fit &= (head[:, WRITER_WORD] >> 30) != 3  # what built-in writers send is looked at message by message
+    of_batches = fit & ((head[:, BODY_WORD] & 0xFFFF) == PLAIN_BATCH)
+    fit &= (head[:, BODY_WORD] & _KIND_AND_E) == _DATA_LE
+    lengths = (head[:, BODY_WORD] >> 16).astype(np.int64)
+    data_ends = starts + (BODY + 4) + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
     fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
     drain = _Drain(data, starts, stops, head, data_ends, sources, passes_over)
-    single = fit & ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _TO_INLINE_QOS)
-    single &= head[:, 12].view(np.int32) >= 0
+    single = (
+        fit & ((head[:, BODY_WORD] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, OCTETS_WORD] == _TO_INLINE_QOS)
+    )
+    single &= head[:, SN_HIGH_WORD].view(np.int32) >= 0
     heartbeat = _tails(drain, single)
     runs: list[DatagramRun] = []
     left = np.ones(len(starts), np.bool_)
     if np.count_nonzero(single) >= _SINGLES_MIN:
         runs += _singles(drain, np.flatnonzero(single), heartbeat, left)
-    of_many = fit & ~single & (stops > data_ends) & ((stops - starts - _BODY) % (lengths + 4) == 0)
+    of_many = fit & ~single & (stops > data_ends) & ((stops - starts - BODY) % (lengths + 4) == 0)
     if np.count_nonzero(of_many) >= _STRETCH_MIN:
         runs += _stretches(drain, of_many, left)
     if np.count_nonzero(of_batches) >= _STRETCH_MIN:
@@ -166,9 +181,9 @@ def _stretches(
     data, starts, stops, head, data_ends, _, passes_over = drain
     size, pitch = stops - starts, np.diff(starts)
     for first, last in _linked(drain, of_many):
-        body, length = int(starts[first]) + _BODY, int(size[first]) - _BODY
-        prefix = head[first, 2:5].tobytes()
-        writer = Guid(prefix, head[first, 11].tobytes())
+        body, length = int(starts[first]) + BODY, int(size[first]) - BODY
+        prefix = head[first, PREFIX_WORD:INFO_TS_WORD].tobytes()
+        writer = Guid(prefix, head[first, WRITER_WORD].tobytes())
         if passes_over(writer):
             each = int(data_ends[first]) - body
             if (step := int(pitch[first])) >= length:  # else they lie backwards: no stretch of memory
@@ -177,7 +192,7 @@ def _stretches(
                 yield DatagramRun(first, Unread(writer, int(alike.sum()) * (length // each)))
             continue
         for start, stop, run in scan_equal(
-            data, body, length, int(pitch[first]), head[first:last, 6:8], prefix
+            data, body, length, int(pitch[first]), head[first:last, STAMP_WORD:BODY_WORD], prefix
         ):
             left[first + start : first + stop] = False
             yield DatagramRun(first + start, run)
@@ -190,7 +205,9 @@ def _batches(
     data, starts, stops, head, _, _, passes_over = drain
     for first, last in _linked(drain, of_batches):
         at, size = int(starts[first]), int(stops[first] - starts[first])
-        if size % 4 or passes_over(Guid(head[first, 2:5].tobytes(), head[first, 11].tobytes())):
+        if size % 4 or passes_over(
+            Guid(head[first, PREFIX_WORD:INFO_TS_WORD].tobytes(), head[first, WRITER_WORD].tobytes())
+        ):
             continue
         pitch = int(starts[first + 1]) - at
         for start, stop, stretch in scan_batches(data, at, size, pitch, last - first):
@@ -204,7 +221,7 @@ def _linked(drain: _Drain, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, 
     _, starts, stops, head, _, sources, _ = drain
     size, pitch = stops - starts, np.diff(starts)
     linked = taken[1:] & taken[:-1] & (size[1:] == size[:-1])
-    for column in _ALIKE:
+    for column in EQUAL_WORDS:
         linked &= head[1:, column] == head[:-1, column]
     if sources is not None:
         linked &= sources[1:] == sources[:-1]
@@ -224,10 +241,10 @@ def _singles(
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of one sample, which ``taken`` are; clears ``left`` of those in them."""
     data, starts, _, head, data_ends, sources, passes_over = drain
-    numbers = (head[:, 12].astype(np.int64) << 32) | head[:, 13]
-    stamps = source_timestamps(head[:, 6], head[:, 7])
+    numbers = (head[:, SN_HIGH_WORD].astype(np.int64) << 32) | head[:, SN_LOW_WORD]
+    stamps = source_timestamps(head[:, STAMP_WORD], head[:, STAMP_WORD + 1])
     # the writer's GUID and the reader id it writes to, as one 20-byte key; behind it, where from
-    keys = np.ascontiguousarray(head[:, [2, 3, 4, 11, 10]])
+    keys = np.ascontiguousarray(head[:, [*PREFIX_WORDS, WRITER_WORD, READER_WORD]])
     if sources is not None:
         keys = np.ascontiguousarray(np.column_stack((keys, sources.astype("<u4"))))
     groups = _groups(keys, taken)
@@ -247,7 +264,7 @@ def _singles(
                 continue
             left[rows] = False
             index = np.zeros(len(rows), SAMPLE_INDEX)
-            offsets = starts[rows] + _PAYLOAD_WORD * 4
+            offsets = starts[rows] + PAYLOAD_WORD * 4
             index["length"] = data_ends[rows] - offsets
             index["timestamp"] = stamps[rows]
             body = _body(data, offsets, index, compact=compact)
@@ -280,7 +297,7 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
             words = data[: data.nbytes // 4 * 4].view("<u4")[at[beats, None] // 4 + np.arange(7)]
             beats[beats] = (
                 np.isin(words[:, 0] & ~_HEARTBEAT_F, _HEARTBEATS)
-                & (words[:, 1:3] == head[tailed[beats], 10:12]).all(axis=1)
+                & (words[:, 1:3] == head[tailed[beats], READER_WORD:SN_HIGH_WORD]).all(axis=1)
                 & _are_possible(words)
             )
         heartbeat[tailed] = beats

@@ -3,8 +3,8 @@
 A drain holds few large datagrams, so that a step of Python for each costs less than NumPy's steps for all. What is done
 for more than a look at a header is done once for each stretch of datagrams that are alike:
 
-* header, INFO_TS and DATA of equal length and consecutive numbers: they make up a run;
-* messages of DATA that is small (`message_stretches`), and batches (`batch_stretches`);
+* header, INFO_TS and DATA of equal length and consecutive numbers (`equal_datagrams`): they make up a run;
+* the same where the DATA are small: each datagram is a run; and batches (`batch_stretches`);
 * header, INFO_TS and DATA_FRAGs (`large_fragments`).
 
 All numbers are little-endian, and there is no inline QoS. All else is left to the message receiver.
@@ -12,21 +12,16 @@ All numbers are little-endian, and there is no inline QoS. All else is left to t
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-import numpy as np
-
-from ..structure import Guid, is_builtin
 from .batch import DATA_BATCH
 from .batch_stretches import BatchStretch, scan_batches
-from .info import INFO_TS_SIZE
+from .datagram_layout import BODY
+from .equal_datagrams import find_equal
 from .large_fragments import FRAGMENTS_AT, LargeFragments, Spans, scan_fragments
-from .message import FLAG_E, HEADER_SIZE, MAGIC
-from .message_stretches import scan_messages
-from .runs import DATA, FLAG_D, INFO_TS_WORDS, LOW_MAX, equal_rows
-from .samples import SAMPLE_INDEX, U8, Run, source_timestamps
-from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, DataFrag
+from .runs import DATA
+from .samples import U8, Run
+from .submessages import DataFrag
 
 #: Datagrams up to this size, that of jumbo frames, are small.
 SMALL_BYTES: Final = 9_216
@@ -34,17 +29,6 @@ SMALL_BYTES: Final = 9_216
 _LARGE_MIN: Final = 3
 #: DATA of this size and more are large: of smaller ones a datagram holds so many that it is a run of its own.
 _SAMPLE_MIN: Final = 2_048
-_BODY: Final = HEADER_SIZE + INFO_TS_SIZE
-#: The header (magic, version, vendor, prefix), INFO_TS (its header and its time); of what follows kind and flags,
-#: length, octetsToInlineQos, ids and number.
-_HEAD: Final = Struct("<4sB3s12sI8sHHHH4s4siI")
-_PLAIN_DATA: Final = (
-    MAGIC,
-    2,
-    INFO_TS_WORDS[FLAG_E],
-    DATA | (FLAG_E | FLAG_D) << 8,
-    DATA_OCTETS_TO_INLINE_QOS,
-)
 
 
 class LargeRun(NamedTuple):
@@ -90,11 +74,10 @@ def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list
     view = memoryview(data)
     while at < count - 1:
         start, stop, _ = spans[at]
-        kind = view[start + _BODY] if stop - start > FRAGMENTS_AT else 0
-        if kind == DATA and view[start + _BODY + 2] | view[start + _BODY + 3] << 8 >= _SAMPLE_MIN:
-            last = _data(data, view, spans, at, found)
-        elif kind == DATA:
-            last = _messages(data, spans, at, found)
+        kind = view[start + BODY] if stop - start > FRAGMENTS_AT else 0
+        if kind == DATA:
+            size = view[start + BODY + 2] | view[start + BODY + 3] << 8
+            last = _data(data, spans, at, found, large=size >= _SAMPLE_MIN)
         elif kind == DataFrag.KIND:
             last = scan_fragments(data, view, spans, at, found, joins_heartbeats=joins_heartbeats)
         elif kind == DATA_BATCH:
@@ -105,50 +88,22 @@ def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list
     return found
 
 
-def _data(data: U8, view: memoryview, spans: Spans, at: int, found: list[Large]) -> int:
-    """Find the run that begins with the DATA of datagram ``at``; returns where it ends, or less than what follows."""
+def _data(data: U8, spans: Spans, at: int, found: list[Large], *, large: bool) -> int:
+    """Find what begins with the DATA of datagram ``at``: a run of ``large`` samples, or the runs of small ones. Returns
+    where what was looked at ends."""
     start, stop, _ = spans[at]
-    head = _HEAD.unpack_from(view, start)
-    magic, major, _, prefix, info, _, kind, length, _, octets, reader_id, writer_id, high, low = head
-    size = length + 4
-    each, rest = divmod(stop - start - _BODY, size)
-    if (magic, major, info, kind, octets) != _PLAIN_DATA:
+    pitch, count = _at_one_pitch(spans, at, len(spans))
+    if (stop - start) % 4 or pitch % 4:
         return at
-    sn = high << 32 | low
-    if rest or size % 4 or sn < 1 or is_builtin(writer_id):
-        return at
-    # from there on the high word of the numbers is another
-    pitch, count = _at_one_pitch(spans, at, at + (LOW_MAX + 1 - low) // each)
-    if count < 2 or pitch < stop - start:
-        return at
-    heads = np.ndarray((count,), f"V{_BODY}", data, start, (pitch,)).copy().view("<u4").reshape(count, -1)
-    stamps = heads[:, -2:].copy()
-    heads[:, -2:] = 0
-    shape, strides = (count, each), (pitch, size)
-    rows = np.ndarray(shape, f"V{DATA_HEADER_SIZE}", data, start + _BODY, strides).copy().view("<u4")
-    rows = rows.reshape(count, each, -1)
-    rows[..., 5] -= np.arange(count * each, dtype=np.uint32).reshape(count, each)
-    count = min(equal_rows(heads), equal_rows(rows.reshape(count, -1)))
-    first_row = rows[0].tobytes()
-    if count < 2 or first_row != first_row[:DATA_HEADER_SIZE] * each:
-        return at
-    index = np.zeros((count, each), SAMPLE_INDEX)
-    offsets = (np.arange(count) * pitch)[:, None] + np.arange(each) * size
-    index["offset"] = offsets + DATA_HEADER_SIZE
-    index["length"] = size - DATA_HEADER_SIZE
-    index["timestamp"] = source_timestamps(stamps[:count, :1], stamps[:count, 1:])
-    low_at = start + _BODY
-    run = Run(
-        Guid(prefix, writer_id),
-        sn,
-        count * each,
-        data[low_at : low_at + (count - 1) * pitch + each * size],
-        index=index.reshape(-1),
-        reader_id=reader_id,
-        datagram_bytes=stop - start - _BODY,
-    )
-    found.append(LargeRun(at, at + count, run))
-    return at + count
+    datagrams, looked_at = find_equal(data, start, stop - start, pitch, count)
+    if datagrams is None:
+        return at + looked_at
+    end = at + len(datagrams.stamps)
+    if not large:
+        found.append(LargeMessages(at, end, datagrams.runs()))
+    elif datagrams.is_plain:
+        found.append(LargeRun(at, end, datagrams.indexed_run()))
+    return at + looked_at
 
 
 def _at_one_pitch(spans: Spans, at: int, stop: int) -> tuple[int, int]:
@@ -162,18 +117,6 @@ def _at_one_pitch(spans: Spans, at: int, stop: int) -> tuple[int, int]:
             break
         count += 1
     return pitch, count
-
-
-def _messages(data: U8, spans: Spans, at: int, found: list[Large]) -> int:
-    """Find the runs of small samples that begin with datagram ``at``; returns where what was looked at ends."""
-    start, stop, _ = spans[at]
-    pitch, count = _at_one_pitch(spans, at, len(spans))
-    if (stop - start) % 4 or pitch % 4:
-        return at
-    runs, looked_at = scan_messages(data, start, stop - start, pitch, count)
-    if runs:
-        found.append(LargeMessages(at, at + len(runs), runs))
-    return at + looked_at
 
 
 def _batches(data: U8, spans: Spans, at: int, found: list[Large]) -> int:

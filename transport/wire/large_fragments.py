@@ -17,10 +17,10 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ..structure import Guid, is_builtin
+from .datagram_layout import BODY, INFO_TS_LE
 from .fragment_stretches import FragmentStretch, Piece
-from .info import INFO_TS_SIZE, InfoTimestamp
+from .info import InfoTimestamp
 from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
-from .runs import INFO_TS_WORDS
 from .samples import NO_TIMESTAMP, U8
 from .submessages import (
     DATA_FRAG_HEADER_SIZE,
@@ -32,9 +32,8 @@ from .submessages import (
 
 Spans = Sequence[tuple[int, int, str]]
 
-_BODY: Final = HEADER_SIZE + INFO_TS_SIZE
 #: Where a datagram's first payload lies.
-FRAGMENTS_AT: Final = _BODY + DATA_FRAG_HEADER_SIZE
+FRAGMENTS_AT: Final = BODY + DATA_FRAG_HEADER_SIZE
 #: The header and that of INFO_TS, its time; of the DATA_FRAG kind and flags, length, octetsToInlineQos behind flags,
 #: the ids of reader and writer, the number, the first fragment, fragments and their size, and the sample's.
 _DATAGRAM: Final = Struct("<24s8sHHI8siIIHHI")
@@ -42,7 +41,6 @@ _FRAG: Final = Struct("<HHI8siIIHHI")
 _SUBMESSAGE: Final = Struct("<HH")
 _KIND: Final = DataFrag.KIND | FLAG_E << 8
 _OCTETS: Final = DATA_FRAG_OCTETS_TO_INLINE_QOS << 16
-_INFO_TS: Final = INFO_TS_WORDS[FLAG_E]
 _HEARTBEATS: Final = {Heartbeat.KIND | (FLAG_E | flags) << 8 for flags in (0, 2, 4, 6)}
 _HEARTBEAT_ALONE: Final = HEADER_SIZE + HEARTBEAT_SIZE
 
@@ -68,7 +66,7 @@ def scan_fragments(
     start, _, source = spans[at]
     head, _, _, _, _, ids, *_ = _DATAGRAM.unpack_from(view, start)
     writer_id = ids[4:]
-    if head[:4] != MAGIC or head[4] != 2 or head[HEADER_SIZE:] != _INFO_TS.to_bytes(4, "little"):
+    if head[:4] != MAGIC or head[4] != 2 or head[HEADER_SIZE:] != INFO_TS_LE.to_bytes(4, "little"):
         return at
     if is_builtin(writer_id):
         return at
@@ -94,7 +92,7 @@ def scan_fragments(
         )
         if this != head or these != ids or kind != _KIND or octets != _OCTETS or address != source:
             break
-        after = start + (_BODY + SUBMESSAGE_HEADER_SIZE) + length
+        after = start + (BODY + SUBMESSAGE_HEADER_SIZE) + length
         sn = high << 32 | low
         nbytes = _payload_bytes(sn, first, fragments, size, total)
         if not nbytes or start + FRAGMENTS_AT + nbytes > after:
@@ -178,7 +176,7 @@ def _further(
             if octets != _OCTETS or these != ids:
                 return None
             found.append((sn, first, fragments, size, total, at + DATA_FRAG_HEADER_SIZE, nbytes, timestamp))
-        elif kind | length << 16 == _INFO_TS:
+        elif kind | length << 16 == INFO_TS_LE:
             timestamp = _time(bytes(view[at + SUBMESSAGE_HEADER_SIZE : after]))
         elif kind in _HEARTBEATS and length == HEARTBEAT_SIZE - SUBMESSAGE_HEADER_SIZE and after == stop:
             return found, at

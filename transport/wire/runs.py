@@ -35,7 +35,6 @@ from .samples import (
     U8,
     Run,
     source_timestamps,
-    stretches,
 )
 from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, Data
 
@@ -61,14 +60,6 @@ class Scan(NamedTuple):
     runs: list[Run]
     pos: int
     timestamp: int
-
-
-class SpanningRun(NamedTuple):
-    """Datagrams [first, stop) of several, and the run they hold."""
-
-    first: int
-    stop: int
-    run: Run
 
 
 @slotted
@@ -308,31 +299,6 @@ def comparable(
     return heads
 
 
-def equal_rows(rows: Words) -> int:
-    """How many of the first rows (n, words) are equal."""
-    words = rows.shape[1]
-    flat = rows.reshape(-1)
-    differ = flat[words:] != flat[:-words]
-    return 1 + int(differ.argmax()) // words if differ.any() else len(rows)
-
-
-def _alike(rows: Words, row: Words, first: First) -> Any:
-    """Mask of the DATA submessages (..., words) that differ from the first in number, key hash and payload only."""
-    # column by column: four times quicker than all four at once with all(axis=1)
-    same = rows[..., 0] == row[0]
-    for column in (1, 2, 3):
-        same &= rows[..., column] == row[column]
-    payload = first.payload_offset // 4
-    if first.flags & FLAG_Q:
-        k = payload if first.key_hash_offset < 0 else first.key_hash_offset // 4
-        same &= alike_between(rows, row, 6, k)
-        same &= alike_between(rows, row, k + 4, payload)
-    if first.payload_offset < first.size:
-        # the encapsulation id only: the options may hold a padding count, which differs by sample
-        same &= (rows[..., payload] & 0xFFFF) == (row[payload] & 0xFFFF)
-    return same
-
-
 def alike_between(rows: Words, row: Words, first: int, last: int) -> Any:
     """Mask of the rows (..., words) that are like ``row`` in the words [first, last)."""
     if last - first > _FEW_COLUMNS:
@@ -345,73 +311,6 @@ def alike_between(rows: Words, row: Words, first: int, last: int) -> Any:
 
 #: So many columns are sooner compared one by one than all at once.
 _FEW_COLUMNS: Final = 16
-
-
-def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix: bytes) -> list[SpanningRun]:
-    """Read datagrams of equal length that lie at a constant pitch and hold equal DATA: the runs they make up.
-
-    ``data[pos : pos + size]`` is what follows header and INFO_TS of the first datagram, which is little-endian; each
-    other one lies ``pitch`` bytes behind the one before; ``stamps`` (n, 2) are the times of all. The runs have
-    memory of their own. A datagram that turns out to be different is in no run.
-    """
-    if pitch < size:  # they lie backwards: no stretch of memory
-        return []
-    try:
-        first = parse(data, pos, pos + size)
-    except DecodeError:
-        return []
-    if first.size % 4 or size % first.size or not first.flags & (FLAG_D | FLAG_K):
-        return []
-    count, each = len(stamps), size // first.size
-    words = data[pos : pos + (count - 1) * pitch + size].view("<u4")
-    shape, strides = (count, each, first.size // 4), (pitch, first.size, 4)
-    rows = np.lib.stride_tricks.as_strided(words, shape, strides, writeable=False)
-    high, low = rows[:, :1, 4], rows[:, :1, 5]
-    same = _alike(rows, rows[0, 0], first)
-    same &= (rows[..., 4] == high) & (rows[..., 5] == low + _counting(each))
-    numbers = (high.astype(np.int64) << 32 | low).reshape(count)
-    good = same.all(axis=1) & (numbers >= 1) & (low.reshape(count) <= LOW_MAX + 1 - each)
-    cut = ~(good[1:] & good[:-1] & (numbers[1:] == numbers[:-1] + each))
-    # A run is no longer than a datagram could be, since a smaller window takes all of it or nothing.
-    step = max(1, UDP_PAYLOAD_MAX // size)
-    return [
-        SpanningRun(at, end, _gather(rows[at:end], stamps[at:end], prefix, int(numbers[at]), first))
-        for start, stop in stretches(cut)
-        if good[start]
-        for at in range(start, stop, step)
-        for end in (min(at + step, stop),)
-    ]
-
-
-def _gather(rows: Words, stamps: Words, prefix: bytes, sn: int, first: First) -> Run:
-    """The run of ``rows`` (datagrams, DATA, words): of each sample its key hash, payload and, if times differ, time."""
-    count, each, _ = rows.shape
-    payload, k = first.payload_offset // 4, first.key_hash_offset // 4
-    hash_at = 2 if (stamps != stamps[0]).any() else 0
-    payload_at = hash_at + 4 if k >= 0 else hash_at
-    out = np.empty((count, each, payload_at + first.size // 4 - payload), np.uint32)
-    if hash_at:
-        out[..., :2] = stamps[:, None]
-    if k >= 0:
-        out[..., hash_at:payload_at] = rows[..., k : k + 4]
-    out[..., payload_at:] = rows[..., payload:]
-    return Run(
-        Guid(prefix, first.writer_id),
-        sn,
-        count * each,
-        out.reshape(-1).view(np.uint8),
-        out.shape[2] * 4,
-        payload_at * 4,
-        first.size - first.payload_offset,
-        int(source_timestamps(stamps[:1, 0], stamps[:1, 1])[0]),
-        0 if hash_at else -1,
-        False,
-        hash_at * 4 if k >= 0 else -1,
-        first.sample_flags,
-        None,
-        first.reader_id,
-        coherent_set=first.coherent_set,
-    )
 
 
 def _ragged(

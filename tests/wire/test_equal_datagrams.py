@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_rtps.transport.structure import ENTITYID_SPDP_WRITER
+from spark_rtps.transport.wire.equal_datagrams import find_equal
 from spark_rtps.transport.wire.framing import frame_messages, message_shape
 from spark_rtps.transport.wire.info import InfoTimestamp
 from spark_rtps.transport.wire.message import Header
-from spark_rtps.transport.wire.message_stretches import scan_messages
 from spark_rtps.transport.wire.runs import scan
-from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, U8, Samples
+from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, U8, Run, Samples
 from tests.wire.plain_data import rows_of
 
 WRITER = bytes((0, 0, 1, 2))
@@ -44,6 +44,12 @@ def train(
             InfoTimestamp(NOON + i * SECOND).encode(), "u1"
         )
     return out, nbytes
+
+
+def scan_messages(data: U8, start: int, size: int, pitch: int, count: int) -> tuple[list[Run], int]:
+    """The run of each message that is found, and how many messages were looked at."""
+    found, looked_at = find_equal(data, start, size, pitch, count)
+    return [] if found is None else found.runs(), looked_at
 
 
 def alone(data: U8, start: int, nbytes: int, i: int) -> list[object]:
