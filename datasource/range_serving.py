@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 5.0
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
-class LogServer(Protocol):
+class QueryLogServer(Protocol):
     """The part of :class:`OnDemandServer` that is used here."""
 
     @property
@@ -46,7 +46,7 @@ class LogServer(Protocol):
 class Listen(Protocol):
     """Makes a server, which listens from then on."""
 
-    def __call__(self, config: LogServerConfig, *, crossed: Callable[[str], None]) -> LogServer: ...
+    def __call__(self, config: LogServerConfig, *, crossed: Callable[[str], None]) -> QueryLogServer: ...
 
 
 class RangeServing:
@@ -59,7 +59,7 @@ class RangeServing:
         self._settings = settings
         self._listen = listen
         self._token = secrets.token_hex(_TOKEN_BYTES)
-        self._server: LogServer | None = None
+        self._server: QueryLogServer | None = None
         self._certificate: str | None = None
         self._address = ""
         self._served: Served | None = None
@@ -81,13 +81,13 @@ class RangeServing:
         if server is not None:
             server.stop()
 
-    def _look(self, server: LogServer) -> Served:
+    def _look(self, server: QueryLogServer) -> Served:
         """Where this host is reached now."""
         hosts = reached_at(os.environ.get(_SPARK_ADDRESS)) if self._address == _ANY else [self._address]
         addresses = tuple(f"{host}:{server.port}" for host in hosts)
         return Served(addresses, self._token, self._certificate, network=loopback_network(addresses))
 
-    def _begin(self) -> LogServer:
+    def _begin(self) -> QueryLogServer:
         settings = self._settings
         if settings.serve_certificate is not None:
             self._certificate = _certificates(settings.serve_certificate)
