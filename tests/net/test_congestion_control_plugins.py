@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import OptionError
-from spark_rtps.transport.net.congestion_control_plugins import load_congestion_control
+from spark_rtps.transport.net.plugins import load_congestion_control
 from spark_rtps.transport.protocol.endpoint_info import StreamInfo, WriterInfo
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy
 from spark_rtps.transport.protocol.reading.flow.congestion_control import Cubic, StaticWindow, WindowOutcome

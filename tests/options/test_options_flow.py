@@ -15,7 +15,7 @@ from spark_rtps.options.table import OPTIONS
 from spark_rtps.options.table_flow import FLOW_OPTIONS, TERM_LENGTH_MAX, TERM_LENGTH_MIN
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.log import publication_log_metadata
-from spark_rtps.transport.net.congestion_control_plugins import load_congestion_control
+from spark_rtps.transport.net.plugins import load_congestion_control
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, FlowControlPolicy, ReaderPolicy
 from spark_rtps.transport.protocol.writing.flow import STRATEGIES, flow_control_of

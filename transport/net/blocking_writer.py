@@ -28,8 +28,7 @@ from .duty_cycle import DutyCycle
 from .matched_readers import MatchedReaders
 from .node_counters import NodeCounters
 from .publish_mode import Asynchronous, PublishMode, Synchronous
-from .send_failures import SendFailures
-from .write_failures import WriteFailures
+from .send_failures import SendFailures, WriteFailures
 
 _READERS_NAMED_MAX: Final = 8
 

@@ -29,7 +29,6 @@ from ..structure import INFINITE, NANOSECONDS, Guid
 from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
-from .congestion_control_plugins import load_congestion_control
 from .directory import Directory
 from .duty_cycle import DutyCycle
 from .event_queue import EventQueue
@@ -39,7 +38,7 @@ from .joined_group import JoinedGroup
 from .naps import Naps
 from .node_config import NodeConfig
 from .node_counters import NodeCounters
-from .plugins import interceptor_of, load_flow_control
+from .plugins import interceptor_of, load_congestion_control, load_flow_control
 from .receive_turns import ReceiveTurns
 from .recipients import Recipient, Recipients
 from .ros_graph import RosGraph, join_graph

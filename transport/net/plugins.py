@@ -10,9 +10,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Plugin, PluginError
-from ..protocol.endpoint_info import StreamInfo
+from ..protocol.endpoint_info import StreamInfo, WriterInfo
 from ..protocol.participant.endpoint_specs import WriterSpec
-from ..protocol.policies import FlowControlPolicy
+from ..protocol.policies import CongestionControlPolicy, FlowControlPolicy
+from ..protocol.reading.flow.congestion_control import CongestionControl, CongestionControlFactory, built_in
 from ..protocol.writing.batching import BatchRequest, Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of
 from ..structure import Guid
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Names the interceptor of a whole worker (``spark.executorEnv.`` in Spark), as ``module:callable``.
 INTERCEPTOR_VARIABLE: Final = "SPARK_RTPS_BATCH_INTERCEPTOR"
+
+#: What a congestion control of a stream is made with when it is only seen whether it can be made.
+_NOBODY: Final = Guid(bytes(12), bytes(4))
+_CONGESTION_CONTROL_METHODS: Final = ("on_track_rebuild", "on_rtt_measurement")
 
 #: What :func:`set_worker_interceptor` was given.
 _of_worker: Callable[[BatchRequest], object] | None = None
@@ -122,3 +127,29 @@ def load_flow_control(
         return strategy
 
     return strategy_of
+
+
+def load_congestion_control(kind: str, topic: str = "") -> CongestionControlFactory:
+    """What makes the congestion control of one stream of a topic: ``static``, ``cubic``, or the callable that
+    ``module:callable`` names. That is called once here, to see that it makes one. Raises PluginError."""
+    if kind in ("static", "cubic"):
+        return built_in
+    if ":" not in kind:
+        raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, "is none of static, cubic and module:callable")
+    make = load_callable(Plugin.CONGESTION_CONTROL, kind)
+    try:
+        made: object = make(CongestionControlPolicy(kind=kind), StreamInfo(topic, _NOBODY))
+    except Exception as error:  # the user's code may raise anything
+        reason = f"fails when it is called with (policy, stream): {type(error).__name__}: {error}"
+        raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, reason) from error
+    if not all(callable(getattr(made, name, None)) for name in _CONGESTION_CONTROL_METHODS):
+        methods = " and ".join(_CONGESTION_CONTROL_METHODS)
+        reason = f"makes no CongestionControl of its policy: that has the methods {methods}"
+        raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, reason)
+
+    def factory(policy: CongestionControlPolicy, writer: WriterInfo) -> CongestionControl:
+        stream = StreamInfo(topic, writer.guid, term_length=2 * writer.term_window)
+        control: CongestionControl = make(policy, stream)
+        return control
+
+    return factory

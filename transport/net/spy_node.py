@@ -24,10 +24,10 @@ from ..structure import NANOSECONDS, Guid
 from ..types.model import Struct
 from ..value_classes import slotted
 from ..wire.samples import U8
-from .congestion_control_plugins import load_congestion_control
 from .forked import disowned_by_children
 from .node_counters import NodeCounters
 from .on_host import ReadLogs
+from .plugins import load_congestion_control
 from .recipients import Recipient, Recipients
 from .spy_directory import SpyDirectory, qos_offered, writer_of
 

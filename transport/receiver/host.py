@@ -19,7 +19,7 @@ from typing import Final
 from ..log.last_use import IN_USE_NS, note_in_use
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
-from ..net.congestion_control_plugins import load_congestion_control
+from ..net.plugins import load_congestion_control
 from ..net.receiving_node import ReceivingNode
 from ..net.spy_node import SpyNode
 from ..protocol.participant.events import (
