@@ -90,7 +90,7 @@ class BurstReceiver:
                 yield None
                 pause = router.work + RUNS_WORK
             if isinstance(run, BatchStretch):
-                if not self._on_batch_stretch(run, sources[first], now):
+                if not self._hand_batches(run, sources[first], now):
                     yield from spans[first : first + run.batches]
                 continue
             if not router.is_trusted(run.writer.prefix, sources[first], run.count, now):
@@ -121,15 +121,15 @@ class BurstReceiver:
                 if router.is_trusted(each.run.writer.prefix, source_ip, each.run.count, now):
                     router.on_run(each.run, now)
             elif isinstance(each, LargeMessages):
-                if not self._on_runs(each.runs, source_ip, now):
+                if not self._hand_runs(each.runs, source_ip, now):
                     handed = each.first
             elif isinstance(each, LargeBatches):
-                if not self._on_batch_stretch(each.stretch, source_ip, now):
+                if not self._hand_batches(each.stretch, source_ip, now):
                     handed = each.first
             elif each.is_divided and not self._takes(each.stretches):
                 these = spans[each.first : each.stop]
                 yield from self._receive_large(data, these, now, joins_heartbeats=False)
-            elif not self._on_fragment_stretches(each.stretches, source_ip, now):
+            elif not self._hand_fragments(each.stretches, source_ip, now):
                 handed = each.first
             else:
                 for heartbeat_at in each.heartbeats:
@@ -143,50 +143,50 @@ class BurstReceiver:
         readers = self._router.addressed(stretches[0].writer, stretches[0].reader_id)
         return all(reader.takes(stretches[0]) for reader in readers)
 
-    def _on_fragment_stretches(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
-        """Hand stretches to the readers of their writer; False: they are for none, or not to be trusted."""
-        work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
-        readers = self._trusting(stretches[0], source_ip, work, now)
+    def _hand_fragments(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
+        router = self._router
 
         def take(reader: StatefulReader) -> None:
             before = reader.fragment_bytes
             for stretch in stretches:
                 reader.on_fragment_stretch(stretch, now=now)
-            self._router.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+            router.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
 
-        self._router.hand(readers, take)
-        return bool(readers)
+        work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
+        return self._hand(stretches[0], work, take, source_ip, now)
 
-    def _on_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
-        """As :meth:`_on_fragment_stretches`, of runs that are alike and follow one another."""
-        work = len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
-        readers = self._trusting(runs[0], source_ip, work, now)
-        self._router.hand(readers, lambda reader: reader.on_runs(runs, now=now))
-        return bool(readers)
-
-    def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
-        """As :meth:`_on_fragment_stretches`, of one of batches."""
-        work = WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
-        readers = self._trusting(stretch, source_ip, work, now)
+    def _hand_batches(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
+        router = self._router
 
         def take(reader: StatefulReader) -> None:
             if not reader.on_batch_stretch(stretch, now=now):
-                self._router.work += WORK[DATA_BATCH] * stretch.batches
+                router.work += WORK[DATA_BATCH] * stretch.batches
 
-        self._router.hand(readers, take)
-        return bool(readers)
+        work = WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
+        return self._hand(stretch, work, take, source_ip, now)
 
-    def _trusting(
-        self, of: FragmentStretch | BatchStretch | Run, source_ip: str, work: int, now: int
-    ) -> list[StatefulReader]:
-        """The readers for which a writer's samples are, if they are trusted: then these cost ``work``, and the writer
-        is alive."""
+    def _hand_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
+        work = len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
+        return self._hand(runs[0], work, lambda reader: reader.on_runs(runs, now=now), source_ip, now)
+
+    def _hand(
+        self,
+        of: FragmentStretch | BatchStretch | Run,
+        work: int,
+        take: Callable[[StatefulReader], None],
+        source_ip: str,
+        now: int,
+    ) -> bool:
+        """Have the readers of a writer take what was looked at together, for so much ``work``; False: it is for none of
+        ours, or the sender is not trusted."""
         router = self._router
         readers = router.readers_if_trusted(of.writer, of.reader_id, source_ip, now)
-        if readers:
-            router.work += work
-            router.on_alive(of.writer, now)
-        return readers
+        if not readers:
+            return False
+        router.work += work
+        router.on_alive(of.writer, now)
+        router.hand(readers, take)
+        return True
 
     def _admits(self, data: U8, span: Span) -> bool:
         start, stop, source_ip = span
