@@ -425,3 +425,19 @@ def test_repairs_of_a_reliable_writer_for_others_are_no_new_life_to_a_best_effor
     assert s.taken() == []
     s.data(1_001)
     assert s.taken() == [1_001]
+
+
+@pytest.mark.parametrize("pause", [0, 500, 10_000], ids=["no_pause", "short_pause", "long_pause"])
+@pytest.mark.parametrize("lag", [200, 900])
+def test_copies_of_a_slower_network_path_are_dropped_when_a_best_effort_writer_pauses(
+    lag: int, pause: int
+) -> None:
+    """They rise as a writer's do that was restarted, but for less than a second."""
+    s = Script(Qos(), reliable=False)
+    sent = [(100 * i + (pause if i > 50 else 0), i) for i in range(1, 101)]
+    begun = s.now
+    for at, number in sorted([*sent, *((at + lag, number) for at, number in sent)]):
+        s.sleep(begun + at * MS - s.now)
+        s.data(number)
+    assert s.taken() == list(range(1, 101))
+    assert s.reader.counters.lost_samples == 0

@@ -14,8 +14,9 @@ Invariants:
 * what was delivered or passed is never delivered again, whatever a HEARTBEAT or a GAP says later. A writer that, for
   ``ANEW_NS`` since it was matched again, is only seen below where the earlier match with it ended is in another life:
   its participant was restarted under the same GUID, and the reader begins anew with it; so is a best-effort writer of
-  which for as long only lower numbers come that rise. Of a reliable writer these may be repairs for others, and what
-  its HEARTBEATs say may be forged: they are counted in ``doubted_samples``;
+  which for as long only lower numbers come that rise. Copies that a second network path brings more than ``ANEW_NS``
+  late, while the writer pauses, look the same, and some are read twice. Of a reliable writer these may be repairs for
+  others, and what its HEARTBEATs say may be forged: they are counted in ``doubted_samples``;
 * a sample larger than ``sample_size_max`` is passed over as if it were irrelevant;
 * a batch is handed out whole, or cut where a part of it arrived earlier as DATA;
 * with coherent access, a coherent set is handed out whole or not at all (:mod:`.ordering.coherent_access`).
