@@ -28,7 +28,7 @@ from ..transport.log.log_retention import (
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.new_log import create_log
-from ..transport.receiver.process import ReceiverProcess
+from ..transport.receiver.process import LOCK_SECONDS, ReceiverProcess
 from ..transport.structure import NANOSECONDS
 from .shipping import find_shipped_modules
 from .temporary_checkpoint import find_temporary_checkpoint
@@ -42,8 +42,6 @@ _LOOKS: Final = 3
 #: If a receiver dies more often than this within the period, the query fails.
 _RESTARTS_MAX: Final = 3
 _RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
-#: After a driver was killed, its receiver needs a moment to notice that and to close the log.
-_LOCK_SECONDS: Final = 10.0
 
 
 class SessionReceiver(Protocol):
@@ -220,7 +218,7 @@ class ReceiverSession:
 
     def _start_patiently(self) -> SessionReceiver:
         # This may delay latestOffset() by seconds, but only after a receiver died, when there is no new data anyway.
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + LOCK_SECONDS
         while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():
             time.sleep(0.05)
         find_shipped_modules()

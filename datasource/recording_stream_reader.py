@@ -35,8 +35,8 @@ from .recording_reader import RecordingPartition, read_piece, times_of
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: Behind all positions.
-POSITION_MAX: Final = (1 << 63) - 1
+#: Behind all positions of a recording.
+_BEHIND_ALL: Final = (1 << 63) - 1
 _NAMES: Final = "a file is read once, by its name: give new ones names of their own"
 #: Offsets name all files that were read: more of them make each micro-batch slow.
 _FILES_SAID: Final = 10_000
@@ -125,7 +125,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     f"{path}: it is not the file that was read, or was shortened, and is not read again; {_NAMES}"
                 )
                 continue
-            most = POSITION_MAX if self._target is None else self._target.get(path, 0)
+            most = _BEHIND_ALL if self._target is None else self._target.get(path, 0)
             for section in _between(file.sections, at.get(path, 0), most):
                 if left is not None and taken and taken + section.nbytes > left:
                     return RecordingOffset(at).to_json()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..api.flushing import FLUSHERS, flush_each
-from ..api.writer_session import WriterSession
+from ..api.writer_session import LOOK_AROUND_NS, WriterSession
 from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
 from ..monitoring.publisher_counters import PublisherCounters
 from ..monitoring.reports import record_errors
@@ -25,12 +25,9 @@ from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
 from ..transport.protocol.participant.endpoint_specs import WriterSpec
 from ..transport.receiver.addresses import with_reserved_ports
-from ..transport.structure import NANOSECONDS
 from ..transport.value_classes import value
 from .shipping import find_shipped_modules
 
-#: How long a new participant looks around before it takes the readers it has found for all there are.
-_LOOK_AROUND_NS: Final = NANOSECONDS
 #: Writers that one process keeps; beyond that, it deletes the one which was used longest ago.
 WRITERS_MAX: Final = 256
 
@@ -84,7 +81,7 @@ class WriterPool:
                     writer = node.create_writer(spec)
                     self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
             self._writers[key] = writer  # the one used last comes last
-        until = started + _LOOK_AROUND_NS
+        until = started + LOOK_AROUND_NS
         return WriterSession(writer, settings, look_around_until=until, counters=self._counters)
 
     def flush(self) -> None:

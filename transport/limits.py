@@ -179,3 +179,5 @@ TYPED_WRITERS_MAX: Final = 1 << 16
 TYPE_MEMBERS_MAX: Final = 4_096
 #: Characters that the macros of one IDL text stand for, all together.
 IDL_EXPANSION_MAX: Final = 1 << 19
+#: Positions of a stream log that files, clients and servers name are no higher.
+LOG_POSITION_MAX: Final = 1 << 62

@@ -20,6 +20,9 @@ VENDOR_FAST_DDS: Final = b"\x01\x0f"
 VENDOR_RTI: Final = b"\x01\x01"
 
 
+GUID_BYTES: Final = 16
+KEY_HASH_BYTES: Final = 16
+
 #: As `Guid` prints it.
 _GUID: Final = re.compile(r"([0-9a-f]{8})\.([0-9a-f]{8})\.([0-9a-f]{8}):([0-9a-f]{8})")
 

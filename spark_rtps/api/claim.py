@@ -9,11 +9,11 @@ import numpy as np
 from ..columns.key_columns import KeyColumns
 from ..transport.errors import TransportError, UsageError
 from ..transport.net.buffer_claim import BufferClaim
+from ..transport.structure import KEY_HASH_BYTES
 
 #: The low two bits of an encapsulation header's options count the bytes of padding (XTypes 1.3 §7.6.3.1.2).
 _OPTIONS_LOW_BYTE = 3
 _HEADER_SIZE = 4
-_KEY_HASH_SIZE = 16
 
 
 class Claim:
@@ -61,8 +61,8 @@ class Claim:
         data[self._size :] = 0
         data[_OPTIONS_LOW_BYTE] |= padding
         if key_hash is not None:
-            if len(key_hash) != _KEY_HASH_SIZE:
-                raise UsageError(f"a key hash has {_KEY_HASH_SIZE} bytes, not {len(key_hash)}")
+            if len(key_hash) != KEY_HASH_BYTES:
+                raise UsageError(f"a key hash has {KEY_HASH_BYTES} bytes, not {len(key_hash)}")
             self._claim.key_hash = np.frombuffer(key_hash, np.uint8)
         elif self._keys is not None:
             self._claim.key_hash = self._keys.hash_of(data)

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 import pyarrow as pa
 
@@ -23,7 +22,6 @@ from ..transport.protocol.participant.events import Event, IncompatibleQos
 from ..transport.protocol.participant.statuses import WriterStatuses
 from ..transport.protocol.policies import Compression
 from ..transport.protocol.writing.publication import PublicationResult
-from ..transport.structure import NANOSECONDS
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from .claim import Claim
 from .flushing import FLUSH_QUEUE
@@ -32,15 +30,12 @@ from .row_encoder import RowEncoder
 from .rows import Rows, conformed, record_batches
 from .statuses import Listener, StatusBoard
 from .topic_endpoint import TopicEndpoint, wants_group
-from .writer_session import WriterSession
+from .writer_session import LOOK_AROUND_NS, WriterSession
 
 _log = logging.getLogger("spark_rtps.api")
 
 #: Called with what an automatic flush could not send.
 FlushFailed = Callable[[TransportError], object]
-
-#: How long a new participant looks around before it takes the readers it has found for all there are.
-_LOOK_AROUND_NS: Final = NANOSECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ class Publication(TopicEndpoint):
             with explained(), self._node.lock:  # its first event is about a writer that is known
                 self._check_open()
                 self._writer = self._node.create_writer(spec)
-                until = membership.joined_at + _LOOK_AROUND_NS
+                until = membership.joined_at + LOOK_AROUND_NS
                 self._writer.failures.sets_automatic_apart = on_flush_failed is not None
                 self._session = WriterSession(self._writer, settings, look_around_until=until)
                 self._statuses.local = self._writer.guid

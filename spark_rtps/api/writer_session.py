@@ -25,6 +25,8 @@ from ..transport.wire.samples import U8, Samples
 _log = logging.getLogger("spark_rtps.api")
 
 #: Topics and the reasons of mismatches that were logged.
+#: How long a new participant looks around before it takes the readers it has found for all there are.
+LOOK_AROUND_NS: Final = NANOSECONDS
 _MISMATCHES_SAID: Final = Said(MISMATCHES_SAID_MAX)
 
 

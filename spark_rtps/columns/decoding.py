@@ -32,7 +32,7 @@ from ..transport.log.log_view import LogView
 from ..transport.qos import TypeConsistency
 from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes
 from ..transport.said import Said
-from ..transport.structure import Guid
+from ..transport.structure import KEY_HASH_BYTES, Guid
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
 from ..transport.types.cdr.decoding.decoder import in_parts
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-_KEY_HASH_BYTES: Final = 16
 #: What this process has said about topics that are not read.
 _SAID: Final = Said(64)
 NO_TYPES: Final = ToldTypes({})
@@ -357,7 +356,7 @@ def _ends_of_instances(
     others[keyed] = False
     hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
     hashes = chunk.key_hashes() if len(hashed) else None
-    known = np.empty((0, _KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[hashed]
+    known = np.empty((0, KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[hashed]
     # Fast DDS disposes with a key hash alone, which may hold the key
     of_hashes = codec.decode_key_hashes(known)
     parts = [(keys, keyed)]

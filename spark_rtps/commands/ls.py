@@ -75,10 +75,11 @@ def ls(
 
 def _seen_by(served: Served, patience: float) -> SeenTopics:
     """What a receiver sees when it listens for so many seconds."""
-    from ..serving.client.receiver_reports import LISTEN_SECONDS_MAX, ReceiverReports
+    from ..serving.client.receiver_reports import ReceiverReports
+    from ..serving.wire_format.receiver_service import LISTEN_SECONDS_ASKED_MAX
 
-    if patience > LISTEN_SECONDS_MAX:
-        said = f"a receiver listens for {LISTEN_SECONDS_MAX:g} s at most"
+    if patience > LISTEN_SECONDS_ASKED_MAX:
+        said = f"a receiver listens for {LISTEN_SECONDS_ASKED_MAX:g} s at most"
         raise typer.BadParameter(said, param_hint="--wait")
     with asking(served.addresses[0]):
         return ReceiverReports(served, patience=PATIENCE_SECONDS).topics(patience)

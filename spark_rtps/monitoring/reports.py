@@ -22,7 +22,7 @@ from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read
 from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.log.permissions import make_folder
-from ..transport.structure import Guid
+from ..transport.structure import GUID_BYTES, Guid
 from ..transport.value_classes import value
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
 from .processes import goes_on, process_start
@@ -36,7 +36,6 @@ _NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)
 _DECODING: Final = "spark_rtps.datasource"
 #: How many error logs of processes that have ended are kept.
 _KEPT: Final = 32
-_GUID_BYTES: Final = 16
 
 
 @value
@@ -199,7 +198,7 @@ def _guid(text: str) -> Guid | None:
         raw = bytes.fromhex(text)
     except ValueError:
         return None
-    return Guid.from_bytes(raw) if len(raw) == _GUID_BYTES else None
+    return Guid.from_bytes(raw) if len(raw) == GUID_BYTES else None
 
 
 def _topic(directory: Path) -> str:

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from ..transport.structure import Guid
+from ..transport.structure import GUID_BYTES, Guid
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.ros import parse_msg
 from ..transport.value_classes import value
 from ..transport.wire.samples import Samples
 
-_GUID_BYTES: Final = 16
 #: Up to ROS 2 Humble.
 _LONG_GID_BYTES: Final = 24
 _HEADER_BYTES: Final = 4
@@ -57,7 +56,7 @@ def _name(node: dict[str, Any]) -> str:
 
 def _guids(node: dict[str, Any]) -> Iterable[Guid]:
     for gid in (*node["reader_gid_seq"], *node["writer_gid_seq"]):
-        octets = gid["data"][:_GUID_BYTES]
+        octets = gid["data"][:GUID_BYTES]
         yield Guid(octets[:12], octets[12:])
 
 
@@ -65,8 +64,8 @@ def _gid_bytes(payload: bytes) -> int:
     """Both forms have one type name. A long one ends with eight zeros, and there is more behind its participant's; a
     short one with no node has nothing behind the number of them."""
     body = payload[_HEADER_BYTES:]
-    is_long = len(body) > _LONG_GID_BYTES and not any(body[_GUID_BYTES:_LONG_GID_BYTES])
-    return _LONG_GID_BYTES if is_long else _GUID_BYTES
+    is_long = len(body) > _LONG_GID_BYTES and not any(body[GUID_BYTES:_LONG_GID_BYTES])
+    return _LONG_GID_BYTES if is_long else GUID_BYTES
 
 
 @cache

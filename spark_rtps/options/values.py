@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias, cast
 
 from ..transport.errors import OptionError
+from ..transport.limits import LOG_POSITION_MAX
 from ..transport.structure import INFINITE
 from .qos_profiles import NO_PROFILE, Profile
 from .spec import AppliesTo, OptionKind, OptionSpec
@@ -176,8 +177,6 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 
-#: Of a stream log; what is served knows no larger one.
-_POSITION_MAX: Final = 1 << 62
 #: DDS counts in 32 bits.
 _LONG_MAX: Final = (1 << 31) - 1
 
@@ -334,7 +333,9 @@ def _positions(spec: OptionSpec, text: str) -> tuple[tuple[str, int | str], ...]
     for name, value in pairs:
         if name in found:
             raise OptionError(spec.name, text, f"names {name!r} twice; {fix}")
-        is_position = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _POSITION_MAX
+        is_position = (
+            isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LOG_POSITION_MAX
+        )
         if not is_position and value not in spec.choices:
             raise OptionError(spec.name, text, f"has {value!r:.40} for {name!r}; {fix}")
         found[name] = cast("int | str", value)

@@ -37,6 +37,7 @@ from ..transport.log.appending import is_appended_to
 from ..transport.log.log_view import LogView
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
+from ..transport.receiver.process import LOCK_SECONDS
 from ..transport.structure import NANOSECONDS
 from .backlog import committed
 from .restarts import Restarts
@@ -44,8 +45,6 @@ from .subscribing import Wanted
 
 _log = logging.getLogger("spark_rtps.receiver_service")
 
-#: After the supervisor was killed, its receivers need a moment to notice that and to close their logs.
-_LOCK_SECONDS: Final = 10.0
 #: A receiver that shows no sign of life for so long is killed.
 _HANGS_NS: Final = 60 * NANOSECONDS
 _LOOK_NS: Final = NANOSECONDS
@@ -237,7 +236,7 @@ class Keeper:
         self.phase = Phase.STARTING
 
     def _start_patiently(self, config: ReceiverConfig) -> Receiver:
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + LOCK_SECONDS
         directory = Path(config.log_directory)
         while is_appended_to(directory) and time.monotonic() < deadline and not self._ends:
             time.sleep(0.05)

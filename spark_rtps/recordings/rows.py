@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +14,10 @@ from ..columns.malformed import Tally
 from ..columns.topic_plan import TopicPlan
 from ..transport.log.frame import Frame
 from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.structure import KEY_HASH_BYTES
 from ..transport.wire.samples import SAMPLE_INDEX, Run, Samples
 from .files import open_piece
 from .recorded import ALL_TIMES, Channel, Piece, RecordedSamples, Times
-
-_KEY_HASH_BYTES: Final = 16
 
 
 def decode_piece(
@@ -64,7 +62,7 @@ def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:
     if samples.flags is not None:
         index["flags"] = samples.flags
     if samples.key_hashes is not None:
-        index["key_hash"] = samples.key_hashes.view(f"V{_KEY_HASH_BYTES}").reshape(-1)
+        index["key_hash"] = samples.key_hashes.view(f"V{KEY_HASH_BYTES}").reshape(-1)
     run = Run(samples.channel.writer, first_sn, samples.count, data, index=index, sparse=True)
     first = int(samples.log_times[0]) if samples.count else 0
     frame = Frame(0, 0, first, before, run, samples.log_times)

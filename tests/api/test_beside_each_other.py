@@ -39,7 +39,7 @@ from tests.support.waiting import PATIENCE, wait_until
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks around for further readers."""
-    monkeypatch.setattr(publication_module, "_LOOK_AROUND_NS", 0)
+    monkeypatch.setattr(publication_module, "LOOK_AROUND_NS", 0)
 
 
 SCHEMA = pa.schema([("n", pa.int32())])

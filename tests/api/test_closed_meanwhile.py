@@ -22,7 +22,7 @@ Participate = Callable[..., rtps.Participant]
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks around for further readers."""
-    monkeypatch.setattr(publication_module, "_LOOK_AROUND_NS", 0)
+    monkeypatch.setattr(publication_module, "LOOK_AROUND_NS", 0)
 
 
 def before(target: Any, name: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from spark_rtps.monitoring.reports import ErrorReport, LossesOfLog
 from spark_rtps.monitoring.seen_topics import SeenTopics
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
 from spark_rtps.serving.client import connections
-from spark_rtps.serving.client.receiver_reports import LISTEN_SECONDS_MAX
+from spark_rtps.serving.wire_format.receiver_service import LISTEN_SECONDS_ASKED_MAX
 from spark_rtps.transport.log.error_log import DistinctError
 from spark_rtps.transport.log.loss_report import Loss
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
@@ -165,7 +165,7 @@ class TestLs:
         assert found == json.loads(json.dumps(seen.as_json()))
 
     def test_it_listens_for_a_while_only(self) -> None:
-        assert LISTEN_SECONDS_MAX < connections.SILENCE_SECONDS
+        assert LISTEN_SECONDS_ASKED_MAX < connections.SILENCE_SECONDS
         assert "8 s at most" in run("ls", "-r", "127.0.0.1:1", "--wait", "9s", exit_code=2).output
 
     @pytest.mark.parametrize("option", ["--domain=3", "--interface=lo", "--peers=h"])

@@ -207,7 +207,7 @@ class TestRestart:
         assert tolerant.receiver.stopped
 
     def test_log_in_use(self, make, monkeypatch):
-        monkeypatch.setattr("spark_rtps.datasource.receiver_session._LOCK_SECONDS", 0.1)
+        monkeypatch.setattr("spark_rtps.datasource.receiver_session.LOCK_SECONDS", 0.1)
         zero = make().begin()
         with pytest.raises(RtpsError, match="is appending to the log"):
             make().reader.latestOffset(zero, ALL)

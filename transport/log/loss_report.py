@@ -13,7 +13,7 @@ from typing import Final
 
 from ..errors import RtpsError
 from ..protocol.policies import LossCause
-from ..structure import Guid
+from ..structure import GUID_BYTES, Guid
 from ..value_classes import value
 from .observations import Observations, read_observations
 
@@ -24,7 +24,6 @@ LOSS_REPORT: Final = "loss_report"
 _MAGIC: Final = b"rtpslos1"
 #: Room for some thousand writers: peers can make up any number of them.
 _SIZE: Final = 256 << 10
-_GUID_BYTES: Final = 16
 _TOPIC_MAX: Final = 256
 
 
@@ -87,7 +86,7 @@ def read_loss_report(path: Path) -> tuple[list[Loss], int]:
     entries, overflow = read_observations(path, magic=_MAGIC)
     losses = []
     for e in entries:
-        writer, named = Guid.from_bytes(e.content), e.content[_GUID_BYTES:].decode("utf-8", "replace")
+        writer, named = Guid.from_bytes(e.content), e.content[GUID_BYTES:].decode("utf-8", "replace")
         topic, _, cause = named.partition("\0")
         cause = cause or LossCause.NOT_RECEIVED
         losses.append(Loss(writer, topic, e.observations, *e.amounts, e.first, e.last, cause))

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ..errors import LogError, LogFormatError, LogFullError, LogLostError, UsageError, reason
+from ..limits import LOG_POSITION_MAX
 from ..value_classes import value
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_rest
@@ -40,7 +41,6 @@ PAGE: Final = mmap.PAGESIZE
 SUFFIX: Final = ".segment"
 METADATA: Final = "metadata.json"
 _SEGMENTS_MIN: Final = 4
-_POSITION_MAX: Final = 1 << 62
 _FORMAT: Final = "spark-rtps stream log"
 #: Version 1 had no checksums.
 VERSION: Final = 2
@@ -84,7 +84,7 @@ def list_segments(directory: Path) -> list[SegmentFile]:
         raise refusal(error, f"look into {directory}", path=directory) from error
     for entry in entries:
         stem = entry.name.removesuffix(SUFFIX)
-        if not stem.isdecimal() or int(stem) > _POSITION_MAX:
+        if not stem.isdecimal() or int(stem) > LOG_POSITION_MAX:
             continue
         try:
             size = entry.stat().st_size // ALIGNMENT * ALIGNMENT

@@ -25,14 +25,13 @@ from typing import Final
 
 import numpy as np
 
-from ..structure import Guid
+from ..structure import GUID_BYTES, Guid
 from .appending import let_go
 from .segment import refusal
 
 SUBSCRIBERS_MAX: Final = 64
 SLOTS_AT: Final = 256
 
-_GUID_BYTES: Final = 16
 _SLOT_BYTES: Final = 56
 SLOTS_END: Final = SLOTS_AT + SUBSCRIBERS_MAX * _SLOT_BYTES
 #: Words behind the GUID.
@@ -67,7 +66,7 @@ class SubscriberSlot:
         self._bytes = metadata
         self._words = words
         self._guid_at = at
-        self._at = (at + _GUID_BYTES) // 8
+        self._at = (at + GUID_BYTES) // 8
 
     @property
     def position(self) -> int:
@@ -122,7 +121,7 @@ class SubscriberSlot:
     def is_there(self) -> bool:
         """Whether the slot still belongs to this subscriber: one that was thought dead loses it."""
         at = self._guid_at
-        mine = self._bytes[at : at + _GUID_BYTES] == self.guid.to_bytes()
+        mine = self._bytes[at : at + GUID_BYTES] == self.guid.to_bytes()
         return mine and self.state is not SubscriberState.FREE
 
     def leave(self) -> None:
@@ -141,7 +140,7 @@ class SubscriberSlots:
         self._bytes = metadata
         self._words = words
         self._path = path
-        first = (SLOTS_AT + _GUID_BYTES) // 8 + _STATE
+        first = (SLOTS_AT + GUID_BYTES) // 8 + _STATE
         #: The states of all slots, to be looked at together.
         self._states = np.frombuffer(metadata, np.int64)[first : SLOTS_END // 8 : _SLOT_BYTES // 8]
 
@@ -180,18 +179,18 @@ class SubscriberSlots:
         if free is None:
             return None
         at = SLOTS_AT + free * _SLOT_BYTES
-        self._bytes[at : at + _GUID_BYTES] = guid.to_bytes()
+        self._bytes[at : at + GUID_BYTES] = guid.to_bytes()
         slot = self._slot(free)
         slot.position = position
         slot.heartbeat = now
         slot.waiting = False
-        self._words[(at + _GUID_BYTES) // 8 + _WHAT] = what
+        self._words[(at + GUID_BYTES) // 8 + _WHAT] = what
         slot.state = SubscriberState.ACTIVE
         return slot
 
     def _slot(self, number: int) -> SubscriberSlot:
         at = SLOTS_AT + number * _SLOT_BYTES
-        guid = Guid.from_bytes(bytes(self._bytes[at : at + _GUID_BYTES]))
+        guid = Guid.from_bytes(bytes(self._bytes[at : at + GUID_BYTES]))
         return SubscriberSlot(guid, self._bytes, self._words, at)
 
 

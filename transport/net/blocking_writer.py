@@ -19,8 +19,7 @@ from ..protocol.participant.events import Event
 from ..protocol.writing.publication import PublicationResult
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import LivelinessKind
-from ..structure import Guid, is_keyed
-from ..wire.framing import KEY_HASH_SIZE
+from ..structure import KEY_HASH_BYTES, Guid, is_keyed
 from ..wire.samples import U8, Samples
 from .buffer_claim import BufferClaim
 from .directory import Directory
@@ -157,7 +156,7 @@ class BlockingWriter:
         if key_hashes is None:
             if self._keyed:
                 raise UsageError(f"topic {self.topic!r} has a key; its samples are written with key_hashes")
-        elif key_hashes.shape != (samples.count, KEY_HASH_SIZE):
+        elif key_hashes.shape != (samples.count, KEY_HASH_BYTES):
             raise UsageError(f"{samples.count} samples need as many key hashes, not {key_hashes.shape}")
 
     def _refusal(self, count: int, nbytes: int) -> PublicationResult | None:

@@ -29,13 +29,12 @@ from ..log.host_clocks import Clocks
 from ..log.last_use import IN_USE_NS, age
 from ..log.small_file import replace_text
 from ..net.node_config import NodeConfig
-from ..structure import INFINITE, Guid, Locator
+from ..structure import GUID_BYTES, INFINITE, Guid, Locator
 from ..value_classes import slotted
 
 _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "addresses.json"
-_GUID_BYTES: Final = 16
 #: Of a file that nobody has written like this.
 _UNREADABLE: Final = (
     OSError,
@@ -166,6 +165,6 @@ def _addresses(told: dict[str, Any]) -> Addresses:
 
 def _guid(raw: str) -> Guid:
     found = bytes.fromhex(raw)
-    if len(found) != _GUID_BYTES:
+    if len(found) != GUID_BYTES:
         raise ValueError(f"{raw!r} is no GUID")
     return Guid.from_bytes(found)

@@ -28,7 +28,7 @@ from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
 from ..log.permissions import create_file
 from ..log.segment import lost, refusal
 from ..log.small_file import replace_text
-from ..structure import Guid
+from ..structure import GUID_BYTES, Guid
 from ..types.idl.printer import print_idl
 from ..types.model import Struct
 from ..value_classes import value
@@ -41,7 +41,6 @@ _log = logging.getLogger("spark_rtps.receiver")
 #: In the metadata of a log: whether all its writers are in the file.
 HAS_WRITER_TYPES: Final = "has_writer_types"
 WRITER_TYPES: Final = "writer_types.jsonl"
-_GUID_BYTES: Final = 16
 
 #: Distinct types by number, which of them is each writer's, the topics of each, and the first damaged line, if there is
 #: one.
@@ -364,6 +363,6 @@ def _topic(entry: dict[str, Any]) -> WriterTopic:
 
 def _guid(text: str) -> Guid:
     raw = bytes.fromhex(text)
-    if len(raw) != _GUID_BYTES:
+    if len(raw) != GUID_BYTES:
         raise ValueError(f"{text!r} is no GUID")
     return Guid.from_bytes(raw)

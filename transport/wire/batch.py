@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ..errors import UsageError
 from ..structure import ENTITYID_UNKNOWN
 from ..value_classes import slotted
-from .batch_scan import SAMPLE_INFO_FLAGS, Batch, scan_batch
+from .batch_scan import BATCH_OCTETS_TO_INLINE_QOS, SAMPLE_INFO_FLAGS, Batch, scan_batch
 from .framing import gather, inline_qos_words, ntp_words, word_rows
 from .inline_qos import STATUS_MASK
 from .message import FLAG_E
@@ -49,7 +49,6 @@ HEARTBEAT_BATCH: Final = HeartbeatBatch.KIND
 ACKNACK_BATCH: Final = AckNackBatch.KIND
 
 _T, _Q, _, _D, _I, _K = SAMPLE_INFO_FLAGS
-_OCTETS_TO_INLINE_QOS: Final = 32
 _SUBMESSAGE_MAX: Final = 0xFFFC
 
 Bools = npt.NDArray[np.bool_]
@@ -166,7 +165,7 @@ def words_before_infos(
     qos = inline_qos_words(0, False, coherent_set)
     head = [
         DATA_BATCH | (FLAG_E | (FLAG_Q if qos else 0)) << 8,
-        _OCTETS_TO_INLINE_QOS << 16,
+        BATCH_OCTETS_TO_INLINE_QOS << 16,
         int.from_bytes(reader_id, "little"),
         int.from_bytes(writer_id, "little"),
         batch_sn >> 32,

@@ -34,10 +34,10 @@ _PADDING_SHIFT: Final = (24, 0)
 #: From octetsToNextHeader on.
 _BATCH: Final = pair("HHH4s4siIiIII")
 _BATCH_SIZE: Final = 40
-_OCTETS_TO_INLINE_QOS: Final = 32
+BATCH_OCTETS_TO_INLINE_QOS: Final = 32
 #: By how many bytes about a microsecond is needed, where words are compared, and looked at one by one; for a part.
-_BYTES_PER_WORK: Final = 2_048
-_BYTES_PER_WORK_WALKED: Final = 12
+BYTES_PER_WORK: Final = 2_048
+BYTES_PER_WORK_WALKED: Final = 12
 _WORK_PART: Final = 20
 _U32: Final = pair("I")
 _U16: Final = pair("H")
@@ -86,7 +86,7 @@ def scan_batch(
     length, _, to_qos, reader_id, writer_id, *numbers, to_last, _ = _BATCH[little].unpack_from(data, pos + 2)
     end = pos + 4 + length if length else stop
     at = pos + 8 + to_qos
-    if end > stop or to_qos < _OCTETS_TO_INLINE_QOS or to_qos % 4 or at > end:
+    if end > stop or to_qos < BATCH_OCTETS_TO_INLINE_QOS or to_qos % 4 or at > end:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"DATA_BATCH of {length} bytes, {stop - pos} left")
     batch_sn, first_sn = numbers[0] << 32 | numbers[1], numbers[2] << 32 | numbers[3]
     last_sn = first_sn + to_last
@@ -103,7 +103,7 @@ def scan_batch(
     if list_bytes > end - at or list_bytes % 4 or not list_bytes:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
     parts = _parts(data, at, at + list_bytes, little)
-    if parts is None and list_bytes // _BYTES_PER_WORK_WALKED > work_max:
+    if parts is None and list_bytes // BYTES_PER_WORK_WALKED > work_max:
         raise DecodeError(DropReason.OVER_LIMIT, "a DATA_BATCH that is too much work")
     payloads = _Payloads(data, at + list_bytes, end, timestamp, little)
     run = None if parts is None else _plain(parts, payloads)
@@ -116,9 +116,9 @@ def scan_batch(
     runs = [run] if infos is None else _consecutive(run, infos)
     if runs[-1].last_sn > last_sn:
         raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"samples up to {runs[-1].last_sn} of {last_sn}")
-    work = 20 + (end - at) // _BYTES_PER_WORK
+    work = 20 + (end - at) // BYTES_PER_WORK
     if parts is None:
-        work += list_bytes // _BYTES_PER_WORK_WALKED
+        work += list_bytes // BYTES_PER_WORK_WALKED
     else:
         work += sum(_WORK_PART + shape.size // 4 for shape, _ in parts)
     return Batch(batch_sn, first_sn, last_sn, runs, end, reader_id, run.writer, work)

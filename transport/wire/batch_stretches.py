@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import DecodeError
 from ..structure import Guid, is_builtin
 from .batch import DATA_BATCH, Batch
-from .batch_scan import SAMPLE_INFO_FLAGS, shape_of_info
+from .batch_scan import BATCH_OCTETS_TO_INLINE_QOS, SAMPLE_INFO_FLAGS, shape_of_info
 from .datagram_layout import (
     BODY,
     BODY_WORD,
@@ -47,7 +47,6 @@ _INFOS: Final = BODY_WORD + 11
 _EQUAL_WORDS: Final = (0, INFO_TS_WORD, *EQUAL_WORDS, _TO_LAST, _LIST_BYTES)
 #: The low half of a DATA_BATCH's first word, and octetsToInlineQos behind the extra flags.
 PLAIN_BATCH: Final = DATA_BATCH | FLAG_E << 8
-_TO_INLINE_QOS: Final = 32
 _T, _Q, _O, _D, _I, _K = SAMPLE_INFO_FLAGS
 _NUMBER_MAX: Final = (1 << 62) - 1
 #: What a run of several times has in front of each sample.
@@ -153,7 +152,7 @@ class _Layout(NamedTuple):
             and head[INFO_TS_WORD] == INFO_TS_LE
             and head[BODY_WORD] & 0xFFFF == PLAIN_BATCH
             and head[BODY_WORD] >> 16 in (size - BODY - 4, 0)
-            and head[OCTETS_WORD] >> 16 == _TO_INLINE_QOS
+            and head[OCTETS_WORD] >> 16 == BATCH_OCTETS_TO_INLINE_QOS
             and not is_builtin(head[WRITER_WORD].tobytes())
         )
         list_bytes = int(head[_LIST_BYTES])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..structure import NANOSECONDS
+from ..structure import KEY_HASH_BYTES, NANOSECONDS
 from ..value_classes import slotted, value
 from .inline_qos import STATUS_MASK
 from .message import FLAG_E
@@ -33,7 +33,6 @@ from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS
 #: The second word of a DATA: extraFlags, octetsToInlineQos.
 _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
 _HEADER_WORDS: Final = DATA_HEADER_SIZE // 4
-KEY_HASH_SIZE: Final = 16
 #: Where a DATA has its sequence number, high word first.
 _NUMBER_OFFSET: Final = 16
 #: The key hash is the first parameter of the inline QoS.
@@ -277,7 +276,7 @@ def _columns(
         tail = np.array(shape.tail, np.uint32)
         columns.append((DATA_HEADER_SIZE, tail.view(f"V{tail.nbytes}")))
     if key_hashes is not None:
-        columns.append((_KEY_HASH_OFFSET, np.ascontiguousarray(key_hashes).view(f"V{KEY_HASH_SIZE}")[:, 0]))
+        columns.append((_KEY_HASH_OFFSET, np.ascontiguousarray(key_hashes).view(f"V{KEY_HASH_BYTES}")[:, 0]))
     if size := samples.size:
         rows = np.ndarray((samples.count,), f"V{size}", samples.data, samples.start, (samples.stride,))
         columns.append((shape.stride - size, rows))
@@ -286,7 +285,7 @@ def _columns(
 
 def framed_key_hash(submessage: U8) -> U8:
     """The (1, 16) key hash of a DATA that was framed with one; a view."""
-    return submessage[_KEY_HASH_OFFSET : _KEY_HASH_OFFSET + KEY_HASH_SIZE].reshape(1, KEY_HASH_SIZE)
+    return submessage[_KEY_HASH_OFFSET : _KEY_HASH_OFFSET + KEY_HASH_BYTES].reshape(1, KEY_HASH_BYTES)
 
 
 def word_rows(samples: Samples) -> Words:
@@ -340,7 +339,7 @@ def long_data_header(
     head = struct.pack(f"<{len(words)}I", *words)
     if key_hash is None:
         return head
-    return head[:_KEY_HASH_OFFSET] + key_hash + head[_KEY_HASH_OFFSET + KEY_HASH_SIZE :]
+    return head[:_KEY_HASH_OFFSET] + key_hash + head[_KEY_HASH_OFFSET + KEY_HASH_BYTES :]
 
 
 def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> DataBlock:

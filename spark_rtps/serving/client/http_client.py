@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from ...transport.errors import LogAccessError, RangeServerError
 from ...transport.log.frame import ALIGNMENT
-from ..wire_format.served import Served
+from ..wire_format.served import RANGE_BYTES_MAX, Served
 from . import connections
 from .connections import Connection
 from .retry_policy import Again, Patience, Refused, check, length
@@ -27,8 +27,6 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 #: A server is waited for as long.
 PATIENCE_SECONDS: Final = 60.0
-#: The server refuses longer ranges.
-RANGE_BYTES_MAX: Final = 64 << 20
 #: Read at once: first little, so that decoding can begin, and then as much as is there already.
 _READ_BYTES: Final = 16 << 10
 _READ_BYTES_MAX: Final = 1 << 20

@@ -17,9 +17,6 @@ from ..wire_format.log_scan import ScannedLog
 from ..wire_format.served import Served
 from .http_client import HttpClient
 
-#: A receiver listens for so long, and longer if it is asked so; but a connection that is silent for 10 s is given up.
-LISTEN_SECONDS_MAX: Final = 8.0
-
 #: A part of a log takes no longer, with others before it.
 _WALK_SECONDS: Final = 9.0
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from ...monitoring.range_tally import RangeTally
 from ...transport.errors import LogLostError, RangeServerError, RtpsError
+from ...transport.limits import LOG_POSITION_MAX
 from ...transport.log.checkpoint import WRITERS, Base, Tail
 from ...transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ...transport.log.segment import SegmentFile, StreamLogMetadata, lost
@@ -23,7 +24,6 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 _ABOUT_BYTES_MAX: Final = 4 << 20
 _SEGMENTS_MAX: Final = 1 << 16
-_POSITION_MAX: Final = 1 << 62
 _SEED_MAX: Final = (1 << 32) - 1
 _WRITER_TYPES_BYTES_MAX: Final = 64 << 20
 _REPORT_BYTES_MAX: Final = 1 << 20
@@ -180,7 +180,7 @@ class RemoteLog:
     def _is_appended(self) -> int:
         """The position up to which there may be frames."""
         tail = self._told().tail
-        return _POSITION_MAX if tail is None else tail.most - tail.most % ALIGNMENT
+        return LOG_POSITION_MAX if tail is None else tail.most - tail.most % ALIGNMENT
 
     def _wanted(self, file: SegmentFile) -> Wanted:
         """What of a segment is fetched at once: of the frame that begins last, the header."""
@@ -201,7 +201,7 @@ def _unreported(directory: Path, why: str) -> None:
         )
 
 
-def _number(value: object, most: int = _POSITION_MAX) -> int:
+def _number(value: object, most: int = LOG_POSITION_MAX) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError(f"{value!r:.40} where a number up to {most} has to be")
     return value

@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from ...transport.log.frame import HEADER_BYTES, RUN, WALK
+from ...transport.structure import KEY_HASH_BYTES
 from ...transport.wire.samples import SAMPLE_INDEX, Run
 from ...transport.wire.submessages import DATA_HEADER_SIZE
 
@@ -18,7 +19,6 @@ _STRIDE: Final = struct.Struct("<28xI")
 _FIRST_SN: Final = struct.Struct("<40xq")
 _PLACES: Final = struct.Struct("<72xIIii")
 _TIMESTAMP_BYTES: Final = 8
-_KEY_HASH_BYTES: Final = 16
 _COUNT_MAX: Final = 1 << 62
 
 
@@ -40,7 +40,7 @@ def is_possible(data: memoryview, at: int) -> bool:
     if timestamp >= 0:
         reach = max(reach, timestamp + _TIMESTAMP_BYTES)
     if key_hash >= 0:
-        reach = max(reach, key_hash + _KEY_HASH_BYTES)
+        reach = max(reach, key_hash + KEY_HASH_BYTES)
     # samples without a payload are whole submessages: fewer bytes for each would make rows of nothing
     least = payload + size if size else DATA_HEADER_SIZE
     return bool((count == 1 or least <= stride) and (count - 1) * stride + reach <= body)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...transport.errors import LogError, LogLostError
+from ...transport.limits import LOG_POSITION_MAX
 from ...transport.log.checkpoint import WRITERS, Tail, read_base, read_tail
 from ...transport.log.counters import COUNTERS_FILE, Counters
 from ...transport.log.frame import Cursor
@@ -20,7 +21,7 @@ from ...transport.log.log_view import LogView
 from ...transport.log.segment import read_metadata
 from ..wire_format.log_scan import scan_log
 from ..wire_format.misplaced_offset import MisplacedOffset, find_misplacement
-from ..wire_format.receiver_service import PIECES_MAX, POSITION_MAX, TAIL_SECONDS_MAX
+from ..wire_format.receiver_service import PIECES_MAX, TAIL_SECONDS_MAX
 from .log_routes import Answer, Refusal, may_pass
 from .tail_watch import TailWatch, TooManyWait
 
@@ -63,7 +64,7 @@ class LogQueries:
         """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
         position, row = told.get("position"), told.get("row", 0)
         for value in (position, row):
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= POSITION_MAX:
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LOG_POSITION_MAX:
                 raise Refusal(400, '"position" and "row" have to be numbers')
         cursor = Cursor(position, row)  # type: ignore[arg-type]
         base, tail = _ends(directory)
@@ -199,7 +200,7 @@ def _cursor(query: dict[str, str]) -> Cursor:
 
 def _number(query: dict[str, str], name: str) -> int:
     text = query.get(name, "")
-    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > POSITION_MAX:
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > LOG_POSITION_MAX:
         raise Refusal(400, f"{name!r} has to be a number")
     return int(text)
 

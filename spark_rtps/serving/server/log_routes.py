@@ -37,9 +37,8 @@ from ...transport.log.frame import ALIGNMENT
 from ...transport.log.segment import list_segments, read_metadata, segment_path
 from ...transport.receiver.writer_types import WRITER_TYPES
 from ...transport.value_classes import slotted, value
+from ..wire_format.served import RANGE_BYTES_MAX
 
-#: One answer holds no more of a log.
-RANGE_BYTES_MAX: Final = 64 << 20
 _DIGITS_MAX: Final = 19
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"

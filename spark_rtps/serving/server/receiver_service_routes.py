@@ -36,7 +36,7 @@ from ...transport.log.checkpoint import read_base, read_tail
 from ...transport.log.host_clocks import Clocks
 from ...transport.log.segment import read_metadata
 from ..wire_format.log_location import LogLocation
-from ..wire_format.receiver_service import ROLES, is_name
+from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, ROLES, is_name
 from . import report_queries
 from .consumer_group_file import ConsumerGroupFile
 from .log_queries import LogQueries, number_of_seconds
@@ -255,7 +255,7 @@ class ReceiverServiceRoutes:
     def _topics(self, query: dict[str, str]) -> Answer:
         if self._listener is None:
             raise Refusal(501, "this receiver looks at no domain")
-        seconds = number_of_seconds(query.get("seconds", "3"), report_queries.LISTEN_SECONDS_MAX)
+        seconds = number_of_seconds(query.get("seconds", "3"), LISTEN_SECONDS_MAX)
         try:
             found = self._listener.topics(seconds)
         except RtpsError as error:

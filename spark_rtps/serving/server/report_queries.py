@@ -18,9 +18,8 @@ from ...transport.errors import UsageError
 from ...transport.net.node import Node
 from ...transport.net.node_config import NodeConfig
 from ...transport.receiver.addresses import with_reserved_ports
+from ..wire_format.receiver_service import LISTEN_SECONDS_MAX
 
-#: A receiver listens for no longer than so many seconds before it tells which topics there are.
-LISTEN_SECONDS_MAX: Final = 10.0
 _LISTENER: Final = "spark-rtps ls"
 
 

@@ -20,13 +20,12 @@ from ...transport.log.frame import Frame
 from ...transport.log.inventory import HeldSegment, HeldWriter, Inventory
 from ...transport.log.log_view import LogView
 from ...transport.log.verification import Verified, extent, walk
-from ...transport.structure import Guid
+from ...transport.structure import GUID_BYTES, Guid
 
 #: So long one part takes.
 _SECONDS: Final = 1.0
 _SEGMENTS_MAX: Final = 65_536
 _ERRORS_MAX: Final = 16
-_GUID_BYTES: Final = 16
 
 
 def scan_log(directory: Path, start: int, stop: int | None, *, bodies: bool) -> dict[str, object]:
@@ -174,7 +173,7 @@ def _hex(writer: Guid) -> str:
 
 def _guid(value: object) -> Guid:
     raw = bytes.fromhex(told_text(value))
-    if len(raw) != _GUID_BYTES:
+    if len(raw) != GUID_BYTES:
         raise ValueError(f"{value!r:.40} is no GUID")
     return Guid.from_bytes(raw)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...monitoring.told import told_json, told_number, told_text
-from ...transport.limits import TOPICS_MAX
+from ...transport.limits import LOG_POSITION_MAX, TOPICS_MAX
 from ...transport.log.frame import Cursor
 from ...transport.protocol.discovery.topic_selection import TopicSelection
 from ...transport.protocol.participant.slices import Slice
@@ -21,9 +21,12 @@ from .log_location import LogLocation
 ROLES: Final = ("read", "commit", "admin")
 #: A receiver answers a request that waits for more of a log after so many seconds at the latest.
 TAIL_SECONDS_MAX: Final = 30.0
+#: A receiver listens for no longer than so many seconds before it tells which topics there are; commands ask for less,
+#: since a connection that is silent for 10 s is given up.
+LISTEN_SECONDS_MAX: Final = 10.0
+LISTEN_SECONDS_ASKED_MAX: Final = 8.0
 #: Pieces into which a range is split at most.
 PIECES_MAX: Final = 4_096
-POSITION_MAX: Final = 1 << 62
 _COUNTERS_MAX: Final = 4_096
 _OPTIONS_MAX: Final = 512
 _STATES: Final = ("starting", "running", "failed")
@@ -152,7 +155,7 @@ def told_cursor(value: object) -> Cursor:
 
 
 def _position(value: Any) -> int:
-    if told_number(value) > POSITION_MAX:
+    if told_number(value) > LOG_POSITION_MAX:
         raise ValueError(f"{value} is no position")
     return int(value)
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+#: One answer holds no more of a log: longer ranges are refused.
+RANGE_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import DropReason
 from ...limits import UDP_PAYLOAD_MAX
 from ...wire.batch import DATA_BATCH
+from ...wire.batch_scan import BYTES_PER_WORK
 from ...wire.batch_stretches import BatchStretch
 from ...wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ...wire.fragment_stretches import FragmentStretch
@@ -26,7 +27,7 @@ from ...wire.submessages import Data
 from ..discovery.remote_participant import RemoteParticipant
 from ..reading.reader import StatefulReader
 from .message_receiver import Span
-from .message_work import BYTES_PER_WORK, BYTES_PER_WORK_CLEARED, RUNS_WORK, WORK, WORK_FRAGMENTS
+from .message_work import BYTES_PER_WORK_CLEARED, RUNS_WORK, WORK, WORK_FRAGMENTS
 from .router import Router
 
 

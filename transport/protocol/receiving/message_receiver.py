@@ -35,6 +35,7 @@ from ...errors import DecodeError, DropReason
 from ...limits import MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
 from ...structure import ENTITYID_SPDP_WRITER, PREFIX_UNKNOWN, VENDOR_ID, Guid
 from ...wire.batch import DATA_BATCH, scan_batch
+from ...wire.batch_scan import BYTES_PER_WORK, BYTES_PER_WORK_WALKED
 from ...wire.compressed import COMPRESSED, SERIES, decompress
 from ...wire.info import INFO_TS_SIZE
 from ...wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
@@ -54,7 +55,7 @@ from ..agenda import Failures
 from ..discovery.remote_participant import RemoteParticipant
 from ..trust import Trust
 from ..writing.writer import StatefulWriter
-from .message_work import BYTES_PER_WORK, BYTES_PER_WORK_WALKED, SHORT, WORK, WORK_SHORT
+from .message_work import SHORT, WORK, WORK_SHORT
 from .router import Matches, Router
 
 _LOOKAHEAD_MIN: Final = 1024

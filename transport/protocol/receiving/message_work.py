@@ -48,10 +48,7 @@ WORK_PIECES: Final = 160
 #: A run of fewer than ``SHORT`` samples: comparing their shapes costs more.
 WORK_SHORT: Final = 60
 SHORT: Final = 8
-#: Bytes of which one unit is: where samples are compared; where each word is looked at alone; where the kernel hands
-#: out memory.
-BYTES_PER_WORK: Final = 2_048
-BYTES_PER_WORK_WALKED: Final = 12
+#: Bytes of which one unit is where the kernel hands out memory; of others see `wire.batch_scan`.
 BYTES_PER_WORK_CLEARED: Final = 16_384
 #: Between runs that span datagrams, others get their turn after so much work.
 RUNS_WORK: Final = 2_000

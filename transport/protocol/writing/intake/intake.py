@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ....wire.framing import KEY_HASH_SIZE
+from ....structure import KEY_HASH_BYTES
 from ....wire.parameters import COHERENT_SET_SIZE, SENTINEL_SIZE
 from ....wire.samples import KEY_ONLY, U8, Samples
 from ..batching import Batcher, FlushReason, Interceptor, PendingBatch
@@ -18,7 +18,7 @@ from .admission import Admission
 #: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
 _BATCH_ROOM: Final = 48 + COHERENT_SET_SIZE + SENTINEL_SIZE
 #: Bytes of a payload that is longer than a key hash, padded as all payloads are.
-_LONG: Final = KEY_HASH_SIZE + 4
+_LONG: Final = KEY_HASH_BYTES + 4
 
 
 def batch_bytes_max(readers: MatchedReaders) -> int:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ....errors import UsageError
-from ....structure import is_keyed
-from ....wire.framing import KEY_HASH_SIZE, frame, framed_key_hash
+from ....structure import KEY_HASH_BYTES, is_keyed
+from ....wire.framing import frame, framed_key_hash
 from ....wire.samples import U8, Samples, check_timestamp
 from ..changes import Change, DataContent, overhead
 from ..publication import Claim, UnsentChanges, WriterHistory
@@ -117,7 +117,7 @@ class SampleClaims:
             return None
         state.written_stamp, state.written_at = timestamp, now
         sn = state.last_sn + 1
-        unknown = np.zeros((1, KEY_HASH_SIZE), np.uint8) if self._keyed else None
+        unknown = np.zeros((1, KEY_HASH_BYTES), np.uint8) if self._keyed else None
         (block,) = frame(one, state.guid.entity, sn, budget=framed, key_hashes=unknown)
         change = Change(sn, sn, timestamp, DataContent(block), state.last_batch_sn, is_claimed=True)
         claim = None
