@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.cluster.driver import Driver
 from tests.cluster.edges import TOPIC, Plant
 from tests.support.waiting import wait_until
 
@@ -31,56 +28,46 @@ class Counted(NamedTuple):
 class CopyingQuery:
     """The query, its checkpoint and its output in ``folder``."""
 
-    def __init__(
-        self, plant: Plant, folder: Path, *, settings: dict[str, str] | None = None, **options: str
-    ) -> None:
-        self._cluster = plant.cluster
+    def __init__(self, plant: Plant, driver: Driver, folder: Path, **options: str) -> None:
+        self._driver = driver
         self._output, self._checkpoint = folder / "output", folder / "checkpoint"
         self._flag, self._end = folder / "runs", folder / "end"
         self._given: dict[str, Any] = {
-            "master": plant.cluster.master,
-            "address": plant.cluster.driver_address,
             "topic": TOPIC,
             "options": {**plant.options(), "minPartitions": "2", **options},
             "checkpoint": str(self._checkpoint),
             "output": str(self._output),
             "flag": str(self._flag),
             "end": str(self._end),
-            "settings": settings or {},
         }
         #: Rows of each file of the output.
         self._rows: dict[str, int] = {}
-        self.driver = self.start()
-
-    def start(self) -> subprocess.Popen[bytes]:
-        self._flag.unlink(missing_ok=True)
-        script = str(Path(__file__).with_name("receiver_service_driver.py"))
-        self.driver = self._cluster.start(sys.executable, script, json.dumps(self._given))
-        return self.driver
+        self._query = driver.run("copy", **self._given)
 
     def wait_until_it_runs(self) -> None:
         wait_until(lambda: self.check() and self._flag.exists(), self.said, 120, every=0.1)
 
     def check(self) -> bool:
-        """Fails if the driver has ended."""
-        assert self.driver.poll() is None, self.said()[-6000:]
-        return True
+        """Fails if the query has ended."""
+        return self._query.check()
 
     def said(self) -> str:
-        return self._cluster.output_of(self.driver)
+        return self._query.said()
 
     def kill(self) -> bool:
         """Kill the driver with its JVM, and start it again on its checkpoint."""
-        os.killpg(self.driver.pid, signal.SIGKILL)
-        self.driver.wait()
-        self.start()
+        self._driver.kill()
+        self._flag.unlink(missing_ok=True)
+        self._driver.start()
+        self._query = self._driver.run("copy", **self._given)
         return True
 
     def stop(self) -> str:
         """Let the query end; returns what the driver has printed."""
         self._end.touch()
-        assert self.driver.wait(120) == 0, self.said()[-6000:]
-        return self.said()
+        status, said = self._query.wait(120)
+        assert status == 0, said[-6000:]
+        return said
 
     # --- batches -----------------------------------------------------------------------------------
 

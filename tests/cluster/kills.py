@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.copied import CopyingQuery, Counted
+from tests.cluster.driver import Driver
 from tests.cluster.edges import Hosts, Plant, connect, hosts
 from tests.cluster.standalone import WORKERS
 from tests.support.waiting import wait_until
@@ -85,7 +86,9 @@ def run(
     say: Callable[[str], None],
 ) -> tuple[Counted, Kills]:
     """Copy what the writers send while things are killed, ``gap`` seconds apart, as long as the writers write."""
-    query = CopyingQuery(plant, folder, settings=_SETTINGS)
+    driver = Driver(plant.cluster, folder, _SETTINGS)
+    driver.start()
+    query = CopyingQuery(plant, driver, folder)
     query.wait_until_it_runs()
     first, rest = folder / "go-1", folder / "go-2"
     writers = plant.write(WRITERS, rate, {first: 100, rest: samples - 100})
@@ -116,6 +119,7 @@ def run(
     while query.done < settled + 1 and query.planned > query.done and time.monotonic() < until:
         time.sleep(0.1)  # what comes twice comes late
     query.stop()
+    driver.stop()
     return query.counted(WRITERS, samples), kills
 
 

@@ -45,20 +45,24 @@ class Programs:
 
     def close(self) -> None:
         """End everything, by PID."""
-        self._end_all_but(0)
+        for process in reversed(list(self._processes)):
+            self.end(process)
 
     @contextlib.contextmanager
     def ending(self) -> Iterator[None]:
         """What is started in the block ends with it."""
-        first = len(self._processes)
+        before = list(self._processes)
         try:
             yield
         finally:
-            self._end_all_but(first)
+            for process in reversed(list(self._processes)):
+                if process not in before:
+                    self.end(process)
 
-    def _end_all_but(self, first: int) -> None:
-        while len(self._processes) > first:
-            process = self._processes.pop()
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a program with its group."""
+        if process in self._processes:
+            self._processes.remove(process)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

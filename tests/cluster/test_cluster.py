@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
-from tests.cluster.copying_driver import batches_in
+from tests.cluster.driver import Driver, DriverQuery
+from tests.cluster.driver_program import batches_in
 from tests.cluster.standalone import DRIVER_ADDRESS, WORKERS, Cluster
 from tests.support import domains
 from tests.support.waiting import wait_until
@@ -25,8 +25,9 @@ COUNT = 4_000
 class Copying:
     """A topic, its writers on the driver's host, and a query that copies it."""
 
-    def __init__(self, cluster: Cluster, topic: str, folder: Path, **options: str) -> None:
+    def __init__(self, cluster: Cluster, driver: Driver, topic: str, folder: Path, **options: str) -> None:
         self.cluster = cluster
+        self.driver = driver
         self.topic = topic
         self.folder = folder
         self.flags = [folder / "go-1", folder / "go-2"]
@@ -46,35 +47,25 @@ class Copying:
         script, domain = str(HERE / "numbered_writers.py"), str(domains.CLUSTER)
         self.cluster.start(sys.executable, script, self.topic, domain, str(COUNT), *map(str, self.flags))
 
-    def start(self, script: str, **more: object) -> subprocess.Popen[bytes]:
-        """Start a driver with a query on the topic."""
+    def start(self, name: str, **more: object) -> DriverQuery:
+        """Begin a query on the topic."""
         given = {
-            "master": self.cluster.master,
-            "address": DRIVER_ADDRESS,
             "topic": self.topic,
             "options": self.options,
             "checkpoint": str(self.checkpoint),
             "flag": str(self.flags[0]),
             **more,
         }
-        return self.cluster.start(sys.executable, str(HERE / script), json.dumps(given))
+        return self.driver.run(name, **given)
 
-    def copy(self, times: int, **more: object) -> subprocess.Popen[bytes]:
-        """Start the query, which ends when it has the samples of so many parts."""
+    def copy(self, times: int, **more: object) -> DriverQuery:
+        """Begin the query, which ends when it has the samples of so many parts."""
         given = {"output": str(self.output), "rows": 3 * COUNT * times, **more}
-        return self.start("copying_driver.py", **given)
-
-    def wait(self, driver: subprocess.Popen[bytes]) -> tuple[int, str]:
-        """The exit status of a driver and what it printed."""
-        try:
-            status = driver.wait(240)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"no end after 240 s: {self.cluster.output_of(driver)[-4000:]}")
-        return status, self.cluster.output_of(driver)
+        return self.start("copy_rows", **given)
 
     def run(self, times: int) -> tuple[int, str]:
-        """Run the query until it has the samples of so many parts: its exit status and what it printed."""
-        return self.wait(self.copy(times, flag=str(self.flags[times - 1])))
+        """Run the query until it has the samples of so many parts: its exit status and what was printed."""
+        return self.copy(times, flag=str(self.flags[times - 1])).wait()
 
     def rows(self) -> tuple[list[tuple[int, int]], set[str]]:
         found = pq.read_table(self.output)
@@ -82,17 +73,19 @@ class Copying:
         return sorted(pairs), set(found["host"].to_pylist())
 
 
-def test_where_it_is_not_served_the_task_says_where_the_log_is(standalone: Cluster, tmp_path: Path) -> None:
-    copying = Copying(standalone, "unserved", tmp_path, **{"serve.address": "none"})
+def test_where_it_is_not_served_the_task_says_where_the_log_is(
+    standalone: Cluster, driver: Driver, tmp_path: Path
+) -> None:
+    copying = Copying(standalone, driver, "unserved", tmp_path, **{"serve.address": "none"})
     copying.write()
     status, printed = copying.run(1)
     assert status != 0
     assert "LogLostError" in printed and "this task ran on w" in printed
 
 
-def test_every_row_once_over_a_restart(standalone: Cluster, tmp_path: Path) -> None:
+def test_every_row_once_over_a_restart(standalone: Cluster, driver: Driver, tmp_path: Path) -> None:
     """First with nothing set, then over TLS at one address."""
-    copying = Copying(standalone, "served", tmp_path)
+    copying = Copying(standalone, driver, "served", tmp_path)
     copying.write()
     printed = copied(copying, 1)
     assert printed.count("in the clear") == 1
@@ -117,21 +110,25 @@ def copied(copying: Copying, times: int) -> str:
     return printed
 
 
-def test_a_log_server_that_is_killed_costs_seconds_and_no_task(standalone: Cluster, tmp_path: Path) -> None:
-    copying = Copying(standalone, "killed", tmp_path, maxRowsPerTrigger=str(6 * COUNT))
+def test_a_log_server_that_is_killed_costs_seconds_and_no_task(
+    standalone: Cluster, driver: Driver, tmp_path: Path
+) -> None:
+    copying = Copying(standalone, driver, "killed", tmp_path, maxRowsPerTrigger=str(6 * COUNT))
     copying.write()
-    driver = copying.copy(2)
+
+    def server() -> int | None:
+        return next(iter(standalone.running("spark_rtps.serving")), None)
+
+    wait_until(lambda: server() is None, "the end of the servers of earlier queries", 120, every=0.1)
+    query = copying.copy(2)
 
     def is_over() -> bool:
-        """Every batch that is planned is done; a driver that has ended fails the test."""
-        assert driver.poll() is None, standalone.output_of(driver)[-4000:]
+        """Every batch that is planned is done; a query that has ended fails the test."""
+        query.check()
         planned, done = (
             len(list((copying.checkpoint / name).glob("[0-9]*"))) for name in ("offsets", "commits")
         )
         return planned == done
-
-    def server() -> int | None:
-        return next(iter(standalone.running("spark_rtps.serving")), None)
 
     wait_until(server, "a server, which the first task has started", 120, every=0.1)
     first = server()
@@ -151,7 +148,7 @@ def test_a_log_server_that_is_killed_costs_seconds_and_no_task(standalone: Clust
     killed = time.monotonic()
     wait_until(is_over, "the end of the batch", every=0.01)
     took = time.monotonic() - killed
-    status, printed = copying.wait(driver)
+    status, printed = query.wait()
     assert status == 0, printed[-4000:]
     rows, hosts = copying.rows()
     assert rows == [(writer, number) for writer in range(3) for number in range(2 * COUNT)]
@@ -160,21 +157,23 @@ def test_a_log_server_that_is_killed_costs_seconds_and_no_task(standalone: Clust
     assert took < 5
 
 
-def test_executors_on_other_hosts_write_to_a_reader(standalone: Cluster, tmp_path: Path) -> None:
-    relaying = Copying(standalone, "relayed", tmp_path)
+def test_executors_on_other_hosts_write_to_a_reader(
+    standalone: Cluster, driver: Driver, tmp_path: Path
+) -> None:
+    relaying = Copying(standalone, driver, "relayed", tmp_path)
     domain, onward, end = str(domains.CLUSTER), "relayed_onward", tmp_path / "end"
     reader = standalone.start(sys.executable, str(HERE / "relayed_reader.py"), onward, domain)
     relaying.write()
     sink = {"domain": domain, "type": "Relayed", "nullable": "required"}
-    driver = relaying.start("relaying_driver.py", onward=onward, sink=sink, end=str(end))
+    query = relaying.start("relay", onward=onward, sink=sink, end=str(end))
 
     def arrived() -> int:
-        assert driver.poll() is None, standalone.output_of(driver)[-4000:]
+        query.check()
         return standalone.output_of(reader).count("\n")
 
     wait_until(lambda: arrived() >= 3 * COUNT, lambda: f"all rows, {arrived()} are there", 120, every=0.2)
     end.touch()
-    status, printed = relaying.wait(driver)
+    status, printed = query.wait()
     assert status == 0, printed[-4000:]
     found = [json.loads(line) for line in standalone.output_of(reader).splitlines()]
     assert sorted(row[:2] for row in found) == [[writer, n] for writer in range(3) for n in range(COUNT)]

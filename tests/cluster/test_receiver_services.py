@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.cluster.copied import CopyingQuery, Counted
+from tests.cluster.driver import Driver
 from tests.cluster.edges import DDS_ADDRESS, EDGES, Edge, Plant
 from tests.cluster.kills import WRITERS, run
 from tests.cluster.standalone import WORKERS, Cluster
@@ -18,13 +19,13 @@ SAMPLES = 30_000
 
 
 def test_a_receiver_and_a_server_are_killed_beside_a_cluster_without_dds(
-    plant: Plant, tmp_path: Path
+    driver: Driver, plant: Plant, tmp_path: Path
 ) -> None:
     """Printed: seconds from the kill to the next row in the log and in the output, and to the end of the batch."""
     if isinstance(plant.cluster, Cluster):
         routes = {host: plant.cluster.reaches(host, DDS_ADDRESS) for host in ("driver", *WORKERS, *EDGES)}
         assert routes == {host: host in EDGES for host in routes}
-    query = CopyingQuery(plant, tmp_path)
+    query = CopyingQuery(plant, driver, tmp_path)
     query.wait_until_it_runs()
     flags = [tmp_path / f"go-{number}" for number in range(3)]
     writers = plant.write(
@@ -93,7 +94,7 @@ def since(moment: float) -> str:
     return f"{time.monotonic() - moment:.2f}"
 
 
-def test_everything_is_killed(plant: Plant, tmp_path: Path) -> None:
+def test_everything_is_killed(free_cores: None, plant: Plant, tmp_path: Path) -> None:
     """The long form is ``python -m tests.cluster.kills``."""
     found, kills = run(
         plant, tmp_path, samples=SAMPLES, rate=3_000, seed=13, gap=(1.0, 2.5), patience=240, say=print
