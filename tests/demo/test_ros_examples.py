@@ -1,7 +1,11 @@
-"""The examples of ROS 2, as programs of their own, with the robot of examples/: what they write, print and draw."""
+"""The examples of ROS 2, with the robot of examples/: what they write, print and draw.
+
+Those that end run one after the other in one program (``in_turn.py``), since each would start a Java.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -55,8 +59,16 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Run]:
             out = stack.enter_context((tmp_path / f"{Path(command[0]).stem}.txt").open("w"))
             program = [sys.executable, *command]
             child = subprocess.Popen(
-                program, env=environment, cwd=tmp_path, stdout=out, stderr=subprocess.STDOUT, text=True
+                program,
+                env=environment,
+                cwd=tmp_path,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
             )
+            assert child.stdin is not None
+            stack.enter_context(child.stdin)
             stack.callback(child.wait)
             stack.callback(child.kill)
             return child
@@ -71,11 +83,20 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
     def said(name: str) -> str:
         return (tmp_path / f"{name}.txt").read_text()
 
-    def ended(child: subprocess.Popen[str], name: str) -> str:
-        wait_until(
-            lambda: child.poll() is not None, lambda: f"the end of {said(name)}", SPARK_PATIENCE, every=0.1
-        )
-        assert child.returncode == 0, said(name)
+    in_turn = run(str(Path(__file__).with_name("in_turn.py")))
+
+    def begin(name: str, *arguments: str) -> None:
+        """When the ones before have ended."""
+        assert in_turn.stdin is not None
+        in_turn.stdin.write(json.dumps([str(EXAMPLES / name), *arguments]) + "\n")
+        in_turn.stdin.flush()
+
+    def ended(name: str) -> str:
+        def has_ended() -> bool:
+            assert in_turn.poll() is None, said("in_turn")
+            return (tmp_path / f"{name}.done").exists()
+
+        wait_until(has_ended, lambda: f"the end of {name}: {said('in_turn')}", SPARK_PATIENCE, every=0.1)
         return said(name)
 
     robot = example("ros2_robot.py", "--frames", str(FRAMES))
@@ -86,8 +107,8 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
         "-m", "spark_rtps", "record", "rt/temperature", "-o", "drive.mcap", "-n", str(FRAMES),
         "--domain", str(domains.DEMO_EXAMPLE), "--interface", "lo",
     )  # fmt: skip
-    drawing = example("ros2_dashboard.py", "--drawings", "1")
-    assert "drawing 1: 720 points in dashboard.png" in ended(drawing, "ros2_dashboard")
+    begin("ros2_dashboard.py", "--drawings", "1")
+    assert "drawing 1: 720 points in dashboard.png" in ended("ros2_dashboard")
     assert imread(tmp_path / "dashboard.png").std() > 0.1
     alerts = [f"alert: motor: {t:.1f} degrees at 22:13:{20 + s}" for s, t in HOTTEST.items() if t > 35]
     assert len(alerts) == 5
@@ -100,13 +121,13 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
     assert sorted(said("ros2_robot").splitlines()) == sorted(alerts), said("robot_alerts")
     alerting.kill()
 
-    storing = example("bronze_silver.py", "--bronze", "bronze", "--silver", "silver", "--listen", "20s")
+    begin("bronze_silver.py", "--bronze", "bronze", "--silver", "silver", "--listen", "20s")
     assert recording.wait(PATIENCE) == 0
-    converting = example(
+    begin(
         "bag_to_parquet.py", "--recording", "drive.mcap", "--topic", "/temperature", "--output", "temperature"
     )
-    assert f"|{FRAMES} " in ended(converting, "bag_to_parquet")
-    assert "sensor_msgs::msg::dds_::PointCloud2_" in ended(storing, "bronze_silver")
+    assert "sensor_msgs::msg::dds_::PointCloud2_" in ended("bronze_silver")
+    assert f"|{FRAMES} " in ended("bag_to_parquet")
     assert robot.poll() is None
     bronze = ds.dataset(tmp_path / "bronze", partitioning="hive", exclude_invalid_files=True).to_table()
     stored = Counter(bronze["topic"].to_pylist())
