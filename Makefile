@@ -40,10 +40,16 @@ WITH_SPARK = JAVA_HOME="$$($(BIN)/python -m spark_rtps.java)" && export JAVA_HOM
 demo: $(STAMP)
 	@$(BIN)/spark-rtps demo $(ARGS)
 
+# Half of what a Java costs that a test starts is to read Spark's classes. Without the archive they start slower.
+CLASSES := $(VENV)/spark-classes.jsa
+$(CLASSES): $(STAMP)
+	@$(WITH_SPARK) $(BIN)/python -m tests.support.quick_spark >$(VENV)/spark-classes.log 2>&1 || \
+	    echo "no archive of Spark's classes, see $(VENV)/spark-classes.log" >&2
+
 # More than cores: tests wait most of the time.
 WORKERS ?= 4
 
-test: $(STAMP) test-packages
+test: $(STAMP) test-packages $(CLASSES)
 	@$(WITH_SPARK) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-long: export SPARK_RTPS_TEST_LONG := 1

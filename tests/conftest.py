@@ -9,6 +9,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support import quick_spark
 from tests.support.campaigns import COMMIT, LONG
 from tests.support.lanes import lane_of, scope_of
 from tests.support.own_network import OwnNetwork
@@ -18,11 +19,6 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 
-# The Javas of the tests live for seconds: code that is compiled well, and a collector with many threads, cost more than
-# they bring.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
-
 NETWORK = pytest.StashKey[OwnNetwork]()
 
 
@@ -30,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # a worker is where the run is that started it
         os.environ["SPARK_RTPS_TEST_COMMIT"] = COMMIT  # whatever is committed meanwhile
         config.stash[NETWORK] = OwnNetwork()
+        for name, value in quick_spark.environment().items():
+            os.environ.setdefault(name, value)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

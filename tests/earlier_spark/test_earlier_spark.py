@@ -71,6 +71,7 @@ def options(receive: Receive, **more: object) -> dict[str, str]:
 def start(python: Path, *actions: object, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     words = [each if isinstance(each, str) else json.dumps(each) for each in actions]
     environment = child_environment(PYSPARK_PYTHON=str(python), JAVA_HOME=str(find_java_home()))
+    environment.pop("SPARK_HOME", None)  # of the PySpark that runs the tests
     return subprocess.Popen(
         [str(python), str(HERE / "query.py"), *words],
         stdout=stdout,
