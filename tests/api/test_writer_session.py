@@ -113,7 +113,7 @@ def write(to: WriterSession, count: int = 10) -> None:
 
 
 class TestReadersThatLeave:
-    def test_before_they_had_all(self, network):
+    def test_before_they_had_all(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
@@ -121,7 +121,7 @@ class TestReadersThatLeave:
         with pytest.raises(AcknowledgmentError, match=r"0101.* \(had 4 of 10\) left before"):
             task.wait_for_acknowledgments()
 
-    def test_between_two_batches(self, network):
+    def test_between_two_batches(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
@@ -129,7 +129,7 @@ class TestReadersThatLeave:
         with pytest.raises(NoReaderError, match=r"within 0\.05 s"):
             task.wait_for_reader()
 
-    def test_and_others_do_not_match(self, network, caplog):
+    def test_and_others_do_not_match(self, network: Network, caplog: pytest.LogCaptureFixture) -> None:
         reason = "TYPE: the writer's is 'A', the reader's is 'B'"
         network.refused = {guid(number): (reason,) for number in range(5)}
         mended = re.escape(f"{reason} (set the option type (or type.name) to the reader's)")
@@ -139,20 +139,20 @@ class TestReadersThatLeave:
         assert re.search(mended, "\n".join(r.getMessage() for r in caplog.records))
         assert len(caplog.records) == 1
 
-    def test_and_one_of_two_matches(self, network, caplog):
+    def test_and_one_of_two_matches(self, network: Network, caplog: pytest.LogCaptureFixture) -> None:
         network.join(1)
         network.refused = {guid(2): ("PARTITION: the writer's are [], the reader's are ['a']",)}
         session(network).wait_for_reader()
         assert "no match" in caplog.text and "set the option partition" in caplog.text
 
-    def test_with_all_they_were_sent(self, network):
+    def test_with_all_they_were_sent(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
         network.script = [lambda: network.acknowledge(1, 10), lambda: network.leave(1)]
         task.wait_for_acknowledgments()
 
-    def test_while_another_has_it(self, network):
+    def test_while_another_has_it(self, network: Network) -> None:
         network.join(1)
         network.join(2)
         task = session(network)
@@ -160,7 +160,7 @@ class TestReadersThatLeave:
         network.script = [lambda: network.leave(1), lambda: network.acknowledge(2, 10)]
         task.wait_for_acknowledgments()
 
-    def test_and_are_replaced_too_late(self, network):
+    def test_and_are_replaced_too_late(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
@@ -171,7 +171,7 @@ class TestReadersThatLeave:
         with pytest.raises(AcknowledgmentError, match=r"\(had 0 of 20\) left"):
             task.wait_for_acknowledgments()
 
-    def test_and_come_back_under_the_same_guid(self, network):
+    def test_and_come_back_under_the_same_guid(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
@@ -180,7 +180,7 @@ class TestReadersThatLeave:
         with pytest.raises(AcknowledgmentError, match=r"\(had 0 of 10\) left"):
             task.wait_for_acknowledgments()
 
-    def test_and_are_replaced_in_time(self, network):
+    def test_and_are_replaced_in_time(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
@@ -191,14 +191,14 @@ class TestReadersThatLeave:
         network.script = [lambda: network.acknowledge(2, 20)]
         task.wait_for_acknowledgments()
 
-    def test_nobody_cares_when_rows_may_be_dropped(self, network):
+    def test_nobody_cares_when_rows_may_be_dropped(self, network: Network) -> None:
         network.join(1)
         task = session(network, on_no_reader="drop")
         write(task)
         network.leave(1)
         task.wait_for_acknowledgments()
 
-    def test_best_effort_readers_promise_nothing(self, network):
+    def test_best_effort_readers_promise_nothing(self, network: Network) -> None:
         network.join(1, reliable=False)
         task = session(network)
         write(task)
@@ -208,7 +208,9 @@ class TestReadersThatLeave:
 
 class TestLookingAround:
     @pytest.mark.parametrize("options", [{}, {"on_no_reader": "drop"}])
-    def test_the_first_reader_need_not_be_the_only_one(self, network, options, monkeypatch):
+    def test_the_first_reader_need_not_be_the_only_one(
+        self, network: Network, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         slept = []
         monkeypatch.setattr("time.sleep", slept.append)
         network.join(1)
@@ -217,7 +219,7 @@ class TestLookingAround:
         task.wait_for_reader()
         assert slept == [pytest.approx(1, abs=0.1)]
 
-    def test_once(self, network, monkeypatch):
+    def test_once(self, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("time.sleep", None)
         network.join(1)
         session(network).wait_for_reader()
@@ -228,12 +230,14 @@ class TestTask:
         given = settings()
         return RtpsArrowWriter(plan_sink(given, StructType().add("id", "integer").add("x", "double")))
 
-    def test_nothing_to_write_needs_no_participant(self, monkeypatch):
+    def test_nothing_to_write_needs_no_participant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(WriterPool, "session", None)
         message = self.task().write(iter([points(0, 0)]))
         assert (message.rows, message.samples) == (0, 0)
 
-    def test_a_reader_is_waited_for_before_every_batch(self, network, monkeypatch):
+    def test_a_reader_is_waited_for_before_every_batch(
+        self, network: Network, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         made = session(network)
         monkeypatch.setattr(writer.WRITERS, "session", lambda *_: made)
         network.join(1)

@@ -2,6 +2,7 @@
 
 import gc
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ def frame(run: Run, rows_before: int = 0) -> Frame:
     return Frame(0, run.nbytes, 7, rows_before, run)
 
 
-def test_equal_sizes_are_packed():
+def test_equal_sizes_are_packed() -> None:
     chunk = gather([frame(run_of(encoded(points(i, 3)), 1 + i)) for i in range(0, 30, 3)])
     assert chunk.samples.is_uniform
     assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 30))
@@ -27,7 +28,7 @@ def test_equal_sizes_are_packed():
     assert chunk.frame_index().tolist() == [i // 3 for i in range(30)]
 
 
-def test_equal_sizes_with_other_submessages_around_are_packed():
+def test_equal_sizes_with_other_submessages_around_are_packed() -> None:
     wide = encoded(points(3, 2))
     framed = np.zeros((2, 24 + wide.size), np.uint8)
     framed[:, 24:] = wide.rows()
@@ -38,7 +39,7 @@ def test_equal_sizes_with_other_submessages_around_are_packed():
     assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 5))
 
 
-def test_unequal_sizes_are_concatenated():
+def test_unequal_sizes_are_concatenated() -> None:
     runs = [run_of(encoded(notes(i, 5), NOTE), i) for i in range(0, 20, 5)]
     chunk = gather([frame(r) for r in runs])
     assert not chunk.samples.is_uniform
@@ -46,7 +47,7 @@ def test_unequal_sizes_are_concatenated():
     assert Codec(NOTE).decode(chunk.samples).batch.equals(notes(0, 20))
 
 
-def test_indexed_samples_of_odd_lengths_keep_what_is_known_of_each():
+def test_indexed_samples_of_odd_lengths_keep_what_is_known_of_each() -> None:
     key_hash = bytes(range(16))
     payloads = [bytes([i]) * n for i, n in enumerate((5, 8, 4, 0, 7))]
     runs = [
@@ -70,7 +71,7 @@ def test_indexed_samples_of_odd_lengths_keep_what_is_known_of_each():
     assert gather([frame(r) for r in runs[:3]]).key_hashes() is None
 
 
-def test_uniform_and_indexed_mix():
+def test_uniform_and_indexed_mix() -> None:
     one = run_of(encoded(points(0, 4)), 1)
     two = Run.single(OTHER, 9, np.ascontiguousarray(encoded(points(4, 1)).data))
     chunk = gather([frame(one), frame(two)])
@@ -78,13 +79,13 @@ def test_uniform_and_indexed_mix():
     assert chunk.sequence_numbers().tolist() == [1, 2, 3, 4, 9]
 
 
-def test_one_frame_is_not_copied():
+def test_one_frame_is_not_copied() -> None:
     run = run_of(encoded(points(0, 100)), 1)
     assert gather([frame(run)]).samples.data is run.data
 
 
 @pytest.mark.parametrize("sizes", [[1] * 100, [7, 1000, 3], [250, 250, 1]])
-def test_all_samples_once_and_in_order(tmp_path, sizes):
+def test_all_samples_once_and_in_order(tmp_path: Path, sizes) -> None:
     starts = np.cumsum([0, *sizes])
     runs = [run_of(encoded(points(int(a), int(b - a))), int(a) + 1) for a, b in pairwise(starts)]
     end = write_log(tmp_path, runs)
@@ -96,7 +97,7 @@ def test_all_samples_once_and_in_order(tmp_path, sizes):
     assert sns.tolist() == list(range(1, sum(sizes) + 1))
 
 
-def test_data_or_not():
+def test_data_or_not() -> None:
     data = run_of(encoded(points(0, 2)), 1)
     assert gather([frame(data)]).has_data() is None
     key = Run.single(WRITER, 3, np.zeros(8, np.uint8), flags=KEY_ONLY)
@@ -114,7 +115,7 @@ def payloads_of(parts: list[Chunk]) -> list[bytes]:
     return [bytes(c.samples.payload(i)) for c in parts for i in range(c.count)]
 
 
-def test_big_samples_are_taken_as_they_lie(tmp_path):
+def test_big_samples_are_taken_as_they_lie(tmp_path: Path) -> None:
     runs = big_runs(5)
     end = write_log(tmp_path, runs)
     (chunk,) = chunks(LogView(tmp_path).frames(Cursor(0), end))
@@ -125,7 +126,7 @@ def test_big_samples_are_taken_as_they_lie(tmp_path):
     assert chunk.flags().tolist() == [0] * 5
 
 
-def test_big_samples_of_equal_size_and_others_between_are_taken_as_they_lie(tmp_path):
+def test_big_samples_of_equal_size_and_others_between_are_taken_as_they_lie(tmp_path: Path) -> None:
     blob = np.arange(2 * 80_000, dtype=np.int64).astype(np.uint8)
     uniform = Run(WRITER, 1, 2, blob, stride=80_000, payload_offset=24, payload_length=79_000)
     nothing = Run.single(WRITER, 3, np.zeros(0, np.uint8), flags=DISPOSED)
@@ -138,13 +139,13 @@ def test_big_samples_of_equal_size_and_others_between_are_taken_as_they_lie(tmp_
     assert chunk.flags().tolist() == [0, DISPOSED, 0]
 
 
-def test_chunks_of_big_samples_hold_more_bytes(tmp_path):
+def test_chunks_of_big_samples_hold_more_bytes(tmp_path: Path) -> None:
     end = write_log(tmp_path, big_runs(9))
     parts = list(chunks(LogView(tmp_path).frames(Cursor(0), end), nbytes=150_000, big_bytes=400_000))
     assert [c.count for c in parts] == [4, 4, 1]
 
 
-def test_chunks_of_big_samples_end_with_the_segment(tmp_path):
+def test_chunks_of_big_samples_end_with_the_segment(tmp_path: Path) -> None:
     runs = big_runs(20)
     end = write_log(tmp_path, runs)
     frames = list(LogView(tmp_path).frames(Cursor(0), end))
@@ -155,7 +156,7 @@ def test_chunks_of_big_samples_end_with_the_segment(tmp_path):
     assert payloads_of([gather(frames)]) == payloads_of(parts)
 
 
-def test_big_samples_outlive_their_segment(tmp_path):
+def test_big_samples_outlive_their_segment(tmp_path: Path) -> None:
     runs = big_runs(20)
     end = write_log(tmp_path, runs)
     view = LogView(tmp_path)
@@ -169,7 +170,7 @@ def test_big_samples_outlive_their_segment(tmp_path):
     assert payloads_of(parts) == [r.data.tobytes() for r in runs]
 
 
-def test_halves_keep_what_is_known_of_each():
+def test_halves_keep_what_is_known_of_each() -> None:
     """Of uniform and indexed frames, cut in between or not."""
     uniform = [frame(run_of(encoded(points(i, 7)), 1 + i), i) for i in (0, 7, 14)]
     indexed = [frame(run_of(encoded(notes(i, 5), NOTE), 1 + i, writer=OTHER, timestamp=i), i) for i in (0, 5)]

@@ -38,7 +38,7 @@ def mine(tmp_path: Path):
 
 @pytest.mark.parametrize("inner", ["@final", "@appendable"])
 @pytest.mark.parametrize("outer", ["@final", "@appendable"])
-def test_what_a_file_leaves_open_is_as_the_topic_has_it(mine, inner, outer) -> None:
+def test_what_a_file_leaves_open_is_as_the_topic_has_it(mine, inner: str, outer: str) -> None:
     there, here = topic(TYPES.format(inner, outer)), mine(OPEN)
     assert not here.certain
     assert cannot_read(there, here) == cannot_write(there, here) == ()

@@ -3,6 +3,7 @@
 import datetime
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ from tests.support.stream_logs import (
 RTPS = pa.field("_rtps", pa.struct(list(METADATA_SCHEMA)))
 
 
-def plan(struct=POINT, *, metadata=False, payload=Payload.CDR) -> TopicPlan:
+def plan(struct: Struct = POINT, *, metadata: bool = False, payload=Payload.CDR) -> TopicPlan:
     data = arrow_schema(struct)
     columns = data.append(RTPS) if metadata else data
     return TopicPlan("T", struct.name, struct.is_keyed, payload, struct, data, columns)
@@ -59,7 +60,7 @@ def plan(struct=POINT, *, metadata=False, payload=Payload.CDR) -> TopicPlan:
 BINARY = TopicPlan("T", "Any", False, Payload.BINARY, None, BINARY_SCHEMA, BINARY_SCHEMA)
 
 
-def decode(tmp_path, runs, plan) -> pa.Table:
+def decode(tmp_path: Path, runs, plan: TopicPlan) -> pa.Table:
     end = write_log(tmp_path, runs)
     batches = list(decode_range(LogView(tmp_path), Cursor(0), end, plan))
     assert all(b.schema.equals(plan.columns) for b in batches)
@@ -76,15 +77,15 @@ def at(ns: int) -> datetime.datetime:
 
 
 class TestCdr:
-    def test_columns(self, tmp_path):
+    def test_columns(self, tmp_path: Path) -> None:
         runs = [run_of(encoded(points(i, 7)), i + 1) for i in range(0, 70, 7)]
         assert decode(tmp_path, runs, plan()).to_batches()[0].equals(points(0, 70))
 
-    def test_variable_sizes(self, tmp_path):
+    def test_variable_sizes(self, tmp_path: Path) -> None:
         runs = [run_of(encoded(notes(i, 7), NOTE), i + 1) for i in range(0, 70, 7)]
         assert decode(tmp_path, runs, plan(NOTE)).combine_chunks().to_batches()[0].equals(notes(0, 70))
 
-    def test_metadata(self, tmp_path):
+    def test_metadata(self, tmp_path: Path) -> None:
         runs = [
             run_of(encoded(points(0, 2)), 11),
             run_of(encoded(points(2, 1)), 5, writer=OTHER, timestamp=SOURCE + 2000),
@@ -96,16 +97,16 @@ class TestCdr:
         assert {r["reception_timestamp"] for r in rows} == {at(RECEPTION)}
         assert {r["instance_state"] for r in rows} == {"ALIVE"}
 
-    def test_absent_timestamp_is_null(self, tmp_path):
+    def test_absent_timestamp_is_null(self, tmp_path: Path) -> None:
         runs = [run_of(encoded(points(0, 2)), 1, timestamp=-(1 << 63))]
         rows = decode(tmp_path, runs, plan(metadata=True)).column("_rtps").to_pylist()
         assert [r["source_timestamp"] for r in rows] == [None, None]
 
-    def test_end_of_instance_is_skipped_without_metadata(self, tmp_path):
+    def test_end_of_instance_is_skipped_without_metadata(self, tmp_path: Path) -> None:
         runs = [run_of(encoded(points(0, 2)), 1), key_run(3, 1, DISPOSED), run_of(encoded(points(2, 1)), 4)]
         assert decode(tmp_path, runs, plan()).column("id").to_pylist() == [0, 1, 2]
 
-    def test_end_of_instance_is_a_row_with_metadata(self, tmp_path):
+    def test_end_of_instance_is_a_row_with_metadata(self, tmp_path: Path) -> None:
         runs = [
             run_of(encoded(points(0, 2)), 1),
             key_run(3, 1, DISPOSED),
@@ -127,7 +128,7 @@ class TestCdr:
             "NOT_ALIVE_DISPOSED",
         ]
 
-    def test_key_hash_alone_tells_a_short_key(self, tmp_path):
+    def test_key_hash_alone_tells_a_short_key(self, tmp_path: Path) -> None:
         key_hash = Codec(POINT).key_hashes(points(7, 1))[0].tobytes()
         nothing = np.zeros(0, np.uint8)
         runs = [
@@ -138,12 +139,14 @@ class TestCdr:
         assert table.column("id").to_pylist() == [0, 7]
         assert table.column("x").to_pylist() == [0.0, None]
 
-    def test_key_hash_that_is_an_md5_tells_nothing(self, tmp_path):
+    def test_key_hash_that_is_an_md5_tells_nothing(self, tmp_path: Path) -> None:
         named = Struct("Named", (Member("name", String(), 0, key=True),))
         run = Run.single(WRITER, 1, np.zeros(0, np.uint8), flags=DISPOSED, key_hash=bytes(range(16)))
         assert decode(tmp_path, [run], plan(named, metadata=True)).column("name").to_pylist() == [None]
 
-    def test_end_of_instance_lacks_a_column_that_is_not_null(self, tmp_path, caplog):
+    def test_end_of_instance_lacks_a_column_that_is_not_null(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         given = plan(metadata=True)
         data = pa.schema([f.with_nullable(f.name != "x") for f in given.data])
         strict = replace(given, data=data, columns=data.append(RTPS))
@@ -155,7 +158,9 @@ class TestCdr:
         assert f"1 malformed sample of writer {WRITER} {why}" in caplog.text
 
     @pytest.mark.parametrize("metadata", [False, True])
-    def test_null_in_a_column_that_is_not_null_is_malformed(self, tmp_path, caplog, metadata):
+    def test_null_in_a_column_that_is_not_null_is_malformed(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, metadata: bool
+    ) -> None:
         maybe = Struct("Maybe", (Member("x", Primitive(PrimitiveKind.INT32), 0, optional=True),))
         data = pa.schema([pa.field("x", pa.int32(), nullable=False)])
         columns = data.append(RTPS) if metadata else data
@@ -166,11 +171,11 @@ class TestCdr:
         assert table.column("x").to_pylist() == [1, 3]
         assert "1 malformed sample" in caplog.text
 
-    def test_nothing_but_malformed(self, tmp_path):
+    def test_nothing_but_malformed(self, tmp_path: Path) -> None:
         strange = Run.single(WRITER, 1, np.array([77, 77, 0, 0], np.uint8))
         assert decode(tmp_path, [strange], plan(metadata=True)).num_rows == 0
 
-    def test_malformed_are_dropped_and_told(self, tmp_path, caplog):
+    def test_malformed_are_dropped_and_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         short = Run.single(OTHER, 1, np.array([0, 1, 0, 0, 9, 9, 9, 9], np.uint8))
         strange = Run.single(OTHER, 2, np.array([77, 77, 0, 0, 1, 1, 1, 1], np.uint8))
         runs = [run_of(encoded(points(0, 2)), 1), short, strange, run_of(encoded(points(2, 1)), 3)]
@@ -190,7 +195,9 @@ class TestCdr:
             ),
         ],
     )
-    def test_columns_that_a_writer_told_it_has_not_are_not_guessed(self, tmp_path, caplog, wanted, reason):
+    def test_columns_that_a_writer_told_it_has_not_are_not_guessed(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted, reason: str
+    ) -> None:
         guess = TopicPlan(
             "T", "Point", False, Payload.CDR, struct_from_arrow(wanted, "Point"), wanted, wanted
         )
@@ -215,7 +222,7 @@ class TestCdr:
         assert table.to_pylist()[:3] == [dict.fromkeys(wanted.names)] * 3
 
     @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
-    def test_writers_of_older_types_in_both_representations(self, tmp_path, representation):
+    def test_writers_of_older_types_in_both_representations(self, tmp_path: Path, representation) -> None:
         """In XCDR1, what follows a part that one of them lacks is found by the writer's own type."""
         part = "@appendable struct Part {{ long a; {} }};"
         idl = part + "@appendable struct Whole {{ Part part; Part parts[2]; long x; }};"
@@ -233,7 +240,7 @@ class TestCdr:
         lacking = older | {"b": None}
         assert found == [{"part": lacking, "parts": [lacking] * 2, "x": 2}, rows[1]]
 
-    def test_same_range_same_rows(self, tmp_path):
+    def test_same_range_same_rows(self, tmp_path: Path) -> None:
         runs = [run_of(encoded(points(i, 10)), i + 1) for i in range(0, 100, 10)]
         end = write_log(tmp_path, runs)
         part = LogPartition(str(tmp_path), "h", 0, 3, end.position, 0)
@@ -241,7 +248,7 @@ class TestCdr:
         assert first == again
         assert sum(b.num_rows for b in first) == 97
 
-    def test_log_is_gone(self, tmp_path):
+    def test_log_is_gone(self, tmp_path: Path) -> None:
         part = LogPartition(str(tmp_path / "none"), "elsewhere", 0, 0, 32, 0)
         with pytest.raises(LogLostError, match="it lies on host elsewhere"):
             list(read_log(part, plan()))
@@ -260,7 +267,14 @@ class TestParts:
 
     @pytest.mark.parametrize("mode", [Mode.DROPMALFORMED, Mode.PERMISSIVE])
     @pytest.mark.parametrize("expression", [None, "id < 21"])
-    def test_same_rows_and_counts(self, tmp_path, caplog, monkeypatch, mode, expression):
+    def test_same_rows_and_counts(
+        self,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+        mode,
+        expression: str | None,
+    ) -> None:
         given = replace(plan(metadata=True), mode=mode)
         if expression is not None:
             given = replace(given, filter=ContentFilter(expression, ()))
@@ -279,7 +293,7 @@ class TestParts:
         assert found[0] == found[1]
         assert "10 malformed samples" in caplog.text
 
-    def test_failfast_names_the_first(self, tmp_path, monkeypatch):
+    def test_failfast_names_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         end = write_log(tmp_path, self.mixed())
         monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", 20)
         batches = decode_range(LogView(tmp_path), Cursor(0), end, replace(plan(), mode=Mode.FAILFAST))
@@ -287,7 +301,7 @@ class TestParts:
             list(batches)
 
     @pytest.mark.parametrize("mode", [Mode.DROPMALFORMED, Mode.PERMISSIVE])
-    def test_rows_of_many_columns(self, tmp_path, monkeypatch, mode):
+    def test_rows_of_many_columns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode) -> None:
         """Be they rows of nulls, of samples that have no columns at all."""
         wide = Struct("Wide", tuple(Member(f"m{i}", Primitive(PrimitiveKind.INT32), i) for i in range(100)))
         monkeypatch.setattr(decoding, "DECODE_LEAVES_MAX", 1000)
@@ -301,7 +315,7 @@ class TestParts:
 
 
 class TestBinary:
-    def test_rows(self, tmp_path):
+    def test_rows(self, tmp_path: Path) -> None:
         samples = encoded(notes(0, 3), NOTE)
         keyed = Run.single(
             OTHER, 9, np.frombuffer(samples.payload(0), np.uint8), key_hash=bytes(range(16)), timestamp=SOURCE
@@ -316,12 +330,12 @@ class TestBinary:
         assert table.column("topic").to_pylist() == ["T"] * 5
         assert table.column("instance_state").to_pylist()[-1] == "NOT_ALIVE_DISPOSED"
 
-    def test_no_payload_no_encapsulation(self, tmp_path):
+    def test_no_payload_no_encapsulation(self, tmp_path: Path) -> None:
         table = decode(tmp_path, [Run.single(WRITER, 1, np.zeros(0, np.uint8), flags=DISPOSED)], BINARY)
         assert table.column("encapsulation").to_pylist() == [None]
         assert table.column("value").to_pylist() == [b""]
 
-    def test_there_and_back(self):
+    def test_there_and_back(self) -> None:
         given = [b"\0\1\0\0abcd", b"\0\1\0\1abc", b"\0\1\0\4abcdef", b"\0\1\0\3abc\0", b"\0\1\0\0"]
         sent = [b"\0\1\0\1abc\0", b"\0\1\0\6abcdef\0\0", b"\0\1\0\3abc\0", b"\0\1\0\0"]
         for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
@@ -332,32 +346,32 @@ class TestBinary:
         uniform = Samples.uniform(np.arange(24, dtype=np.uint8), 3, 6, stride=8)
         assert payloads(uniform).to_pylist() == [bytes(range(i, i + 6)) for i in (0, 8, 16)]
 
-    def test_big_payloads_there_and_back(self):
+    def test_big_payloads_there_and_back(self) -> None:
         given = [b"\0\1\0\0" + bytes([i]) * (4000 * i) for i in range(1, 5)]
         assert payloads(samples_of(pa.array(given, pa.binary()))).to_pylist() == given
 
     @pytest.mark.parametrize(
         ("values", "why"), [([b"\0\1\0\0", None], "row 1: .*null"), ([b"x"], "row 0: shorter")]
     )
-    def test_what_cannot_be_written(self, values, why):
+    def test_what_cannot_be_written(self, values: list[bytes | None] | list[bytes], why: str) -> None:
         with pytest.raises(EncodeError, match=why):
             samples_of(pa.array(values, pa.binary()))
 
 
 class TestArrow:
-    def arrow_plan(self, *, metadata=False) -> TopicPlan:
+    def arrow_plan(self, *, metadata: bool = False) -> TopicPlan:
         data = points(0, 1).schema
         columns = data.append(RTPS) if metadata else data
         return TopicPlan("T", ARROW_BATCH.name, False, Payload.ARROW, ARROW_BATCH, data, columns)
 
-    def test_round_trip(self, tmp_path):
+    def test_round_trip(self, tmp_path: Path) -> None:
         runs = [run_of(arrow_sample(points(i, n)), i + 1) for i, n in ((0, 3), (3, 5))]
         assert decode(tmp_path, runs, self.arrow_plan()).combine_chunks().to_batches()[0].equals(points(0, 8))
 
     @pytest.mark.parametrize(
         ("representation", "low"), [(DataRepresentation.XCDR1, 0x01), (DataRepresentation.XCDR2, 0x07)]
     )
-    def test_representation(self, tmp_path, representation, low):
+    def test_representation(self, tmp_path: Path, representation, low: int) -> None:
         sample = arrow_sample(points(0, 3), representation)
         assert bytes(sample.payload(0)[:2]) == bytes([0, low])
         (ipc,) = Codec(ARROW_BATCH).decode(sample).batch.column(0).to_pylist()
@@ -366,12 +380,12 @@ class TestArrow:
         table = decode(tmp_path, [run_of(sample, 1)], self.arrow_plan())
         assert table.to_batches()[0].equals(points(0, 3))
 
-    def test_metadata_is_that_of_the_sample(self, tmp_path):
+    def test_metadata_is_that_of_the_sample(self, tmp_path: Path) -> None:
         runs = [run_of(arrow_sample(points(i, n)), i + 1) for i, n in ((0, 3), (3, 2))]
         rows = decode(tmp_path, runs, self.arrow_plan(metadata=True)).column("_rtps").to_pylist()
         assert [r["sequence_number"] for r in rows] == [1, 1, 1, 4, 4]
 
-    def test_columns_by_name_and_cast(self, tmp_path):
+    def test_columns_by_name_and_cast(self, tmp_path: Path) -> None:
         batch = pa.record_batch({"x": [1, 2], "more": ["a", "b"], "id": [3, 4]})
         table = decode(tmp_path, [run_of(arrow_sample(batch), 1)], self.arrow_plan())
         assert table.to_pylist() == [{"id": 3, "x": 1.0}, {"id": 4, "x": 2.0}]
@@ -385,12 +399,16 @@ class TestArrow:
             (pa.record_batch({"id": [[1]], "x": [1.0]}), "column 'id' is list<item: int64> and does not fit"),
         ],
     )
-    def test_a_batch_that_does_not_fit_is_malformed(self, tmp_path, caplog, batch, why):
+    def test_a_batch_that_does_not_fit_is_malformed(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, batch, why: str
+    ) -> None:
         runs = [run_of(arrow_sample(batch), 1), run_of(arrow_sample(points(0, 1)), 2)]
         assert decode(tmp_path, runs, self.arrow_plan(metadata=True)).num_rows == 1
         assert f"1 malformed sample of writer {WRITER} dropped: {why}" in caplog.text
 
-    def test_nulls_in_a_column_that_is_not_null_are_malformed(self, tmp_path, caplog):
+    def test_nulls_in_a_column_that_is_not_null_are_malformed(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         given = self.arrow_plan()
         strict = pa.schema([f.with_nullable(False) for f in given.data])
         batch = pa.record_batch({"id": [1, None], "x": [1.0, 2.0]})
@@ -398,7 +416,9 @@ class TestArrow:
         assert decode(tmp_path, runs, replace(given, data=strict, columns=strict)).num_rows == 1
         assert "column 'id' is declared NOT NULL and has nulls" in caplog.text
 
-    def test_offsets_out_of_bounds_are_malformed(self, tmp_path, caplog):
+    def test_offsets_out_of_bounds_are_malformed(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         text = pa.schema([("s", pa.string())])
         plan = TopicPlan("T", ARROW_BATCH.name, False, Payload.ARROW, ARROW_BATCH, text, text)
         sample = arrow_sample(pa.record_batch({"s": ["ab", "cd"]}))
@@ -408,7 +428,7 @@ class TestArrow:
         assert decode(tmp_path, [run_of(sample, 1)], plan).num_rows == 0
         assert "1 malformed sample" in caplog.text
 
-    def test_garbage_is_malformed(self, tmp_path, caplog):
+    def test_garbage_is_malformed(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         sample = arrow_sample(points(0, 3))
         sample.data[8:40] = 0xFF
         runs = [run_of(sample, 1), run_of(arrow_sample(points(0, 1)), 2)]

@@ -82,7 +82,7 @@ class TestFilter:
         ],
     )
     @pytest.mark.parametrize("paths", [None, ("name",), ("pose.y", "path.x"), ("id", "pose.color")])
-    def test_rows(self, tmp_path, expression, parameters, passes, paths):
+    def test_rows(self, tmp_path: Path, expression: str, parameters, passes, paths) -> None:
         data = arrow_schema(ROBOT) if paths is None else projected(arrow_schema(ROBOT), paths)
         rows = decode(tmp_path, [run_of(robots(20), 1)], plan_of(ROBOT, data, expression, *parameters))
         whole = [robot(i) for i in range(20) if passes(robot(i))]
@@ -91,7 +91,7 @@ class TestFilter:
         counters = read_decoding_report(tmp_path).counters()
         assert counters.get("cache.content_filter_dropped_sample_count", 0) == 20 - len(whole)
 
-    def test_columns_of_other_types_than_the_filter_needs(self, tmp_path):
+    def test_columns_of_other_types_than_the_filter_needs(self, tmp_path: Path) -> None:
         pose = pa.struct([("color", pa.int32()), ("y", pa.float64())])
         data = pa.schema([("pose", pose), ("id", pa.int64())])
         rows = decode(
@@ -99,19 +99,19 @@ class TestFilter:
         )
         assert rows == [{"pose": {"color": 1, "y": -float(i)}, "id": i} for i in (1, 4)]
 
-    def test_samples_of_one_size(self, tmp_path):
+    def test_samples_of_one_size(self, tmp_path: Path) -> None:
         plan = plan_of(POINT, arrow_schema(POINT), "x < 2 OR id = 9")
         runs = [run_of(encoded(points(i, 5)), i + 1) for i in (0, 5)]
         assert [row["id"] for row in decode(tmp_path, runs, plan)] == [0, 1, 2, 3, 9]
 
-    def test_a_range_that_is_read_again_counts_once(self, tmp_path):
+    def test_a_range_that_is_read_again_counts_once(self, tmp_path: Path) -> None:
         plan = plan_of(POINT, arrow_schema(POINT), "id < 2")
         end = write_log(tmp_path, [run_of(encoded(points(0, 10)), 1)])
         for start in (0, 4, 0):
             list(decode_range(LogView(tmp_path), Cursor(0, start), end, plan))
         assert read_decoding_report(tmp_path).filtered == 8
 
-    def test_what_the_filter_cannot_read_is_malformed(self, tmp_path):
+    def test_what_the_filter_cannot_read_is_malformed(self, tmp_path: Path) -> None:
         bad = robots(3)
         bad.data[bad.all_offsets()[1] + 12] = 0xFF  # in the name
         plan = plan_of(ROBOT, projected(arrow_schema(ROBOT), ["id"]), "name <> 'cpu2'")
@@ -119,7 +119,7 @@ class TestFilter:
         report = read_decoding_report(tmp_path)
         assert (report.filtered, sum(m.count for m in report.malformed.values())) == (1, 1)
 
-    def test_failfast(self, tmp_path):
+    def test_failfast(self, tmp_path: Path) -> None:
         bad = robots(3)
         bad.data[bad.all_offsets()[1] + 12] = 0xFF
         plan = plan_of(ROBOT, projected(arrow_schema(ROBOT), ["id"]), "name <> 'cpu2'")
@@ -151,11 +151,11 @@ class TestProjection:
         ],
         ids=["a list's fields", "a struct's, in another order", "one"],
     )
-    def test_columns(self, tmp_path, data):
+    def test_columns(self, tmp_path: Path, data) -> None:
         rows = decode(tmp_path, [run_of(robots(12), 1)], plan_of(ROBOT, data, None))
         assert rows == [pick(robot(i), data) for i in range(12)]
 
-    def test_keys_of_ended_instances(self, tmp_path):
+    def test_keys_of_ended_instances(self, tmp_path: Path) -> None:
         data = pa.schema([("pose", pa.struct([("x", pa.float64())])), ("id", pa.int32())])
         plan = replace(plan_of(ROBOT, data, None), columns=data.append(RTPS))
         key = pa.RecordBatch.from_pylist([robot(1)], schema=arrow_schema(ROBOT))
@@ -169,7 +169,7 @@ class TestEverySampleInItsPlace:
     """Random runs of good, malformed and filtered samples and ends of instances, against one sample after the other."""
 
     @pytest.mark.parametrize("seed", seeds(40))
-    def test_against_a_reference(self, tmp_path, seed):
+    def test_against_a_reference(self, tmp_path: Path, seed) -> None:
         chance = random.Random(seed)
         mode = chance.choice([Mode.DROPMALFORMED, Mode.PERMISSIVE])
         has_metadata, filters = chance.random() < 0.7, chance.random() < 0.6

@@ -143,7 +143,7 @@ class TestModes:
         good = GOOD[of.name]
         return [single(good, 1), single(bad, 2, writer=OTHER), single(good, 3)]
 
-    def test_dropmalformed(self, tmp_path, caplog, of, bad, word):
+    def test_dropmalformed(self, tmp_path: Path, caplog: pytest.LogCaptureFixture, of, bad, word) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.DROPMALFORMED))
         assert [row["_rtps"]["sequence_number"] for row in rows] == [1, 3]
         assert {row["id"] for row in rows} == {7}
@@ -153,7 +153,9 @@ class TestModes:
         assert found.reason in caplog.text and word in found.reason
         assert (found.first_ns, found.last_ns) == (RECEPTION, RECEPTION)
 
-    def test_permissive_shows_the_payload(self, tmp_path, caplog, of, bad, word):
+    def test_permissive_shows_the_payload(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, of, bad, word
+    ) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.PERMISSIVE, CORRUPT))
         names = [m.name for m in of.members]
         assert [row["_corrupt_record"] for row in rows] == [None, bad, None]
@@ -166,18 +168,18 @@ class TestModes:
         assert f"1 malformed sample of writer {OTHER} read as nulls: " in caplog.text
         assert malformed(read_decoding_report(tmp_path).counters()) == 1
 
-    def test_permissive_shows_the_reason(self, tmp_path, of, bad, word):
+    def test_permissive_shows_the_reason(self, tmp_path: Path, of, bad, word) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.PERMISSIVE, REASON))
         record = rows[1]["_corrupt_record"]
         assert record.endswith(f"; {len(bad)} bytes: {bad.hex()}")
         assert word in record
         assert rows[0]["_corrupt_record"] is rows[2]["_corrupt_record"] is None
 
-    def test_permissive_without_the_column(self, tmp_path, of, bad, word):
+    def test_permissive_without_the_column(self, tmp_path: Path, of, bad, word) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.PERMISSIVE, metadata=False))
         assert [row["id"] for row in rows] == [7, None, 7]
 
-    def test_failfast(self, tmp_path, of, bad, word):
+    def test_failfast(self, tmp_path: Path, of, bad, word) -> None:
         with pytest.raises(MalformedSampleError) as raised:
             decode(tmp_path, self.runs(of, bad), plan(of, Mode.FAILFAST))
         (found,) = read_decoding_report(tmp_path).malformed.values()
@@ -185,12 +187,14 @@ class TestModes:
 
 
 class TestPermissive:
-    def test_a_long_payload_is_shown_in_part(self, tmp_path):
+    def test_a_long_payload_is_shown_in_part(self, tmp_path: Path) -> None:
         bad = b"\x77\x77\0\0" + bytes(range(200))
         (row,) = decode(tmp_path, [single(bad, 1)], plan(POINT, Mode.PERMISSIVE, REASON))
         assert row["_corrupt_record"].endswith(f"; 204 bytes: {bad[:64].hex()}...")
 
-    def test_columns_that_are_not_null_have_no_such_rows(self, tmp_path, caplog):
+    def test_columns_that_are_not_null_have_no_such_rows(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         given = plan(POINT, Mode.PERMISSIVE, CORRUPT)
         data = pa.schema([field.with_nullable(False) for field in given.data])
         strict = replace(given, data=data, columns=pa.schema([*data, CORRUPT, RTPS]))
@@ -201,7 +205,7 @@ class TestPermissive:
         assert [row["id"] for row in rows] == [0, 1]
         assert "1 malformed sample of writer" in caplog.text and "dropped" in caplog.text
 
-    def test_the_column_stands_where_the_schema_has_it(self, tmp_path):
+    def test_the_column_stands_where_the_schema_has_it(self, tmp_path: Path) -> None:
         given = plan(POINT, Mode.PERMISSIVE, CORRUPT)
         columns = pa.schema([CORRUPT, given.data.field("x"), RTPS, given.data.field("id")])
         data = pa.schema([given.data.field("x"), given.data.field("id")])
@@ -212,14 +216,14 @@ class TestPermissive:
             (b"\x77\x77\0\0", None, None),
         ]
 
-    def test_an_end_of_instance_is_no_corrupt_record(self, tmp_path):
+    def test_an_end_of_instance_is_no_corrupt_record(self, tmp_path: Path) -> None:
         nothing = Run.single(WRITER, 2, np.zeros(0, np.uint8), flags=DISPOSED | KEY_ONLY, timestamp=SOURCE)
         runs = [run_of(encoded(points(5, 1)), 1), nothing, single(b"\x77\x77\0\0", 3)]
         rows = decode(tmp_path, runs, plan(POINT, Mode.PERMISSIVE, CORRUPT))
         assert [r["_corrupt_record"] for r in rows] == [None, None, b"\x77\x77\0\0"]
         assert [r["_rtps"]["instance_state"] for r in rows] == ["ALIVE", "NOT_ALIVE_DISPOSED", "ALIVE"]
 
-    def test_nothing_but_malformed(self, tmp_path):
+    def test_nothing_but_malformed(self, tmp_path: Path) -> None:
         rows = decode(tmp_path, [single(b"\x77\x77\0\0", 1)], plan(NOTE, Mode.PERMISSIVE, CORRUPT))
         assert [(r["id"], r["text"], r["_corrupt_record"]) for r in rows] == [(None, None, b"\x77\x77\0\0")]
 
@@ -271,17 +275,19 @@ class TestNotNull:
             ("one many by_name", [0, 4]),
         ],
     )
-    def test_inside(self, tmp_path, caplog, not_null, kept):
+    def test_inside(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, not_null: str, kept: list[int]
+    ) -> None:
         rows, samples = self.samples()
         assert decode(tmp_path, [run_of(samples, 1)], self.strict(not_null)) == [rows[i] for i in kept]
         assert ("declared NOT NULL" in caplog.text) == bool(not_null)
 
-    def test_failfast(self, tmp_path):
+    def test_failfast(self, tmp_path: Path) -> None:
         _, samples = self.samples()
         with pytest.raises(MalformedSampleError, match=r"sample 2 .* no value for one, declared NOT NULL"):
             decode(tmp_path, [run_of(samples, 1)], self.strict("one", Mode.FAILFAST))
 
-    def test_failfast_lets_instances_end(self, tmp_path):
+    def test_failfast_lets_instances_end(self, tmp_path: Path) -> None:
         given = plan(POINT, Mode.FAILFAST)
         data = pa.schema([field.with_nullable(False) for field in given.data])
         strict = replace(given, data=data, columns=data.append(RTPS))
@@ -304,7 +310,7 @@ class TestArrow:
         good = [run_of(arrow_sample(points(i, 2)), sn) for i, sn in ((0, 1), (2, 4))]
         return [good[0], run_of(arrow_sample(self.BAD), 2), single(b"\x77\x77\0\0\1", 3), good[1]]
 
-    def test_permissive(self, tmp_path):
+    def test_permissive(self, tmp_path: Path) -> None:
         rows = decode(tmp_path, self.runs(), self.plan(Mode.PERMISSIVE, CORRUPT))
         payload = bytes(arrow_sample(self.BAD).payload(0))
         assert [r["id"] for r in rows] == [0, 1, None, None, 2, 3]
@@ -312,20 +318,20 @@ class TestArrow:
         records = [r["_corrupt_record"] for r in rows]
         assert records == [None, None, payload, b"\x77\x77\0\0\1", None, None]
 
-    def test_reason(self, tmp_path):
+    def test_reason(self, tmp_path: Path) -> None:
         rows = decode(tmp_path, self.runs(), self.plan(Mode.PERMISSIVE, REASON))
         assert rows[2]["_corrupt_record"].startswith("there is no column 'id' among ['y']; ")
 
-    def test_dropmalformed(self, tmp_path):
+    def test_dropmalformed(self, tmp_path: Path) -> None:
         rows = decode(tmp_path, self.runs(), self.plan(Mode.DROPMALFORMED, CORRUPT))
         assert [(r["id"], r["_corrupt_record"]) for r in rows] == [(i, None) for i in range(4)]
         assert malformed(read_decoding_report(tmp_path).counters()) == 2
 
-    def test_failfast(self, tmp_path):
+    def test_failfast(self, tmp_path: Path) -> None:
         with pytest.raises(MalformedSampleError, match=r"sample 2 .* there is no column 'id'"):
             decode(tmp_path, self.runs(), self.plan(Mode.FAILFAST, None))
 
-    def test_rows_given_up_are_counted_when_they_are_read(self, tmp_path):
+    def test_rows_given_up_are_counted_when_they_are_read(self, tmp_path: Path) -> None:
         end = write_log(tmp_path, self.runs())
         rows = decode_range(LogView(tmp_path), Cursor(0), end, self.plan(Mode.PERMISSIVE, CORRUPT))
         assert [next(rows).num_rows for _ in range(2)] == [2, 1]
@@ -352,36 +358,36 @@ class TestCounting:
     def counts(directory: Path) -> dict[str, int]:
         return {m.writer: m.count for m in read_decoding_report(directory).malformed.values()}
 
-    def test_a_range_that_is_read_again_counts_once(self, tmp_path):
+    def test_a_range_that_is_read_again_counts_once(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         for _ in range(3):
             read(tmp_path, at[0], at[30], plan)
         assert self.counts(tmp_path) == {str(WRITER): 5, str(OTHER): 5}
 
-    def test_ranges_in_any_order_that_overlap(self, tmp_path):
+    def test_ranges_in_any_order_that_overlap(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         for first, last in ((20, 30), (0, 7), (5, 21), (0, 30), (12, 13)):
             read(tmp_path, at[first], at[last], plan)
         assert self.counts(tmp_path) == {str(WRITER): 5, str(OTHER): 5}
         assert len(read_decoding_report(tmp_path).counted) == 1
 
-    def test_what_nobody_fetched_is_not_counted(self, tmp_path):
+    def test_what_nobody_fetched_is_not_counted(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         decode_range(LogView(tmp_path), at[0], at[30], plan).close()
         assert not (tmp_path / DECODING_REPORT).exists()
 
-    def test_what_was_fetched_of_a_range_given_up_is_counted(self, tmp_path):
+    def test_what_was_fetched_of_a_range_given_up_is_counted(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         rows = decode_range(LogView(tmp_path), at[0], at[30], plan)
         next(rows)
         rows.close()
         assert self.counts(tmp_path) == {str(WRITER): 5, str(OTHER): 5}
 
-    def test_nothing_malformed_no_report(self, tmp_path):
+    def test_nothing_malformed_no_report(self, tmp_path: Path) -> None:
         decode(tmp_path, [run_of(encoded(points(0, 9)), 1)], plan(POINT, Mode.PERMISSIVE, CORRUPT))
         assert not (tmp_path / DECODING_REPORT).exists()
 
-    def test_what_ends_a_query_counts_once(self, tmp_path):
+    def test_what_ends_a_query_counts_once(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         for _ in range(2):
             with pytest.raises(MalformedSampleError):
@@ -390,7 +396,7 @@ class TestCounting:
         read(tmp_path, at[0], at[30], plan)
         assert self.counts(tmp_path) == {str(WRITER): 5, str(OTHER): 5}
 
-    def test_a_damaged_report_is_started_anew(self, tmp_path):
+    def test_a_damaged_report_is_started_anew(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         for damaged in (b"", b"{}", b'{"v": 1, "malformed": [1]}', b"[]", b"\xff"):
             (tmp_path / DECODING_REPORT).write_bytes(damaged)
@@ -398,14 +404,14 @@ class TestCounting:
         read(tmp_path, at[0], at[30], plan)
         assert sum(self.counts(tmp_path).values()) == 10
 
-    def test_where_nothing_can_be_written(self, tmp_path, caplog):
+    def test_where_nothing_can_be_written(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         at, plan = self.scene(tmp_path)
         (tmp_path / f"{DECODING_REPORT}.lock").mkdir()
         with caplog.at_level(logging.WARNING):
             assert len(read(tmp_path, at[0], at[30], plan)) == 20
         assert "`spark-rtps errors` and `loss` will not show what became no rows" in caplog.text
 
-    def test_users_see_it(self, tmp_path):
+    def test_users_see_it(self, tmp_path: Path) -> None:
         directory = tmp_path / "log"
         at, plan = self.scene(directory)
         read(directory, at[0], at[30], plan)
@@ -416,7 +422,7 @@ class TestCounting:
         (text,) = {e.text for e in report.errors if str(OTHER) in e.text}
         assert text.startswith(f"malformed sample of writer {OTHER}: ")
 
-    def test_statistics_show_it(self, tmp_path):
+    def test_statistics_show_it(self, tmp_path: Path) -> None:
         directory = tmp_path / "log"
         about = {"topic": "T", "type": "Point", "guid_prefix": "01" * 12}
         StreamLog.create(directory, max_bytes=1 << 20, metadata=about).close()
@@ -429,7 +435,7 @@ class TestCounting:
         (stream,) = read_streams([tmp_path], now=0)
         assert stream.statuses == {"DATA_READER_CACHE_STATUS": {"content_filter_dropped_sample_count": 3}}
 
-    def test_bounds(self):
+    def test_bounds(self) -> None:
         report = DecodingReport()
         for i in range(MALFORMED_REASONS_MAX + 7):
             report.add(MalformedSamples("w", f"reason {i}", 2, 1, 1))
@@ -441,7 +447,7 @@ class TestCounting:
         numbers = np.arange(3 * (MALFORMED_REASONS_MAX + 7))
         assert report.uncounted(numbers) == 256  # of more holes
 
-    def test_more_writers_than_are_told_apart(self, tmp_path, caplog):
+    def test_more_writers_than_are_told_apart(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         many = MALFORMED_REASONS_MAX + 20
         writers = [Guid(i.to_bytes(12, "big"), b"\0\0\1\2") for i in range(many)]
         runs = [single(self.BAD, 1, writer=writers[i % many]) for i in range(2 * many)]
@@ -451,14 +457,16 @@ class TestCounting:
         assert (len(report.malformed), report.overflow) == (MALFORMED_REASONS_MAX, 40)
         assert "40 more malformed samples" in caplog.text
 
-    def test_what_goes_on_is_warned_of_less_and_less(self, tmp_path, caplog):
+    def test_what_goes_on_is_warned_of_less_and_less(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         end = write_log(tmp_path, [single(self.BAD, sn) for sn in range(1, 20)])
         for _ in range(9):
             read(tmp_path, Cursor(0), end, plan(POINT, Mode.DROPMALFORMED))
         told = [record.getMessage().split(" malformed")[0] for record in caplog.records]
         assert told == [f"topic 'T': {19 * times}" for times in (1, 1, 2, 4)]
 
-    def test_first_and_last(self):
+    def test_first_and_last(self) -> None:
         report = DecodingReport()
         for first, last in ((5, 6), (1, 2), (8, 9)):
             report.add(MalformedSamples("w", "r", 1, first, last))

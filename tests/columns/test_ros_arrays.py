@@ -77,7 +77,7 @@ def same(found: Any, expected: Any) -> None:
 )
 @pytest.mark.parametrize("big", [False, True])
 @pytest.mark.parametrize("more", [0, 5])
-def test_images(encoding, code, channels, big, more):
+def test_images(encoding: str, code: str, channels: int, big: bool, more: int) -> None:
     rng = random.Random(f"{encoding}{big}{more}")
     messages = [image(encoding, code, channels, big=big, more=more, rng=rng) for _ in range(4)]
     table = pa.Table.from_pylist(messages, schema=IMAGE)
@@ -94,7 +94,7 @@ def test_images(encoding, code, channels, big, more):
     same(image_array(column[2]), plain_pixels(messages[2], code, channels))
 
 
-def test_images_view_the_column():
+def test_images_view_the_column() -> None:
     rng = random.Random(1)
     batch = pa.RecordBatch.from_pylist([image("rgb8", "B", 3, big=False, more=0, rng=rng)], schema=IMAGE)
     (pixels,) = image_array(batch)
@@ -102,7 +102,7 @@ def test_images_view_the_column():
     assert pixels.__array_interface__["data"][0] == address
 
 
-def test_null_and_none():
+def test_null_and_none() -> None:
     struct_type = pa.struct(list(IMAGE))
     message = image("mono8", "B", 1, big=False, more=0, rng=random.Random(2))
     found = image_array(pa.array([None, message, None], struct_type))
@@ -151,7 +151,7 @@ def plain_values(message: dict[str, Any], field: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("height", [1, 3])
 @pytest.mark.parametrize("big", [False, True])
-def test_points(seed, height, big):
+def test_points(seed, height: int, big: bool) -> None:
     rng = random.Random(f"{seed}{height}{big}")
     messages = [cloud(rng, height=height, big=big, more=rng.choice((0, 7))) for _ in range(3)]
     table = pa.Table.from_pylist(messages, schema=CLOUD)
@@ -172,7 +172,7 @@ def test_points(seed, height, big):
         ({"step": 1, "height": 2, "width": 2}, "step=1 is less than the 2 bytes of a row"),
     ],
 )
-def test_images_that_cannot_be(changes, said):
+def test_images_that_cannot_be(changes: dict[str, bytes | int | str | None], said: str) -> None:
     message = image("mono8", "B", 1, big=False, more=0, rng=random.Random(3)) | {
         "height": 3,
         "width": 3,
@@ -200,12 +200,12 @@ def test_images_that_cannot_be(changes, said):
         ({"point_step": (1 << 32) - 1}, "point_step=4294967295 is more than 2147483647"),
     ],
 )
-def test_clouds_that_cannot_be(changes, said):
+def test_clouds_that_cannot_be(changes, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         pointcloud_points({**cloud(random.Random(4), height=2, big=False, more=0), **changes})
 
 
-def test_what_is_no_message():
+def test_what_is_no_message() -> None:
     message = image("mono8", "B", 1, big=False, more=0, rng=random.Random(3)) | {"data": None}
     assert image_array(message) is None
     assert image_array(pa.RecordBatch.from_pylist([message], schema=IMAGE)) == [None]

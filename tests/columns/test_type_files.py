@@ -33,7 +33,7 @@ def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path, mark: str) -> No
 
 
 class TestIdl:
-    def test_includes_from_beside(self, tmp_path):
+    def test_includes_from_beside(self, tmp_path: Path) -> None:
         write(tmp_path / "parts" / "point.idl", "@nested struct Point { long x; };")
         path = write(
             tmp_path / "main.idl", '#include "parts/point.idl"\nstruct Path { sequence<Point> points; };'
@@ -41,7 +41,7 @@ class TestIdl:
         found = struct(path)
         assert (found.name, found.members[0].name) == ("Path", "points")
 
-    def test_includes_as_ros_has_them(self, tmp_path):
+    def test_includes_as_ros_has_them(self, tmp_path: Path) -> None:
         write(
             tmp_path / "a_msgs" / "msg" / "Inner.idl",
             "module a_msgs { module msg { struct Inner { long x; }; }; };",
@@ -60,7 +60,7 @@ class TestIdl:
         "name",
         ["../other.idl", "{above}/other.idl", "link.idl", "parts/link.idl", "to/other.idl", "disguised.idl"],
     )
-    def test_no_other_file_is_read(self, tmp_path, name):
+    def test_no_other_file_is_read(self, tmp_path: Path, name: str) -> None:
         """Neither by ``..`` nor by a link, and nobody learns whether there is one."""
         home = tmp_path / "home"
         (home / "parts").mkdir(parents=True)
@@ -80,7 +80,7 @@ class TestIdl:
         assert str(there.value) == str(gone.value)
         assert "there is no such file" in str(gone.value)
 
-    def test_links_within_the_folder(self, tmp_path):
+    def test_links_within_the_folder(self, tmp_path: Path) -> None:
         """As Kubernetes mounts files."""
         write(tmp_path / "..2026" / "part.idl", "@nested struct Part { long x; };")
         (tmp_path / "..data").symlink_to("..2026")
@@ -93,7 +93,7 @@ class TestIdl:
     @pytest.mark.parametrize(
         "text", [b"root:secret:0:0\n", b"secret secret;", b"#error secret", b"\xffsecret"]
     )
-    def test_what_is_no_idl_is_not_quoted(self, tmp_path, text):
+    def test_what_is_no_idl_is_not_quoted(self, tmp_path: Path, text: bytes) -> None:
         (tmp_path / "passwords").write_bytes(text)
         path = write(tmp_path / "main.idl", '#include "passwords"\nstruct S { long x; };')
         with pytest.raises(TypeDefinitionError, match=r"^(passwords|.*main\.idl):1:\d+: ") as raised:
@@ -104,21 +104,21 @@ class TestIdl:
         with pytest.raises(TypeDefinitionError, match=r"^part\.idl:1:1: unexpected 'secret'"):
             struct(write(tmp_path / "main.idl", '#include "part.idl"'))
 
-    def test_a_file_that_is_not_there(self, tmp_path):
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         path = write(tmp_path / "main.idl", '\n#include "none.idl"\nstruct S { long a; };')
         with pytest.raises(
             TypeDefinitionError, match=r"main.idl:2:\d+: none.idl cannot be included: there is no such"
         ):
             struct(path)
 
-    def test_nested_types_are_not_topics(self, tmp_path):
+    def test_nested_types_are_not_topics(self, tmp_path: Path) -> None:
         path = write(tmp_path / "main.idl", "@nested struct Part { long x; }; struct Whole { Part p; };")
         assert struct(path).name == "Whole"
         assert struct(path, "Part").name == "Part"
 
 
 class TestRos:
-    def test_a_message_and_what_it_uses(self, tmp_path):
+    def test_a_message_and_what_it_uses(self, tmp_path: Path) -> None:
         write(tmp_path / "a_msgs" / "msg" / "Part.msg", "float64 weight\n")
         path = write(
             tmp_path / "b_msgs" / "msg" / "Whole.msg", "a_msgs/Part[] parts\nuint8 COUNT=3\nstring<=8 name\n"
@@ -127,7 +127,7 @@ class TestRos:
         assert found.name == "b_msgs::msg::dds_::Whole_"
         assert [member.name for member in found.members] == ["parts", "name"]
 
-    def test_a_part_of_a_service(self, tmp_path):
+    def test_a_part_of_a_service(self, tmp_path: Path) -> None:
         path = write(tmp_path / "b_msgs" / "srv" / "Add.srv", "int64 a\nint64 b\n---\nint64 sum\n")
         assert [m.name for m in struct(path, "Add_Response").members] == ["sum"]
         with pytest.raises(TypeDefinitionError, match="Add_Request, Add_Response"):
@@ -136,23 +136,23 @@ class TestRos:
     @pytest.mark.parametrize(
         "name", ["sensor_msgs/msg/Imu", "sensor_msgs/Imu", "sensor_msgs::msg::dds_::Imu_"]
     )
-    def test_by_name(self, name):
+    def test_by_name(self, name: str) -> None:
         found = given_type(parse_options({"topic": "rt/imu", "type": name}, AppliesTo.READ))
         assert found is not None
         assert (found.type_name, found.keyed, found.certain) == ("sensor_msgs::msg::dds_::Imu_", False, True)
 
-    def test_bytes_are_octets_to_some(self):
+    def test_bytes_are_octets_to_some(self) -> None:
         found = given_type(
             parse_options({"topic": "T", "type": "diagnostic_msgs/DiagnosticArray"}, AppliesTo.READ)
         )
         assert found is not None
         assert not found.certain
 
-    def test_a_name_that_is_none(self):
+    def test_a_name_that_is_none(self) -> None:
         with pytest.raises(TypeDefinitionError, match="did you mean sensor_msgs/msg/Imu"):
             given_type(parse_options({"topic": "T", "type": "sensor_msgs/msg/Imus"}, AppliesTo.READ))
 
-    def test_of_an_older_distribution(self):
+    def test_of_an_older_distribution(self) -> None:
         options = {"topic": "T", "type": "std_msgs/msg/String", "type.ros_distribution": "foxy"}
         assert given_type(parse_options(options, AppliesTo.READ)) is not None
 
@@ -167,7 +167,9 @@ class TestCertainty:
             ("struct P { long x; }; @final struct S { P p; };", {}, False),
         ],
     )
-    def test_types_that_say_what_they_are(self, tmp_path, text, options, certain):
+    def test_types_that_say_what_they_are(
+        self, tmp_path: Path, text: str, options: dict[str, str], certain: bool
+    ) -> None:
         path = write(tmp_path / "s.idl", text)
         given = {"topic": "T", "type": "S", "type.file": str(path), **options}
         found = given_type(parse_options(given, AppliesTo.READ))
@@ -175,6 +177,6 @@ class TestCertainty:
         assert found.certain is certain
 
 
-def test_no_such_file():
+def test_no_such_file() -> None:
     with pytest.raises(OptionError, match=r"option 'type.file' = '/none.msg': cannot be read"):
         struct(Path("/none.msg"))

@@ -110,7 +110,7 @@ def test_tasks_that_note_their_query_again_and_again(root: Path, monkeypatch: py
 
 
 class TestCommand:
-    def test_nothing(self, root, tmp_path):
+    def test_nothing(self, root: Path, tmp_path: Path) -> None:
         source(root)
         said = run("-l", str(tmp_path / "other")).stdout
         assert "no error and no warning" in said
@@ -118,7 +118,7 @@ class TestCommand:
         assert str(tmp_path / "other") in said
         assert json.loads(run("--json").stdout) == {"looked_in": [str(root)], "logs": []}
 
-    def test_as_json(self, root):
+    def test_as_json(self, root: Path) -> None:
         log = source(root)
         log.record("ERROR", "spark_rtps.receiver", "it failed", now=NOW)
         log.record("ERROR", "spark_rtps.receiver", "it failed", now=NOW + 1)
@@ -145,7 +145,7 @@ class TestCommand:
         assert (two["topic"], two["pid"]) == (None, DEAD)
         assert [error["text"] for error in two["errors"]] == ["careful"]
 
-    def test_the_newest_comes_first(self, root, tmp_path):
+    def test_the_newest_comes_first(self, root: Path, tmp_path: Path) -> None:
         source(root, "A").record("ERROR", "x", "in between", now=NOW + 1_000_000_000)
         log = process(tmp_path / "here")
         log.record("ERROR", "x", "[bold]", now=NOW)
@@ -168,13 +168,13 @@ class TestCommand:
         ):
             assert text in said
 
-    def test_those_without_room_are_told(self, root):
+    def test_those_without_room_are_told(self, root: Path) -> None:
         log = ErrorLog(source(root).path, size=4096)
         for number in range(200):
             log.record("ERROR", "x", f"e{number}", now=NOW)
         assert "more were not recorded" in run().stdout
 
-    def test_what_is_none_is_passed_over(self, root):
+    def test_what_is_none_is_passed_over(self, root: Path) -> None:
         log = source(root)
         log.path.write_bytes(b"x" * 4096)
         other = source(root, "B")
@@ -188,7 +188,7 @@ class TestCommand:
 
 
 class TestRecording:
-    def test_what_this_process_warns_of(self, root, logger):
+    def test_what_this_process_warns_of(self, root: Path, logger: logging.Logger) -> None:
         record_errors()
         record_errors()
         assert not root.exists()
@@ -198,13 +198,13 @@ class TestRecording:
         assert [(e["text"], e["count"]) for e in found["errors"]] == [("topic 'T': careful", 1)]
         assert (root / "errors").stat().st_mode & 0o777 == 0o700
 
-    def test_where_nothing_can_be_written(self, root, logger):
+    def test_where_nothing_can_be_written(self, root: Path, logger: logging.Logger) -> None:
         root.write_text("a file in the way")
         record_errors()
         logging.getLogger("spark_rtps.datasource").warning("a")
         assert as_json() == []
 
-    def test_old_ones_are_removed(self, root, monkeypatch):
+    def test_old_ones_are_removed(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reports, "_KEPT", 2)
         folder = root / "errors"
         for number in range(5):
@@ -220,7 +220,9 @@ class TestRecording:
         kept = {f"{DEAD + 3}-5.errors", f"{DEAD + 4}-5.errors", mine.path.name, "readme"}
         assert {path.name for path in folder.iterdir()} == kept
 
-    def test_those_of_processes_in_other_pid_namespaces_stay(self, root, monkeypatch):
+    def test_those_of_processes_in_other_pid_namespaces_stay(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Containers that share the folder, and not their processes."""
         monkeypatch.setattr(reports, "_KEPT", 0)
         other = process(root, DEAD)

@@ -31,12 +31,12 @@ def log(tmp_path: Path) -> StreamLog:
     return log
 
 
-def test_nothing(tmp_path):
+def test_nothing(tmp_path: Path) -> None:
     assert "there is no stream log" in run(str(tmp_path)).stdout
     run(str(tmp_path / "none"), exit_code=2)
 
 
-def test_a_sound_log_while_it_is_appended_to(log):
+def test_a_sound_log_while_it_is_appended_to(log: StreamLog) -> None:
     root = log.directory.parent
     (found,) = json.loads(run(str(root), "--json").stdout)
     frames = list(LogView(log.directory).frames(Cursor(0), Cursor(log.position)))
@@ -55,7 +55,7 @@ def test_a_sound_log_while_it_is_appended_to(log):
     assert run(str(log.directory), "--json").stdout == run(str(root), "--json").stdout
 
 
-def test_damage_is_listed(log):
+def test_damage_is_listed(log: StreamLog) -> None:
     StreamLog.create(log.directory.with_name("two"), max_bytes=64 * PAGE, metadata={}).close()
     frames = list(LogView(log.directory).frames(Cursor(0), Cursor(log.position)))
     flip(log, frames[1].position + 150)
@@ -79,7 +79,7 @@ def test_damage_is_listed(log):
     assert "damaged" in said and str(WRITER) in said
 
 
-def test_of_much_damage_the_rest_is_a_number(log, monkeypatch):
+def test_of_much_damage_the_rest_is_a_number(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     for frame in LogView(log.directory).frames(Cursor(0), Cursor(log.position)):
         flip(log, frame.position + 150)
     monkeypatch.setattr("spark_rtps.transport.log.verification.DAMAGE_LISTED_MAX", 2)
@@ -91,7 +91,7 @@ def test_of_much_damage_the_rest_is_a_number(log, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [METADATA, WRITERS])
-def test_files_that_are_no_frames(log, name):
+def test_files_that_are_no_frames(log: StreamLog, name) -> None:
     rows = log.rows
     (log.directory / name).unlink()
     (found,) = json.loads(run(str(log.directory), "--json", exit_code=1).stdout)
@@ -100,7 +100,7 @@ def test_files_that_are_no_frames(log, name):
     assert "is missing" in run(str(log.directory), exit_code=1).stdout
 
 
-def test_a_log_of_the_format_before(log):
+def test_a_log_of_the_format_before(log: StreamLog) -> None:
     path = log.directory / METADATA
     content = json.loads(path.read_text())
     del content["checksum"], content["seed"]
@@ -108,8 +108,8 @@ def test_a_log_of_the_format_before(log):
     assert "is of version 1 of its format" in run(str(log.directory), exit_code=1).stdout
 
 
-def test_what_is_trimmed_meanwhile_is_no_damage(log, monkeypatch):
-    def trim():
+def test_what_is_trimmed_meanwhile_is_no_damage(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trim() -> None:
         log.trim(2 * PAGE)
         log.append(single(WRITER, 1000), reception=0)
 

@@ -45,7 +45,7 @@ def run(*arguments: str) -> Result:
     return result
 
 
-def test_nothing(root, tmp_path):
+def test_nothing(root: Path, tmp_path: Path) -> None:
     report(root)
     said = run("--log-dir", str(tmp_path / "other")).stdout
     assert "no loss" in said
@@ -54,7 +54,7 @@ def test_nothing(root, tmp_path):
     assert json.loads(run("--json").stdout) == {"looked_in": [str(root)], "reports": []}
 
 
-def test_as_json(root):
+def test_as_json(root: Path) -> None:
     square = report(root)
     square.observe(WRITER, "Square", 3, now=NOW, sample_bytes=10)
     square.observe(WRITER, "Square", 4, now=NOW + 5, sample_bytes=10)
@@ -79,7 +79,7 @@ def test_as_json(root):
     }
 
 
-def test_the_newest_comes_first(root, tmp_path):
+def test_the_newest_comes_first(root: Path, tmp_path: Path) -> None:
     hour = 3_600_000_000_000
     report(root).observe(WRITER, "Old", 1, now=NOW)
     report(tmp_path / "here").observe(WRITER, "[bold]", 4711, now=NOW + hour, sample_bytes=1 << 20)
@@ -93,7 +93,7 @@ def test_the_newest_comes_first(root, tmp_path):
     assert str(WRITER) in lines[new + 1]
 
 
-def test_what_the_log_lost(root):
+def test_what_the_log_lost(root: Path) -> None:
     directory = report(root).path.parent
     hexadecimal = WRITER.to_bytes().hex()
 
@@ -115,7 +115,7 @@ def test_what_the_log_lost(root):
     assert lost(read_decoding_report(directory).counters()) == 9, "at least"
 
 
-def test_more_lost_parts_than_are_kept(root):
+def test_more_lost_parts_than_are_kept(root: Path) -> None:
     directory = report(root).path.parent
     update_decoding_report(
         directory,
@@ -132,7 +132,7 @@ def test_more_lost_parts_than_are_kept(root):
     assert lost(read_decoding_report(directory).counters()) == LOST_PARTS_MAX + 5
 
 
-def test_those_without_room_are_told(root):
+def test_those_without_room_are_told(root: Path) -> None:
     small = report(root)
     small = LossReport(small.path, size=4096)
     for number in range(100):
@@ -141,13 +141,13 @@ def test_those_without_room_are_told(root):
     assert json.loads(run("--json").stdout)["reports"][0]["overflow"] > 0
 
 
-def test_what_is_none_is_passed_over(root):
+def test_what_is_none_is_passed_over(root: Path) -> None:
     report(root).path.write_bytes(b"x" * 4096)
     (root / "file").touch()
     assert "no loss" in run().stdout
 
 
-def test_the_log_whose_description_is_gone(root):
+def test_the_log_whose_description_is_gone(root: Path) -> None:
     square = report(root)
     square.observe(WRITER, "Square", 1, now=NOW)
     (square.path.parent / "metadata.json").unlink()
@@ -155,7 +155,7 @@ def test_the_log_whose_description_is_gone(root):
     assert (found["topic"], found["losses"][0]["topic"]) == ("", "Square")
 
 
-def test_what_this_user_may_not_read(root, tmp_path, monkeypatch):
+def test_what_this_user_may_not_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report(root).observe(WRITER, "Square", 3, now=NOW)
     theirs = tmp_path / "shared" / "theirs"
     theirs.mkdir(parents=True)

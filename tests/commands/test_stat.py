@@ -23,7 +23,7 @@ from tests.commands.stat_scene import DEAD, KEYS, SECOND, as_json, only, run, si
 pytestmark = pytest.mark.usefixtures("root")
 
 
-def test_a_type_that_no_writer_has_named_yet(root):
+def test_a_type_that_no_writer_has_named_yet(root: Path) -> None:
     source(root)
     (directory,) = root.iterdir()
     with StreamLog.open(directory) as log:
@@ -32,24 +32,24 @@ def test_a_type_that_no_writer_has_named_yet(root):
     assert as_json()["streams"][0]["type"] is None
 
 
-def test_help():
+def test_help() -> None:
     assert "--watch" in run("-h").stdout
 
 
 class TestNothing:
-    def test_says_so_and_where_it_looked(self, root, tmp_path):
+    def test_says_so_and_where_it_looked(self, root: Path, tmp_path: Path) -> None:
         said = run("--log-dir", str(tmp_path / "other")).stdout
         assert "no source or sink runs" in said
         assert str(root) in said
         assert str(tmp_path / "other") in said
 
-    def test_as_json(self, root, tmp_path):
+    def test_as_json(self, root: Path, tmp_path: Path) -> None:
         found = as_json("--log-dir", str(tmp_path / "other"), "-l", str(root))
         assert found["streams"] == []
         assert found["looked_in"] == [str(root), str(tmp_path / "other")]
 
 
-def test_a_directory_under_two_names_is_searched_once(root, tmp_path):
+def test_a_directory_under_two_names_is_searched_once(root: Path, tmp_path: Path) -> None:
     source(root, log__rows=500)
     (tmp_path / "link").symlink_to(root)
     found = as_json("-l", str(tmp_path / "link"), "-l", f"{root}/../{root.name}")
@@ -58,7 +58,7 @@ def test_a_directory_under_two_names_is_searched_once(root, tmp_path):
 
 
 class TestNumbers:
-    def test_of_a_source(self, root):
+    def test_of_a_source(self, root: Path) -> None:
         counted = {
             "receiver__domain": 3,
             "log__rows": 500,
@@ -106,7 +106,7 @@ class TestNumbers:
             counted.items()
         )
 
-    def test_consumer_groups(self, root):
+    def test_consumer_groups(self, root: Path) -> None:
         source(root, log__base=96, log__position=256)
         assert "consumer groups" not in run().stdout
         (directory,) = root.iterdir()
@@ -119,7 +119,7 @@ class TestNumbers:
         counted = {"count": 2, "behind_bytes": 192, "overtaken": 1, "missed_bytes": 37}
         assert {name: found[f"groups.{name}"] for name in counted} == counted
 
-    def test_of_a_sink(self, root):
+    def test_of_a_sink(self, root: Path) -> None:
         sink(
             root,
             writer__written_samples=100,
@@ -139,7 +139,7 @@ class TestNumbers:
         assert (stream["behind_samples"], stream["behind_bytes"], stream["peers"]) == (7, 700, 1)
         assert (stream["repairs"], stream["back_pressure"]) == (5, 6)
 
-    def test_statuses_win_over_the_counters_they_are_made_of(self):
+    def test_statuses_win_over_the_counters_they_are_made_of(self) -> None:
         counters = {
             "reader.lost_samples": 1,
             "cache.lost_by_history": 2,
@@ -149,12 +149,12 @@ class TestNumbers:
         counters |= {"status.sample_lost.total_count": 5, "status.sample_rejected.total_count": 6}
         assert (lost(counters), rejected(counters)) == (5, 6)
 
-    def test_the_same_keys_where_nothing_was_counted(self, root):
+    def test_the_same_keys_where_nothing_was_counted(self, root: Path) -> None:
         source(root)
         sink(root)
         assert [set(stream) for stream in as_json()["streams"]] == [KEYS, KEYS]
 
-    def test_the_readers_of_a_sink(self, root):
+    def test_the_readers_of_a_sink(self, root: Path) -> None:
         guid = Guid(b"\xff" * 12, b"\0\0\1\4")
         raw = guid.to_bytes()
         counters = sink(root, writer__last_sn=50)
@@ -174,21 +174,21 @@ class TestNumbers:
 
 
 class TestTable:
-    def test_of_everything(self, root):
+    def test_of_everything(self, root: Path) -> None:
         source(root, log__rows=12345, log__position=5 << 20)
         sink(root, "[bold]", writer__written_samples=77)
         said = run().stdout
         for text in ("Square", "[bold]", "12345", "5.0 MiB", "77", f"alive {os.getpid()}"):
             assert text in said
 
-    def test_those_that_ended_come_last(self, root):
+    def test_those_that_ended_come_last(self, root: Path) -> None:
         source(root, "A", receiver__pid=DEAD)
         source(root, "B")
         assert [s["topic"] for s in as_json()["streams"]] == ["B"]
         both = as_json("--all")["streams"]
         assert [(s["topic"], s["state"]) for s in both] == [("B", "alive"), ("A", "ended")]
 
-    def test_those_that_ended_are_only_counted(self, root):
+    def test_those_that_ended_are_only_counted(self, root: Path) -> None:
         source(root, "Old", receiver__pid=DEAD, drop__not_rtps=1)
         said = run().stdout
         assert "no source or sink runs" in said
@@ -199,7 +199,7 @@ class TestTable:
         said = run("--all").stdout
         assert ("New" in said, "Old" in said, "that have ended:" in said) == (True, True, False)
 
-    def test_logs_elsewhere(self, root, tmp_path):
+    def test_logs_elsewhere(self, root: Path, tmp_path: Path) -> None:
         source(tmp_path / "here", "A")
         source(root, "B")
         assert [s["topic"] for s in as_json("-l", str(tmp_path / "here"))["streams"]] == ["A", "B"]
@@ -208,27 +208,29 @@ class TestTable:
         ("nbytes", "text"),
         [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (200 << 20, "200 MiB"), (1 << 62, "4194304 TiB")],
     )
-    def test_sizes(self, nbytes, text):
+    def test_sizes(self, nbytes: int, text: str) -> None:
         assert size(nbytes) == text
 
 
 class TestState:
-    def test_a_receiver_that_starts(self, root):
+    def test_a_receiver_that_starts(self, root: Path) -> None:
         source(root, receiver__heartbeat_ns=0)
         assert only(root).state is State.ALIVE
 
-    def test_a_receiver_that_hangs(self, root):
+    def test_a_receiver_that_hangs(self, root: Path) -> None:
         source(root)
         assert only(root, time.monotonic_ns() + 2 * SECOND).state is State.ALIVE
         assert only(root, time.monotonic_ns() + 4 * SECOND).state is State.STALLED
 
     @pytest.mark.parametrize("beat", [1, 1 << 62])
-    def test_another_process_with_its_number(self, root, beat):
+    def test_another_process_with_its_number(self, root: Path, beat: int) -> None:
         source(root, receiver__heartbeat_ns=beat)  # before this process began; or before the machine did
         assert only(root).state is State.ENDED
 
     @pytest.mark.parametrize("start", [None, 0], ids=["no such process", "another one of that number"])
-    def test_a_receiver_in_another_pid_namespace(self, root, monkeypatch, start):
+    def test_a_receiver_in_another_pid_namespace(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, start: int | None
+    ) -> None:
         """A container that shares the folder, and not its processes."""
         log = source(root).path.parent
         with StreamLog.open(log) as appended:
@@ -241,13 +243,13 @@ class TestState:
             del shown  # as at the end of its process
             assert only(root, now).state is State.ENDED
 
-    def test_a_process_that_is_no_more(self, root):
+    def test_a_process_that_is_no_more(self, root: Path) -> None:
         source(root, receiver__pid=DEAD)
         assert only(root).state is State.ENDED
 
 
 class TestSafety:
-    def test_what_is_half_made_or_no_log(self, root):
+    def test_what_is_half_made_or_no_log(self, root: Path) -> None:
         source(root)
         no_metadata, no_counters, cut, odd, label = (source(root, "X").path.parent for _ in range(5))
         (no_metadata / "metadata.json").unlink()
@@ -261,7 +263,7 @@ class TestSafety:
         (root / "empty").mkdir()
         assert only(root).topic == "Square"
 
-    def test_what_vanishes_meanwhile(self, root, monkeypatch):
+    def test_what_vanishes_meanwhile(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source(root, "A")
         source(root, "B")
         sink(root, "C")
@@ -278,7 +280,7 @@ class TestSafety:
         monkeypatch.setattr(Counters, "open", vanishing)
         assert read_streams([root], now=time.monotonic_ns()) == []
 
-    def test_leftovers_of_dead_sinks_are_removed(self, root):
+    def test_leftovers_of_dead_sinks_are_removed(self, root: Path) -> None:
         sink(root)
         left = root / "publishers" / f"{DEAD}-5-0.counters"
         left.touch()

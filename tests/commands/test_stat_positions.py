@@ -30,7 +30,7 @@ class TestPositions:
             for name, value in {"guid_high": high, "guid_low": low, **slot}.items():
                 counters.counter(f"stream.{i}.{name}").set(value)
 
-    def test_of_a_sink(self, root):
+    def test_of_a_sink(self, root: Path) -> None:
         self.sink(root, is_connected=1, fc_receivers=3)
         (stream,) = as_json()["streams"]
         assert stream["positions"] == {
@@ -46,26 +46,26 @@ class TestPositions:
             assert text in said
         assert "not connected" not in said
 
-    def test_that_nobody_reads(self, root):
+    def test_that_nobody_reads(self, root: Path) -> None:
         self.sink(root, is_connected=0)
         (stream,) = as_json()["streams"]
         assert (stream["positions"]["is_connected"], stream["positions"]["receivers"]) == (False, None)
         assert "not connected" in run().stdout
 
     @pytest.mark.parametrize("name", SENDER)
-    def test_that_has_no_publication_log(self, root, name):
+    def test_that_has_no_publication_log(self, root: Path, name) -> None:
         sink(root, **{f"writer__{other}": 1 for other in self.SENDER if other != name})
         (stream,) = as_json()["streams"]
         assert stream["positions"] is None
         assert "positions" not in run().stdout
 
-    def test_a_limit_behind_its_position(self, root):
+    def test_a_limit_behind_its_position(self, root: Path) -> None:
         """The limit stays where a reader that left had put it; there is no window below nothing."""
         self.sink(root, snd_lmt=4096, pub_pos=8000)
         positions = as_json()["streams"][0]["positions"]
         assert (positions["window"], positions["lag"]) == (0, 0)
 
-    def test_of_a_source(self, root):
+    def test_of_a_source(self, root: Path) -> None:
         one = {"rcv_pos": 90, "rcv_hwm": 101, "sub_pos": 80, "window": 131072, "rtt_ns": 250_000}
         self.source(root, one, {"guid_high": 0, "guid_low": 0}, {"rcv_hwm": 7})
         (stream,) = as_json()["streams"]
@@ -83,12 +83,12 @@ class TestPositions:
         ("ns", "text"),
         [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 us"), (20_000_000, "20.0 ms"), (3_000 * SECOND, "3000 s")],
     )
-    def test_durations(self, ns, text):
+    def test_durations(self, ns, text: str) -> None:
         assert duration(ns) == text
 
 
 class TestSystem:
-    def test_sums_over_all_streams(self, root):
+    def test_sums_over_all_streams(self, root: Path) -> None:
         source(root, reader__nacks_sent=5, reader__nack_frags_sent=2, drop__not_rtps=3, drop__bad_fragment=1)
         source(root, reader__nacks_sent=10, reader__overruns=4, reader__lost_samples=8)
         sink(root, writer__snd_bpe=6, writer__short_sends=2, writer__unblocked_publications=1)
@@ -100,18 +100,18 @@ class TestSystem:
         assert (found["unblocked_publications"], found["status_messages_received"]) == (1, 9)
         assert found["status_messages_sent"] is None  # nobody counts them
 
-    def test_half_counted_is_not_counted(self, root):
+    def test_half_counted_is_not_counted(self, root: Path) -> None:
         sink(root, writer__nack_frags=3)
         assert as_json()["system"]["naks_received"] is None
         sink(root, number=1, writer__nack_frags=3, writer__nacks_received=4)
         assert as_json()["system"]["naks_received"] == 7
 
-    def test_only_those_shown(self, root):
+    def test_only_those_shown(self, root: Path) -> None:
         source(root, receiver__pid=DEAD, reader__nacks_sent=5)
         assert as_json()["system"]["naks_sent"] is None
         assert as_json("--all")["system"]["naks_sent"] == 5
 
-    def test_the_same_keys_without_streams(self, root):
+    def test_the_same_keys_without_streams(self, root: Path) -> None:
         empty = as_json()["system"]
         source(root)
         sink(root)
@@ -119,7 +119,7 @@ class TestSystem:
             set(as_json()["system"]) == set(empty) > {"naks_received", "flow_control_limits", "repairs_sent"}
         )
 
-    def test_table(self, root):
+    def test_table(self, root: Path) -> None:
         source(root, reader__nacks_sent=4711)
         assert "all streams together" not in run().stdout
         said = run("--system").stdout
@@ -130,7 +130,7 @@ class TestSystem:
 
 
 class TestStatuses:
-    def test_labels(self):
+    def test_labels(self) -> None:
         counters = {
             "status.sample_lost.total_count": 3,
             "status.sample_lost.lost_by_writer": 0,
@@ -142,7 +142,7 @@ class TestStatuses:
         assert set(statuses(counters)) == {"SAMPLE_LOST", "LIVELINESS_CHANGED", "SAMPLE_REJECTED"}
         assert raised(counters) == {"SAMPLE_LOST": {"total_count": 3}}
 
-    def test_one_row_each(self, root):
+    def test_one_row_each(self, root: Path) -> None:
         source(
             root,
             status__sample_lost__total_count=3,
@@ -160,6 +160,6 @@ class TestStatuses:
         assert "bad_fragment 4" in said
         assert "not_rtps" not in said
 
-    def test_no_table_without_any(self, root):
+    def test_no_table_without_any(self, root: Path) -> None:
         source(root)
         assert "statuses" not in run().stdout

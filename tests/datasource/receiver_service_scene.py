@@ -75,7 +75,7 @@ class FakeReceiver:
         topic = "T" if self.selection is None else str(self.selection)
         return [SubscriptionInfo("t", topic, None, self.domain, *about, self.selection)]
 
-    def subscribe(self, options, *, patience=None) -> SubscriptionInfo:
+    def subscribe(self, options, *, patience: float | None = None) -> SubscriptionInfo:
         self.asked.append(dict(options))
         self.patience = patience
         (found,) = self.subscriptions()
@@ -92,7 +92,7 @@ class FakeReceiver:
             self.together.wait(20)
         return LogTail(self.base, self.stream.position, 0, self.max_bytes, {})
 
-    def advance(self, log, start, tail, *, max_rows, max_bytes) -> Cursor:
+    def advance(self, log, start: Cursor, tail: LogTail, *, max_rows: int, max_bytes: int) -> Cursor:
         return self._view(log).advance(start, max_rows=max_rows, max_bytes=max_bytes, tail=tail.position)
 
     def split(self, log, start, end, pieces):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_rtps.datasource import receiver_services as module
@@ -39,7 +41,9 @@ def position(offset: dict, receiver: str) -> int:
 
 class TestOwnReceiver:
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_nothing_is_committed_that_spark_may_repeat(self, tmp_path, caplog, is_async):
+    def test_nothing_is_committed_that_spark_may_repeat(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_async: bool
+    ) -> None:
         source = Source(tmp_path / "logs")
 
         def receive(number: int) -> None:
@@ -51,7 +55,7 @@ class TestOwnReceiver:
         assert max(source.receiver.committed) == position(last, "embedded") > 0
         assert caplog.text.count(WARNED) == is_async
 
-    def test_what_an_earlier_run_planned_is_not_late(self, tmp_path):
+    def test_what_an_earlier_run_planned_is_not_late(self, tmp_path: Path) -> None:
         zero, one = planned(lambda: Source(tmp_path / "logs"))
         again = Source(tmp_path / "logs")
         assert again.ids(zero, one) == list(range(10))
@@ -67,14 +71,14 @@ class TestOwnReceiver:
 @pytest.mark.parametrize("begins_with", [0, 10])
 class TestReceiverServices:
     @pytest.fixture
-    def services(self, tmp_path, monkeypatch) -> ReceiverServices:
+    def services(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
         monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
         return ReceiverServices(tmp_path)
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_nothing_is_committed_that_spark_may_repeat(
-        self, services, caplog, version, begins_with, is_async
-    ):
+        self, services, caplog: pytest.LogCaptureFixture, version, begins_with, is_async: bool
+    ) -> None:
         if version == "4.0":
             settings = settings_of(startingOffsets="earliest")
             reader = ReceiverServiceStreamReader40(

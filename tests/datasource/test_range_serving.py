@@ -95,7 +95,9 @@ def test_with_none_nothing_listens() -> None:
         ((LO,), {"serve_address": "0.0.0.0"}, "0.0.0.0", ("127.0.0.1",)),
     ],
 )
-def test_where_it_listens_and_what_tasks_are_told(there, up, options, bound, told) -> None:
+def test_where_it_listens_and_what_tasks_are_told(
+    there: Callable[..., None], up, options: dict[str, str], bound: str, told
+) -> None:
     there(*up)
     s = Scene(serve_port="7420", **options)
     served = s.serving.served(LOGS[0])
@@ -118,14 +120,16 @@ def test_a_query_on_loopback_is_reached_at_loopback_alone() -> None:
         serving.stop()
 
 
-def test_spark_s_own_address_comes_first(there, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_s_own_address_comes_first(there: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     there(LO, ETH, WLAN)
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.2.0.5")
     served = Scene().serving.served(LOGS[0])
     assert served is not None and served.addresses == ("10.2.0.5:40001", "10.1.0.5:40001")
 
 
-def test_addresses_are_looked_at_again_after_a_while(there, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_are_looked_at_again_after_a_while(
+    there: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 100.0
     monkeypatch.setattr("spark_rtps.datasource.range_serving.time.monotonic", lambda: now)
     serving = Scene().serving
@@ -140,7 +144,7 @@ def test_addresses_are_looked_at_again_after_a_while(there, monkeypatch: pytest.
         assert served is not None and served.addresses == (told,)
 
 
-def test_one_server_serves_the_logs_of_a_query(there) -> None:
+def test_one_server_serves_the_logs_of_a_query(there: Callable[..., None]) -> None:
     there(LO)
     s = Scene()
     first, again, other = (s.serving.served(log) for log in (LOGS[0], LOGS[0], LOGS[1]))
@@ -151,7 +155,7 @@ def test_one_server_serves_the_logs_of_a_query(there) -> None:
     assert list(dict.fromkeys(server.logs)) == LOGS
 
 
-def test_it_ends_with_the_query_and_two_queries_have_two_tokens(there) -> None:
+def test_it_ends_with_the_query_and_two_queries_have_two_tokens(there: Callable[..., None]) -> None:
     there(LO)
     one, two = Scene(), Scene()
     tokens = {served.token for s in (one, two) if (served := s.serving.served(LOGS[0])) is not None}
@@ -161,7 +165,9 @@ def test_it_ends_with_the_query_and_two_queries_have_two_tokens(there) -> None:
     assert one.servers[0].stopped
 
 
-def test_it_runs_at_once_only_where_something_was_set_that_may_be_wrong(there, pem: str) -> None:
+def test_it_runs_at_once_only_where_something_was_set_that_may_be_wrong(
+    there: Callable[..., None], pem: str
+) -> None:
     there(LO, ETH)
     for options, at_once in (
         ({}, False),
@@ -174,7 +180,7 @@ def test_it_runs_at_once_only_where_something_was_set_that_may_be_wrong(there, p
         assert s.servers[0].started is at_once
 
 
-def test_one_that_cannot_start_is_stopped_and_tried_anew(there) -> None:
+def test_one_that_cannot_start_is_stopped_and_tried_anew(there: Callable[..., None]) -> None:
     there(LO, ETH)
     s = Scene(fails="no room", serve_address="10.1.0.5")
     for number in range(2):
@@ -200,7 +206,7 @@ def test_of_a_file_with_the_key_only_the_certificates_travel(pem: str) -> None:
 
 
 def test_it_warns_only_of_what_another_host_fetches_in_the_clear(
-    there, pem: str, caplog: pytest.LogCaptureFixture
+    there: Callable[..., None], pem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     there(LO, ETH)
     with caplog.at_level(logging.WARNING):
@@ -213,7 +219,7 @@ def test_it_warns_only_of_what_another_host_fetches_in_the_clear(
     assert "10.1.0.11" in record.getMessage() and "serve.certificate" in record.getMessage()
 
 
-def test_a_certificate_that_cannot_be_read_is_named(tmp_path) -> None:
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     s = Scene(
         serve_address="127.0.0.1", serve_certificate=str(tmp_path / "no.pem"), serve_key=str(tmp_path / "k")
     )

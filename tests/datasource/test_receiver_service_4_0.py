@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.datasource.stream_reader_scene import ALL, COLUMNS
 
 
 @pytest.fixture
-def services(tmp_path, monkeypatch) -> ReceiverServices:
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
     return ReceiverServices(tmp_path)
 
@@ -32,7 +33,7 @@ def rows(reader: ReceiverServiceStreamReader40, start: dict, end: dict) -> list[
     return sorted(ids(reader, reader.partitions(start, end)))
 
 
-def test_a_new_query_is_asked_for_an_end_first(services):
+def test_a_new_query_is_asked_for_an_end_first(services: ReceiverServices) -> None:
     services.a.receive(0, 5)
     reader = reader_of(services, startingOffsets="earliest", maxRowsPerTrigger=2)
     one = end_of(reader)
@@ -44,7 +45,7 @@ def test_a_new_query_is_asked_for_an_end_first(services):
     assert end_of(reader) == three
 
 
-def test_limits_hold_after_a_restart(services):
+def test_limits_hold_after_a_restart(services: ReceiverServices) -> None:
     services.a.receive(0, 6)
     reader = reader_of(services, startingOffsets="earliest", maxRowsPerTrigger=2)
     zero, one, two = reader.initialOffset(), end_of(reader), end_of(reader)
@@ -55,7 +56,9 @@ def test_limits_hold_after_a_restart(services):
     assert zero["group"] == end_of(again)["group"]
 
 
-def test_available_now_after_a_restart_asks_for_an_end_before_it_repeats_a_batch(services):
+def test_available_now_after_a_restart_asks_for_an_end_before_it_repeats_a_batch(
+    services: ReceiverServices,
+) -> None:
     services.a.receive(0, 2)
     reader = reader_of(services, startingOffsets="earliest")
     zero, one = reader.initialOffset(), end_of(reader)
@@ -69,7 +72,7 @@ def test_available_now_after_a_restart_asks_for_an_end_before_it_repeats_a_batch
 
 
 @pytest.mark.parametrize("version", ["4.0", "4.3"])
-def test_the_first_batch_is_repeated_from_where_it_began(services, version):
+def test_the_first_batch_is_repeated_from_where_it_began(services: ReceiverServices, version: str) -> None:
     make = {"4.0": lambda: reader_of(services), "4.3": services.reader}[version]
     first = make()
     zero = first.initialOffset()

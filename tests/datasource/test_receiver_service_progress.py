@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from typing import Any, Never
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -73,7 +74,9 @@ class Group:
 # --- groups ---------------------------------------------------------------------------------------
 
 
-def test_a_log_that_waits_for_a_group_is_never_full_for_ever(services, monkeypatch):
+def test_a_log_that_waits_for_a_group_is_never_full_for_ever(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Samples of a fifth of the log, in the order in which Spark calls: it commits only when it has planned more."""
     receiver = services.a
     receiver.max_bytes = 4 << 20
@@ -96,7 +99,9 @@ def test_a_log_that_waits_for_a_group_is_never_full_for_ever(services, monkeypat
     assert got == list(range(len(got)))
 
 
-def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(services, monkeypatch):
+def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receive(services.a, 0, 300_000)
     others = Group(services.a, monkeypatch)
     log, end_of_log = services.a.log, Cursor(services.a.stream.position)
@@ -112,7 +117,9 @@ def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(services, mo
     assert services.a.stream.base > 0, "it was held for the group alone"
 
 
-def test_a_group_is_told_once_of_each_place(services, monkeypatch):
+def test_a_group_is_told_once_of_each_place(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = services.reader()
     offset = reader.initialOffset()
     for number in range(3):
@@ -128,7 +135,9 @@ def test_a_group_is_told_once_of_each_place(services, monkeypatch):
     assert len(services.b.committed) == 1
 
 
-def test_nothing_is_trimmed_that_follows_an_empty_first_batch_which_is_repeated(services, monkeypatch):
+def test_nothing_is_trimmed_that_follows_an_empty_first_batch_which_is_repeated(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark runs the first micro-batch also if it has no samples: it ends where it begins."""
     receive(services.a, 0, 100_000)
     Group(services.a, monkeypatch)
@@ -144,7 +153,7 @@ def test_nothing_is_trimmed_that_follows_an_empty_first_batch_which_is_repeated(
     assert got + more == list(range(100_000, 400_000))
 
 
-def test_an_empty_first_batch_that_is_repeated_makes_no_second_group(services):
+def test_an_empty_first_batch_that_is_repeated_makes_no_second_group(services: ReceiverServices) -> None:
     zero = services.reader().initialOffset()
     again = services.reader()
     again.partitions(zero, zero)
@@ -154,7 +163,9 @@ def test_an_empty_first_batch_that_is_repeated_makes_no_second_group(services):
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(services, monkeypatch, deleted):
+def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
     """It outlives the time after which a group that commits nothing is removed, and comes back if it was deleted."""
     groups = Group(services.a, monkeypatch)
     uptime = 0.0
@@ -179,7 +190,7 @@ def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(servic
     assert got == list(range(100_000))
 
 
-def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(services):
+def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(services: ReceiverServices) -> None:
     settings = settings_of(startingOffsets="earliest", **{"receiver.group": "g"})
     reader = ReceiverServiceStreamReader40(settings, plan_source(settings, COLUMNS), make=services.connect)
     services.a.receive(0, 2)
@@ -187,7 +198,9 @@ def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(services):
     assert services.a.committed == [("g", Cursor(0))]
 
 
-def test_a_log_in_place_of_one_that_is_lost_is_held_from_when_the_query_goes_on_there(services, monkeypatch):
+def test_a_log_in_place_of_one_that_is_lost_is_held_from_when_the_query_goes_on_there(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = services.reader(failOnDataLoss=False, **{"receiver.group": "g"})
     start = reader.initialOffset()
     services.a.renew()
@@ -205,7 +218,9 @@ def reader_4_0(services: ReceiverServices) -> ReceiverServiceStreamReader40:
 
 
 @pytest.mark.parametrize("more", [0, 100_000])
-def test_available_now_of_spark_4_0_trims_nothing_of_a_batch_that_is_repeated(services, monkeypatch, more):
+def test_available_now_of_spark_4_0_trims_nothing_of_a_batch_that_is_repeated(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
     """After a restart it asks for the end before it repeats the micro-batch in which the driver was killed."""
     receive(services.a, 0, 200_000)
     Group(services.a, monkeypatch)
@@ -225,8 +240,8 @@ def test_available_now_of_spark_4_0_trims_nothing_of_a_batch_that_is_repeated(se
 
 @pytest.mark.parametrize("held", [True, False])
 def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_nothing_of_it(
-    services, monkeypatch, held
-):
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
     """The query failed, or was stopped, between. Whether the receiver has lost the group meanwhile does not matter."""
     receive(services.a, 0, 200_000)
     group = Group(services.a, monkeypatch)
@@ -246,8 +261,8 @@ def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_no
 
 
 def test_available_now_of_spark_4_0_keeps_its_group_alive_over_runs_without_new_samples(
-    services, monkeypatch
-):
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is held where it is, since only commit() tells that the last micro-batch is processed."""
     Group(services.a, monkeypatch)
     uptime = 0.0
@@ -263,7 +278,9 @@ def test_available_now_of_spark_4_0_keeps_its_group_alive_over_runs_without_new_
     assert services.a.groups(services.a.log) == {"g": Cursor(0)}
 
 
-def test_available_now_of_spark_4_0_lets_go_of_a_full_log_with_its_next_batch(services, monkeypatch):
+def test_available_now_of_spark_4_0_lets_go_of_a_full_log_with_its_next_batch(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A micro-batch takes half of the log, so that more is there, or has room."""
     receive(services.a, 0, 200_000)
     Group(services.a, monkeypatch)
@@ -281,7 +298,9 @@ def test_available_now_of_spark_4_0_lets_go_of_a_full_log_with_its_next_batch(se
 
 
 @pytest.mark.parametrize("asked", ["advance", "split", "place"])
-def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(services, monkeypatch, asked):
+def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
     receive(services.a, 0, 300_000)
     receiver, trimmed = services.a, []
     options = {"startingOffsets": "earliest", "minPartitions": 3}
@@ -289,7 +308,7 @@ def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(serv
     zero = reader.initialOffset()
     real = getattr(receiver, asked)
 
-    def busy(*args, **more):
+    def busy(*args: Any, **more):
         if not trimmed:
             trimmed.append(receiver.stream.trim_oldest())
             receiver.base = receiver.stream.base
@@ -305,14 +324,16 @@ def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(serv
     assert got == list(range(300_000 - len(got), 300_000)) and len(got) >= 200_000
 
 
-def test_a_log_that_is_trimmed_each_time_it_is_asked_about_is_followed(services, monkeypatch):
+def test_a_log_that_is_trimmed_each_time_it_is_asked_about_is_followed(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receiver = services.a
     receive(receiver, 0, 100_000)
     reader = services.reader(startingOffsets="earliest", failOnDataLoss="false")
     offset = reader.initialOffset()
     advance, sent = receiver.advance, 100_000
 
-    def busy(*args, **more):
+    def busy(*args: Any, **more):
         nonlocal sent
         receive(receiver, sent, 50_000)
         sent += 50_000
@@ -328,13 +349,15 @@ def test_a_log_that_is_trimmed_each_time_it_is_asked_about_is_followed(services,
     assert positions == sorted(set(positions))
 
 
-def test_trimming_while_a_batch_is_planned_fails_a_query_that_refuses_loss(services, monkeypatch):
+def test_trimming_while_a_batch_is_planned_fails_a_query_that_refuses_loss(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receive(services.a, 0, 300_000)
     reader = services.reader(startingOffsets="earliest")
     zero = reader.initialOffset()
     advance = services.a.advance
 
-    def busy(*args, **more):
+    def busy(*args: Any, **more):
         services.a.stream.trim_oldest()
         return advance(*args, **more)
 
@@ -346,20 +369,22 @@ def test_trimming_while_a_batch_is_planned_fails_a_query_that_refuses_loss(servi
 # --- receivers that are slow, away or starting ----------------------------------------------------
 
 
-def test_a_receiver_that_says_where_it_ends_and_plans_nothing_is_out_of_reach(services, monkeypatch, caplog):
+def test_a_receiver_that_says_where_it_ends_and_plans_nothing_is_out_of_reach(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     now = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     receive(services.a, 0, 20_000)
     reader = services.reader(startingOffsets="earliest", **{"receiver.timeout": "3s"})
     zero = reader.initialOffset()
 
-    def slow(*_args, **_more):
+    def slow(*_args: object, **_more: object) -> Never:
         now[0] += 0.5
         raise RangeServerError("too slow", is_reached=False)
 
     monkeypatch.setattr(services.a, "advance", slow)
 
-    def plan():
+    def plan() -> None:
         for _ in range(20):
             assert reader.latestOffset(zero, ReadMaxRows(10)) == zero
             now[0] += 0.5
@@ -370,14 +395,16 @@ def test_a_receiver_that_says_where_it_ends_and_plans_nothing_is_out_of_reach(se
     assert "is back" not in caplog.text
 
 
-def test_a_receiver_that_plans_again_is_back(services, monkeypatch, caplog):
+def test_a_receiver_that_plans_again_is_back(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     receive(services.a, 0, 20_000)
     reader = services.reader(startingOffsets="earliest")
     zero = reader.initialOffset()
     with monkeypatch.context() as patch:
 
-        def slow(*_args, **_more):
+        def slow(*_args: object, **_more: object) -> Never:
             raise RangeServerError("too slow", is_reached=False)
 
         patch.setattr(services.a, "advance", slow)
@@ -387,7 +414,9 @@ def test_a_receiver_that_plans_again_is_back(services, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes_then(services, restarts):
+def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes_then(
+    services: ReceiverServices, restarts: bool
+) -> None:
     receive(services.b, 90, 5)
     reader = services.reader()  # latest
     services.b.is_gone = True
@@ -408,7 +437,7 @@ def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes
     assert "awaited" not in offset
 
 
-def test_who_is_awaited_is_kept_in_the_checkpoint():
+def test_who_is_awaited_is_kept_in_the_checkpoint() -> None:
     offset = ReceiverServiceOffset("g", {}, None, {"b": 5, "a": 7})
     told = json.loads(json.dumps(offset.to_json()))
     assert ReceiverServiceOffset.from_json(told) == offset
@@ -419,7 +448,7 @@ def test_who_is_awaited_is_kept_in_the_checkpoint():
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_a_receiver_that_begins_a_new_log_is_waited_for(services, fail):
+def test_a_receiver_that_begins_a_new_log_is_waited_for(services: ReceiverServices, fail: str) -> None:
     services.a.receive(0, 2)
     reader = services.reader(startingOffsets="earliest", failOnDataLoss=fail)
     offset, got = step(reader, reader.initialOffset())
@@ -431,7 +460,7 @@ def test_a_receiver_that_begins_a_new_log_is_waited_for(services, fail):
     assert got == [10], "the others go on"
     services.a.receive(5, 2)
 
-    def go_on():
+    def go_on() -> None:
         nonlocal offset
         for _ in range(5):
             offset, found = step(reader, offset)
@@ -445,7 +474,7 @@ def test_a_receiver_that_begins_a_new_log_is_waited_for(services, fail):
     assert got == [10, 5, 6]
 
 
-def test_a_log_that_was_cut_is_gone_on_with_at_its_end(services):
+def test_a_log_that_was_cut_is_gone_on_with_at_its_end(services: ReceiverServices) -> None:
     services.a.receive(0, 2)
     reader = services.reader(startingOffsets="earliest", failOnDataLoss="false")
     offset, _ = step(reader, reader.initialOffset())
@@ -465,7 +494,9 @@ def test_a_log_that_was_cut_is_gone_on_with_at_its_end(services):
     assert got == [5, 6, 7, 8]
 
 
-def test_a_batch_waits_for_a_receiver_that_starts(services, monkeypatch):
+def test_a_batch_waits_for_a_receiver_that_starts(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.0)
     services.a.receive(0, 2)
     services.a.starts = 3
@@ -475,7 +506,9 @@ def test_a_batch_waits_for_a_receiver_that_starts(services, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [{}, {"endingTimestamp": "2200-01-01T00:00:00Z"}])
-def test_a_batch_from_a_time_after_all_that_is_there_is_empty_while_samples_arrive(services, ending):
+def test_a_batch_from_a_time_after_all_that_is_there_is_empty_while_samples_arrive(
+    services: ReceiverServices, ending: dict[str, str]
+) -> None:
     """The log grows between the question where it ends and the one what was received since then."""
     services.a.receive(0, 5)
     at = services.a.at

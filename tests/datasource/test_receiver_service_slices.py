@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_rtps.datasource import receiver_services as module
@@ -14,7 +16,7 @@ from tests.datasource.stream_reader_scene import ALL, COLUMNS
 
 
 @pytest.fixture
-def services(tmp_path, monkeypatch) -> ReceiverServices:
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
     return ReceiverServices(tmp_path)
 
@@ -35,7 +37,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("a", "b", "why"), WRONG)
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_stream_says_it_when_it_starts(services, a, b, why, fails, caplog):
+def test_a_stream_says_it_when_it_starts(
+    services: ReceiverServices, a: str | None, b: str, why: str, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     sliced(services, a, b)
     reader = services.reader(failOnDataLoss=str(fails).lower())
     if fails:
@@ -51,7 +55,9 @@ def test_a_stream_says_it_when_it_starts(services, a, b, why, fails, caplog):
 
 
 @pytest.mark.parametrize(("a", "b", "why"), WRONG)
-def test_and_so_does_a_batch(services, a, b, why, caplog):
+def test_and_so_does_a_batch(
+    services: ReceiverServices, a: str | None, b: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     sliced(services, a, b)
     for options in ({}, {"failOnDataLoss": "false"}):
         settings = settings_of(**options)
@@ -65,14 +71,16 @@ def test_and_so_does_a_batch(services, a, b, why, caplog):
 
 
 @pytest.mark.parametrize(("a", "b"), [("0/2", "1/2"), (None, None)])
-def test_what_is_right(services, a, b, caplog):
+def test_what_is_right(
+    services: ReceiverServices, a: str | None, b: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     sliced(services, a, b)
     reader = services.reader()
     reader.latestOffset(reader.initialOffset(), ALL)
     assert caplog.text == ""
 
 
-def test_a_receiver_that_comes_back_with_another_slice(services):
+def test_a_receiver_that_comes_back_with_another_slice(services: ReceiverServices) -> None:
     sliced(services, "0/2", "1/2")
     reader = services.reader()
     zero = reader.initialOffset()
@@ -85,7 +93,7 @@ def test_a_receiver_that_comes_back_with_another_slice(services):
         reader.latestOffset(zero, ALL)
 
 
-def test_one_that_nobody_has_reached_yet_may_have_what_is_missing(services):
+def test_one_that_nobody_has_reached_yet_may_have_what_is_missing(services: ReceiverServices) -> None:
     sliced(services, "0/2", "1/2")
     services.b.is_gone = True
     reader = services.reader()
@@ -94,7 +102,7 @@ def test_one_that_nobody_has_reached_yet_may_have_what_is_missing(services):
     reader.latestOffset(zero, ALL)
 
 
-def test_after_a_restart_too(services):
+def test_after_a_restart_too(services: ReceiverServices) -> None:
     sliced(services, "0/2", "1/2")
     reader = services.reader(startingOffsets="earliest")
     zero = reader.initialOffset()
@@ -107,14 +115,14 @@ def test_after_a_restart_too(services):
         again.latestOffset(one, ALL)
 
 
-def test_a_slice_that_the_query_asked_for(services):
+def test_a_slice_that_the_query_asked_for(services: ReceiverServices) -> None:
     """Another query reads the others."""
     sliced(services, "0/2", "0/2")
     reader = services.reader(slice="0/2", **{"receiver.subscribe": "true"})
     reader.latestOffset(reader.initialOffset(), ALL)
 
 
-def test_places_of_other_writers_are_looked_at_apart(services):
+def test_places_of_other_writers_are_looked_at_apart(services: ReceiverServices) -> None:
     sliced(services, "0/2", "0/2")
     infos = {"a": services.a.subscriptions()[0]}
     for domain, options in ((7, {"slice": "0/2"}), (0, {"slice": "0/2", "partition": "east"})):
@@ -125,7 +133,7 @@ def test_places_of_other_writers_are_looked_at_apart(services):
     assert wrong_slices({"b": services.b.subscriptions()[0]}, ["b"]) is None
 
 
-def test_a_message_stays_short(services):
+def test_a_message_stays_short(services: ReceiverServices) -> None:
     sliced(services, "0/999999999", None)
     (info,) = services.a.subscriptions()
     said = wrong_slices({f"r{i}": info for i in range(200)}, [f"r{i}" for i in range(200)])

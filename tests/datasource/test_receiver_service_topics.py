@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -25,7 +26,7 @@ BOTH = TopicSelection(names=("p", "q"))
 
 
 @pytest.fixture
-def services(tmp_path) -> ReceiverServices:
+def services(tmp_path: Path) -> ReceiverServices:
     found = ReceiverServices(tmp_path)
     for each in (found.a, found.b):
         each.selection, each.types = BOTH, {}
@@ -51,7 +52,7 @@ def notes(count: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(range(count), pa.int32()), "text": ["12345678"] * count})
 
 
-def test_the_subscription_is_found_by_its_topics(services):
+def test_the_subscription_is_found_by_its_topics(services: ReceiverServices) -> None:
     services.reader(subscribe="q, p").initialOffset()
     with pytest.raises(
         UsageError, match=r"no subscriptions are of topic 'p'; there are: t \(subscribe='p,q'\)"
@@ -63,18 +64,20 @@ def test_the_subscription_is_found_by_its_topics(services):
     services.reader(subscribePattern="p|q").initialOffset()
 
 
-def test_one_type_is_that_of_all_topics(services):
+def test_one_type_is_that_of_all_topics(services: ReceiverServices) -> None:
     tell(services.a, WRITER, "p", POINT)
     tell(services.b, OTHER, "q", POINT)
     found = receiver_service_type(settings_of(subscribe="p,q"), services.connect)
     assert found is not None and (found.struct, found.type_name, found.told) == (POINT, "Point", True)
 
 
-def test_each_topic_of_a_list_is_waited_for(services, monkeypatch):
+def test_each_topic_of_a_list_is_waited_for(
+    services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tell(services.a, WRITER, "p", POINT)
     looks = []
 
-    def pause(seconds):
+    def pause(seconds: float) -> None:
         looks.append(seconds)
         tell(services.b, OTHER, "q", NOTE)
 
@@ -84,13 +87,13 @@ def test_each_topic_of_a_list_is_waited_for(services, monkeypatch):
     assert receiver_service_type(settings_of(subscribe="p,q", type="Note"), services.connect).struct == NOTE
 
 
-def test_types_that_differ_are_no_type(services):
+def test_types_that_differ_are_no_type(services: ReceiverServices) -> None:
     tell(services.a, WRITER, "p", POINT)
     tell(services.a, OTHER, "q", replace(NOTE, name="Point"), "Point")
     assert receiver_service_type(settings_of(subscribe="p,q"), services.connect) is None
 
 
-def test_nobody_has_told_a_type(services):
+def test_nobody_has_told_a_type(services: ReceiverServices) -> None:
     with pytest.raises(OptionError, match=r"no writer has told .* or set payload=binary"):
         receiver_service_type(settings_of(subscribe="p,q", **AT_ONCE), services.connect)
 
@@ -105,7 +108,7 @@ def rows_of(services: ReceiverServices, **options: object) -> list[dict]:
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def test_rows_have_their_topics(services):
+def test_rows_have_their_topics(services: ReceiverServices) -> None:
     for writer, topic, first in ((WRITER, "p", 0), (OTHER, "q", 10)):
         tell(services.a, writer, topic, POINT)
         write(services.a, writer, points(first, 2))
@@ -113,7 +116,9 @@ def test_rows_have_their_topics(services):
     assert [(row["topic"], row["id"]) for row in found] == [("p", 0), ("p", 1), ("q", 10), ("q", 11)]
 
 
-def test_a_type_selects_the_topics_that_have_it(services, caplog):
+def test_a_type_selects_the_topics_that_have_it(
+    services: ReceiverServices, caplog: pytest.LogCaptureFixture
+) -> None:
     """A log of several topics has all types."""
     tell(services.a, WRITER, "p", POINT)
     tell(services.a, OTHER, "q", NOTE)

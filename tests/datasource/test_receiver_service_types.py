@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -27,16 +28,16 @@ def evolving(*members: Member, extensibility: Extensibility = Extensibility.APPE
 
 
 @pytest.fixture
-def services(tmp_path) -> ReceiverServices:
+def services(tmp_path: Path) -> ReceiverServices:
     return ReceiverServices(tmp_path)
 
 
-def test_the_type_is_what_writers_told(services):
+def test_the_type_is_what_writers_told(services: ReceiverServices) -> None:
     found = receiver_service_type(settings_of(), services.connect)
     assert (found.struct, found.told) == (POINT, True)
 
 
-def test_a_first_writer_is_waited_for(services):
+def test_a_first_writer_is_waited_for(services: ReceiverServices) -> None:
     services.a.types = services.b.types = {}
     with pytest.raises(OptionError, match="no writer has told"):
         receiver_service_type(settings_of(**AT_ONCE), services.connect)
@@ -47,7 +48,7 @@ def test_a_first_writer_is_waited_for(services):
 
 
 @pytest.mark.parametrize("extensibility", [Extensibility.APPENDABLE, Extensibility.MUTABLE])
-def test_of_a_type_that_grows_the_one_with_most_members(services, extensibility):
+def test_of_a_type_that_grows_the_one_with_most_members(services: ReceiverServices, extensibility) -> None:
     small, middle, large = (
         evolving(*members, extensibility=extensibility) for members in ((), (NAME,), (NAME, WEIGHT))
     )
@@ -66,21 +67,21 @@ def test_of_a_type_that_grows_the_one_with_most_members(services, extensibility)
         ),
     ],
 )
-def test_types_that_contradict_each_other(services, one, other, why):
+def test_types_that_contradict_each_other(services: ReceiverServices, one, other, why: str) -> None:
     services.a.types, services.b.types = {WRITER: one}, {WRITER: other}
     with pytest.raises(OptionError, match=why) as failed:
         receiver_service_type(settings_of(), services.connect)
     assert "TYPE_CONSISTENCY" in str(failed.value)
 
 
-def test_only_so_many_are_compared(services):
+def test_only_so_many_are_compared(services: ReceiverServices) -> None:
     services.b.types = {}
     services.a.types = {number: evolving(Member(f"m{number}", String(), 1)) for number in range(40)}
     with pytest.raises(OptionError, match="40 types, of which 32"):
         receiver_service_type(settings_of(), services.connect)
 
 
-def test_each_writer_is_read_as_the_type_that_stands_for_its_own(services):
+def test_each_writer_is_read_as_the_type_that_stands_for_its_own(services: ReceiverServices) -> None:
     """Members that it lacks are null, those that only it has are left out; a type that is another one is malformed."""
     old, new, newer = (
         evolving(NAME),
@@ -112,7 +113,9 @@ def test_each_writer_is_read_as_the_type_that_stands_for_its_own(services):
     ]
 
 
-def test_a_writer_with_another_type_is_no_row_of_the_query(services, caplog):
+def test_a_writer_with_another_type_is_no_row_of_the_query(
+    services: ReceiverServices, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = settings_of(startingOffsets="earliest")
     found = receiver_service_type(settings, services.connect)
     plan = plan_source(settings, source_schema(settings, found), found)
@@ -125,7 +128,7 @@ def test_a_writer_with_another_type_is_no_row_of_the_query(services, caplog):
     assert "its writer tells another type: " in caplog.text
 
 
-def fill(receiver, writer, struct, batch) -> None:
+def fill(receiver, writer, struct: Struct, batch) -> None:
     """A writer tells its type, and writes."""
     WriterTypes(receiver.root / receiver.log, {writer: struct}.get).note(writer)
     assert receiver.stream.append(run_of(encoded(batch, struct), 1, writer=writer), reception=RECEPTION)

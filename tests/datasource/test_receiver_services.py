@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -20,7 +21,7 @@ from tests.support.stream_logs import RECEPTION
 
 
 @pytest.fixture
-def services(tmp_path, monkeypatch) -> ReceiverServices:
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
     return ReceiverServices(tmp_path)
 
@@ -31,7 +32,7 @@ def step(reader, start, limit=ALL):
 
 
 class TestStream:
-    def test_every_row_comes_once_over_a_restart(self, services):
+    def test_every_row_comes_once_over_a_restart(self, services: ReceiverServices) -> None:
         services.a.receive(100, 3)
         reader = services.reader(startingOffsets="earliest")
         zero = reader.initialOffset()
@@ -47,7 +48,9 @@ class TestStream:
         assert found == [2]
         assert json.dumps(again.latestOffset(two, ALL)) == json.dumps(two)
 
-    def test_offsets_that_are_known_to_be_of_the_log_are_bounded(self, services, monkeypatch):
+    def test_offsets_that_are_known_to_be_of_the_log_are_bounded(
+        self, services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Hardly any of the last micro-batches is asked for again, one of long ago is."""
         asked = []
         place = services.a.place
@@ -64,14 +67,14 @@ class TestStream:
         assert ids(reader, reader.partitions(offsets[0], offsets[1])) == [0]
         assert len(asked) == 1
 
-    def test_latest_is_what_arrives_from_now_on(self, services):
+    def test_latest_is_what_arrives_from_now_on(self, services: ReceiverServices) -> None:
         services.a.receive(0, 3)
         reader = services.reader()
         zero = reader.initialOffset()
         services.a.receive(3, 1)
         assert step(reader, zero)[1] == [3]
 
-    def test_a_position_for_each(self, services):
+    def test_a_position_for_each(self, services: ReceiverServices) -> None:
         services.a.receive(0, 2)
         at = services.a.stream.position
         services.a.receive(2, 2)
@@ -81,12 +84,14 @@ class TestStream:
         reader = services.reader(startingOffsets=json.dumps({"a": at, "b": "earliest"}))
         assert step(reader, reader.initialOffset())[1] == [2, 3, 10]
 
-    def test_a_timestamp_finds_what_was_recorded(self, services):
+    def test_a_timestamp_finds_what_was_recorded(self, services: ReceiverServices) -> None:
         services.a.receive(0, 5)
         reader = services.reader(startingTimestamp=RECEPTION // 1_000_000)
         assert step(reader, reader.initialOffset())[1] == [0, 1, 2, 3, 4]
 
-    def test_the_others_go_on_when_one_is_out_of_reach(self, services, caplog):
+    def test_the_others_go_on_when_one_is_out_of_reach(
+        self, services: ReceiverServices, caplog: pytest.LogCaptureFixture
+    ) -> None:
         reader = services.reader()
         zero = reader.initialOffset()
         services.a.receive(0, 2)
@@ -105,7 +110,7 @@ class TestStream:
         reader.commit(two)
         assert services.b.committed[-1][0] == zero["group"]
 
-    def test_one_goes_away_while_a_batch_is_planned(self, services):
+    def test_one_goes_away_while_a_batch_is_planned(self, services: ReceiverServices) -> None:
         first = services.reader(startingTimestamp=1)
         services.b.goes = True
         zero = first.initialOffset()
@@ -125,7 +130,9 @@ class TestStream:
             (one["receivers"]["b"]["position"], ("h2:1",))
         ]
 
-    def test_too_long_out_of_reach(self, services, caplog):
+    def test_too_long_out_of_reach(
+        self, services: ReceiverServices, caplog: pytest.LogCaptureFixture
+    ) -> None:
         services.b.is_gone = True
         with pytest.raises(RangeServerError, match=r"receiver b .*receiver.timeout"):
             services.reader(**{"receiver.timeout": "0s"}).initialOffset()
@@ -133,7 +140,7 @@ class TestStream:
         assert list(reader.initialOffset()["receivers"]) == ["a"]
         assert "going on without it" in caplog.text
 
-    def test_a_new_receiver_joins(self, services):
+    def test_a_new_receiver_joins(self, services: ReceiverServices) -> None:
         services.b.is_gone = True
         reader = services.reader(startingOffsets="earliest")
         zero = reader.initialOffset()
@@ -144,7 +151,9 @@ class TestStream:
         assert step(reader, one)[1] == [0, 1]
 
     @pytest.mark.parametrize("fails", [True, False])
-    def test_a_name_that_is_missing(self, services, fails, caplog):
+    def test_a_name_that_is_missing(
+        self, services: ReceiverServices, fails: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
         reader = services.reader(failOnDataLoss=str(fails).lower())
         zero = reader.initialOffset()
         zero["receivers"]["gone"] = zero["receivers"]["a"]
@@ -156,7 +165,7 @@ class TestStream:
         assert "going on without them" in caplog.text
 
     @pytest.mark.parametrize("fails", [True, False])
-    def test_a_log_that_was_made_anew(self, services, fails):
+    def test_a_log_that_was_made_anew(self, services: ReceiverServices, fails: bool) -> None:
         reader = services.reader(failOnDataLoss=str(fails).lower())
         zero = reader.initialOffset()
         services.a.renew()
@@ -170,7 +179,7 @@ class TestStream:
         assert step(reader, one)[1] == [7]
 
     @pytest.mark.parametrize("fails", [True, False])
-    def test_a_range_that_was_trimmed(self, services, fails):
+    def test_a_range_that_was_trimmed(self, services: ReceiverServices, fails: bool) -> None:
         reader = services.reader(failOnDataLoss=str(fails).lower())
         zero = reader.initialOffset()
         services.a.receive(0, 1)
@@ -182,7 +191,7 @@ class TestStream:
             return
         assert step(reader, zero)[1] == [1]
 
-    def test_limits_are_shared(self, services):
+    def test_limits_are_shared(self, services: ReceiverServices) -> None:
         reader = services.reader(maxRowsPerTrigger=4)
         zero = reader.initialOffset()
         services.a.receive(0, 10)
@@ -192,7 +201,7 @@ class TestStream:
         _, second = step(reader, one, ReadMaxRows(1))
         assert sorted(first + second) == [0, 100]
 
-    def test_a_batch_takes_half_of_a_log_at_most(self, services):
+    def test_a_batch_takes_half_of_a_log_at_most(self, services: ReceiverServices) -> None:
         """It is committed when the next one is planned: one of all of a full log would leave nothing to plan."""
         reader = services.reader()
         zero = reader.initialOffset()
@@ -203,7 +212,7 @@ class TestStream:
         assert found == [*range(5), *range(100, 110)]
         assert step(reader, one)[1] == [5, 6, 7, 8, 9]
 
-    def test_receivers_are_asked_at_the_same_time(self, services):
+    def test_receivers_are_asked_at_the_same_time(self, services: ReceiverServices) -> None:
         reader = services.reader()
         zero = reader.initialOffset()
         services.a.receive(0, 1)
@@ -214,7 +223,7 @@ class TestStream:
         reader.commit(one)
         assert services.a.committed and services.b.committed
 
-    def test_available_now_takes_what_was_there(self, services):
+    def test_available_now_takes_what_was_there(self, services: ReceiverServices) -> None:
         reader = services.reader()
         zero = reader.initialOffset()
         services.a.receive(0, 2)
@@ -224,7 +233,7 @@ class TestStream:
         assert (found, reader.latestOffset(one, ALL)) == ([0, 1], one)
 
 
-def test_a_query_asks_for_its_subscription(services):
+def test_a_query_asks_for_its_subscription(services: ReceiverServices) -> None:
     asked = {
         "reliability": "best_effort",
         "filter": "x > 0.7",
@@ -238,7 +247,7 @@ def test_a_query_asks_for_its_subscription(services):
     assert services.a.patience > 10, "it may be busy"
 
 
-def test_who_is_out_of_reach_is_not_waited_for_until_it_subscribes(services):
+def test_who_is_out_of_reach_is_not_waited_for_until_it_subscribes(services: ReceiverServices) -> None:
     services.b.is_gone = True
     reader = services.reader(**{"receiver.subscribe": "true"})
     zero = reader.initialOffset()
@@ -250,7 +259,7 @@ def test_who_is_out_of_reach_is_not_waited_for_until_it_subscribes(services):
     assert len(services.b.asked) == 1
 
 
-def test_a_profile_is_asked_for_option_by_option():
+def test_a_profile_is_asked_for_option_by_option() -> None:
     settings = settings_of(**{"receiver.subscribe": "true", "qos.profile": "sensor_data"})
     asked = settings.receiver_subscribes
     assert asked["reliability"] == "best_effort"
@@ -258,7 +267,7 @@ def test_a_profile_is_asked_for_option_by_option():
 
 
 class TestBatch:
-    def test_by_time(self, services):
+    def test_by_time(self, services: ReceiverServices) -> None:
         services.a.receive(0, 3)
         services.b.receive(10, 2)
         for options, wanted in (
@@ -272,7 +281,7 @@ class TestBatch:
             )
             assert sorted(ids(reader, reader.partitions())) == wanted
 
-    def test_by_position(self, services):
+    def test_by_position(self, services: ReceiverServices) -> None:
         services.a.receive(0, 2)
         at = services.a.stream.position
         services.a.receive(2, 2)
@@ -296,7 +305,15 @@ class TestBatch:
             (1 << 40, "is behind its end", []),
         ],
     )
-    def test_a_position_that_is_none(self, services, position, what, rows, fails, caplog):
+    def test_a_position_that_is_none(
+        self,
+        services: ReceiverServices,
+        position: int | str,
+        what: str,
+        rows,
+        fails: bool,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
         services.a.receive(0, 2)
         services.a.base = services.a.stream.position
         services.a.receive(2, 2)
@@ -311,13 +328,13 @@ class TestBatch:
             assert ids(*batch(services, (position, "latest"), ("latest", "latest"), **told)) == rows
             assert f"startingOffsets: position {position} of receiver a {what}" in caplog.text
 
-    def test_it_ends_before_it_begins(self, services):
+    def test_it_ends_before_it_begins(self, services: ReceiverServices) -> None:
         services.a.receive(0, 2)
         with pytest.raises(UsageError, match="receiver a: the batch would begin at position"):
             batch(services, ("latest", "latest"), (0, "latest"))
 
 
-def batch(services, begin, end, **options):
+def batch(services: ReceiverServices, begin, end, **options):
     """A reader of the range at a and b, and its partitions."""
     start, stop = (json.dumps(dict(zip("ab", each, strict=True))) for each in (begin, end))
     settings = settings_of(startingOffsets=start, endingOffsets=stop, **options)
@@ -344,12 +361,12 @@ def batch(services, begin, end, **options):
         ({"retention": "bytes"}, "decided by the subscription"),
     ],
 )
-def test_options_that_cannot_be(options, match):
+def test_options_that_cannot_be(options: dict[str, str], match: str) -> None:
     with pytest.raises(OptionError, match=match):
         settings_of(**options)
 
 
-def test_a_token_is_shown_nowhere():
+def test_a_token_is_shown_nowhere() -> None:
     assert "geheim" not in repr(settings_of(**{"receiver.token": "geheim"}))
     for options in ({"receiver.token": "geheim"}, {"receivertoken": "geheim"}):
         with pytest.raises(OptionError) as failed:
@@ -364,7 +381,9 @@ def test_a_token_is_shown_nowhere():
 @pytest.mark.parametrize(
     "token", ["geheim", "geheim\n", " geheim\r\n", "ge\nheim", "ge heim", "gehëim"], ids=ascii
 )
-def test_a_token_is_one_word_wherever_it_comes_from(tmp_path, monkeypatch, place, token):
+def test_a_token_is_one_word_wherever_it_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, token: str
+) -> None:
     """Files and environments may end it with a line's end, which no header of HTTP may have."""
     monkeypatch.delenv("SPARK_RTPS_TOKEN", raising=False)
     given = {}
@@ -386,7 +405,7 @@ def test_a_token_is_one_word_wherever_it_comes_from(tmp_path, monkeypatch, place
     assert token.strip() not in str(failed.value)
 
 
-def test_an_offset_of_something_else_is_refused():
+def test_an_offset_of_something_else_is_refused() -> None:
     for raw in ({"v": 1, "receivers": {"embedded": {}}}, {"v": 1, "group": "g", "receivers": {"a": 1}}, []):
         with pytest.raises(UsageError):
             ReceiverServiceOffset.from_json(raw)

@@ -27,13 +27,13 @@ from spark_rtps.transport.said import Said
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_reader_takes_filters():
+def test_no_reader_takes_filters() -> None:
     """PySpark 4.3 would apply the last ones to all uses of a DataFrame, and each union or join would be wrong."""
     for reader in (RtpsBatchReader, ReceiverServiceBatchReader, RecordingReader, StatusBatchReader):
         assert reader.pushFilters is DataSourceReader.pushFilters
 
 
-def test_default_source():
+def test_default_source() -> None:
     found = runpy.run_path(str(ROOT / "pyspark_rtps.py"))
     assert found["DefaultSource"] is RtpsDataSource
     assert RtpsDataSource.name() == "rtps"
@@ -42,7 +42,7 @@ def test_default_source():
     assert Ros2DataSource.name() == "ros2"
 
 
-def test_ros2_is_rtps_with_names_of_ros():
+def test_ros2_is_rtps_with_names_of_ros() -> None:
     source = Ros2DataSource({"topic": "/imu", "Domain": "3"})
     assert source.options == {"topic": "/imu", "domain": "3", "ros": "true"}
     again = cloudpickle.loads(cloudpickle.dumps(source))
@@ -53,14 +53,14 @@ def test_ros2_is_rtps_with_names_of_ros():
 
 
 @pytest.mark.parametrize("module", ["pyspark_rtps.py", "pyspark_ros2.py"])
-def test_registration_never_fails(monkeypatch, module):
+def test_registration_never_fails(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, "spark_rtps.datasource.source", None)
     with pytest.warns(UserWarning, match="spark-rtps cannot be used"):
         found = runpy.run_path(str(ROOT / module))
     assert "DefaultSource" not in found
 
 
-def test_registration_is_light():
+def test_registration_is_light() -> None:
     code = (
         "import sys; import pyspark.sql.datasource; before = set(sys.modules); import pyspark_rtps; "
         "print(*[m for m in set(sys.modules) - before if m.split('.')[0] in ('numpy', 'pyarrow', 'lark')])"
@@ -69,24 +69,24 @@ def test_registration_is_light():
     assert done.stdout.strip() == ""
 
 
-def test_a_typo_fails_at_once():
+def test_a_typo_fails_at_once() -> None:
     with pytest.raises(OptionError, match="did you mean 'domain'"):
         RtpsDataSource({"topic": "T", "domian": "1"})
 
 
-def test_overwrite():
+def test_overwrite() -> None:
     with pytest.raises(UsageError, match="use mode"):
         RtpsDataSource({"topic": "T"}).writer(None, overwrite=True)
 
 
-def test_installed_source_is_pickled_as_usual():
+def test_installed_source_is_pickled_as_usual() -> None:
     source = RtpsDataSource({"topic": "T"})
     again = cloudpickle.loads(cloudpickle.dumps(source))
     assert type(again) is RtpsDataSource
     assert again.options == {"topic": "T"}
 
 
-def test_source_from_a_shipped_file_brings_its_path(monkeypatch):
+def test_source_from_a_shipped_file_brings_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkFiles, "_root_directory", str(ROOT))
     monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p) != ROOT])
     assert shipping.shipped_path() == str(ROOT)
@@ -98,10 +98,10 @@ def test_source_from_a_shipped_file_brings_its_path(monkeypatch):
     assert str(ROOT) in sys.path
 
 
-def test_options_are_parsed_once_for_each_role(monkeypatch):
+def test_options_are_parsed_once_for_each_role(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = []
 
-    def parse(options, role):
+    def parse(options, role: AppliesTo):
         parsed.append(role)
         return parse_options(options, role)
 
@@ -121,7 +121,7 @@ def test_options_are_parsed_once_for_each_role(monkeypatch):
     assert parsed[2:] == [AppliesTo.BOTH, AppliesTo.WRITE]
 
 
-def test_what_was_parsed_and_found_travels_with_a_shipped_source():
+def test_what_was_parsed_and_found_travels_with_a_shipped_source() -> None:
     code = f"""
 import sys
 from pyspark.core.files import SparkFiles
@@ -150,7 +150,9 @@ print(source.options["topic"], source._topic_type.type_name)
 
 
 @pytest.mark.parametrize("folder", ["", "streaming_job"])
-def test_what_was_shipped_is_found_behind_everything_else(monkeypatch, tmp_path, folder):
+def test_what_was_shipped_is_found_behind_everything_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
+) -> None:
     for name in ("shipped.py", "more.zip", "older.egg", "data.csv"):
         (tmp_path / name).touch()
     monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path / folder))
@@ -161,14 +163,16 @@ def test_what_was_shipped_is_found_behind_everything_else(monkeypatch, tmp_path,
         assert sys.path == [*before, *map(str, (tmp_path, tmp_path / "more.zip", tmp_path / "older.egg"))]
 
 
-def test_nothing_is_shipped_where_no_spark_runs(monkeypatch):
+def test_nothing_is_shipped_where_no_spark_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkFiles, "_root_directory", None)
     before = [*sys.path]
     shipping.find_shipped_modules()
     assert sys.path == before
 
 
-def test_each_role_says_once_what_its_options_probably_do_not_intend(monkeypatch, caplog):
+def test_each_role_says_once_what_its_options_probably_do_not_intend(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("spark_rtps.datasource.source._SAID", Said(256))
     columns = StructType().add("id", IntegerType())
     doubtful = {"batch.enable": "true", "turbo_mode": "true"}

@@ -1,6 +1,7 @@
 """What a topic is to Spark: types from IDL files and from columns."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import (
@@ -38,7 +39,7 @@ POSE = StructType().add("id", "integer").add("x", "double").add("y", "double").a
 
 
 @pytest.fixture
-def idl(tmp_path):
+def idl(tmp_path: Path):
     path = tmp_path / "robots.idl"
     path.write_text(IDL)
     return str(path)
@@ -49,11 +50,11 @@ def schema_of(given):
     return source_schema(given, topic_type(given))
 
 
-def kind_of(name):
+def kind_of(name: str):
     return StructType().add("a", name)["a"].dataType
 
 
-def settings(role=AppliesTo.READ, **options):
+def settings(role: AppliesTo = AppliesTo.READ, **options):
     return parse_options({"topic": "T", **{k.replace("__", "."): str(v) for k, v in options.items()}}, role)
 
 
@@ -61,32 +62,32 @@ class TestExtensibility:
     @pytest.mark.parametrize(
         ("given", "found"), [({}, "appendable"), ({"type__extensibility": "final"}, "final")]
     )
-    def test_of_structs_without_an_annotation(self, idl, given, found):
+    def test_of_structs_without_an_annotation(self, idl, given: dict[str, str], found: str) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose", **given), POSE)
         assert plan.struct is not None
         assert plan.struct.extensibility.value == found
 
 
 class TestSourceSchema:
-    def test_from_idl(self, idl):
+    def test_from_idl(self, idl) -> None:
         assert schema_of(settings(type__file=idl, type="robots::Pose")) == POSE
         assert schema_of(settings(type__file=idl, type="Pose")) == POSE
 
-    def test_metadata(self, idl):
+    def test_metadata(self, idl) -> None:
         schema = schema_of(settings(type__file=idl, type="Pose", metadata="true"))
         assert schema["_rtps"].dataType == to_spark(METADATA_SCHEMA)
         assert schema.names[-1] == "_rtps"
 
-    def test_binary(self):
+    def test_binary(self) -> None:
         schema = schema_of(settings(payload="binary", type="x::Y"))
         assert to_arrow(schema).equals(BINARY_SCHEMA)
         assert schema["source_timestamp"].dataType == TimestampType()
 
-    def test_arrow_needs_columns(self):
+    def test_arrow_needs_columns(self) -> None:
         with pytest.raises(OptionError, match=r"give them with \.schema"):
             schema_of(settings(payload="arrow"))
 
-    def test_some_members(self, idl):
+    def test_some_members(self, idl) -> None:
         assert schema_of(settings(type__file=idl, type="Pose", columns="name, x")).names == ["x", "name"]
         with pytest.raises(
             OptionError, match="option 'columns' = 'z': there is no member z; there are id, x, y, name"
@@ -102,19 +103,19 @@ class TestSourceSchema:
             ("x LIKE 'a'", "LIKE"),
         ],
     )
-    def test_a_wrong_filter_is_said_at_once(self, idl, expression, said):
+    def test_a_wrong_filter_is_said_at_once(self, idl, expression: str, said: str) -> None:
         with pytest.raises(OptionError, match="option 'filter'") as caught:
             RtpsDataSource({"topic": "T", "type.file": idl, "type": "Pose", "filter": expression}).schema()
         assert said in str(caught.value)
 
     @pytest.mark.parametrize("payload", ["binary", "cdr"])
-    def test_what_it_gives_can_be_read(self, idl, payload):
+    def test_what_it_gives_can_be_read(self, idl, payload: str) -> None:
         more = {"mode": "permissive", "metadata": "true", "filter": "x > 1"} if payload == "cdr" else {}
         options = {"topic": "T", "type.file": idl, "type": "Pose", "payload": payload, **more}
         source = RtpsDataSource(options)
         assert isinstance(source.streamReader(source.schema()), RtpsStreamReader)
 
-    def test_fields_of_members(self, tmp_path):
+    def test_fields_of_members(self, tmp_path: Path) -> None:
         path = tmp_path / "nested.idl"
         path.write_text("struct P { long x; long y; }; struct Q { P p; sequence<P> more; long z; };")
         given = settings(type__file=path, type="Q", columns="p.y,more.x")
@@ -124,7 +125,7 @@ class TestSourceSchema:
         with pytest.raises(OptionError, match="z is int32, which has no member a"):
             schema_of(settings(type__file=path, type="Q", columns="z.a"))
 
-    def test_choices_of_types(self, tmp_path):
+    def test_choices_of_types(self, tmp_path: Path) -> None:
         path = tmp_path / "choices.idl"
         path.write_text("enum E { A }; bitmask B { F }; struct S { unsigned long long n; E e; B b; };")
         by_default = schema_of(settings(type__file=path, type="S"))
@@ -132,7 +133,7 @@ class TestSourceSchema:
         chosen = settings(type__file=path, type="S", uint64="long", enum="int", bitmask="long")
         assert schema_of(chosen).simpleString() == "struct<n:bigint,e:int,b:bigint>"
 
-    def test_corrupt_records(self, idl):
+    def test_corrupt_records(self, idl) -> None:
         schema = schema_of(settings(type__file=idl, type="Pose", mode="PERMISSIVE"))
         assert schema["_corrupt_record"].dataType == BinaryType()
         named = settings(type__file=idl, type="Pose", mode="permissive", columnNameOfCorruptRecord="bad")
@@ -142,25 +143,25 @@ class TestSourceSchema:
 
 
 class TestIdl:
-    def test_unknown_struct_names_all_and_the_nearest(self, idl):
+    def test_unknown_struct_names_all_and_the_nearest(self, idl) -> None:
         with pytest.raises(OptionError) as caught:
             schema_of(settings(type__file=idl, type="robots::Pos"))
         assert "'robots::Pose', 'robots::Stamp'; did you mean 'robots::Pose'?" in str(caught.value)
 
-    def test_struct_must_be_named(self, idl):
+    def test_struct_must_be_named(self, idl) -> None:
         with pytest.raises(OptionError, match=r"option 'type': robots\.idl defines .*; name one"):
             schema_of(settings(type__file=idl))
 
-    def test_only_struct_needs_no_name(self, tmp_path):
+    def test_only_struct_needs_no_name(self, tmp_path: Path) -> None:
         path = tmp_path / "one.idl"
         path.write_text("struct One { long a; };")
         assert schema_of(settings(type__file=path)).names == ["a"]
 
-    def test_no_file(self):
+    def test_no_file(self) -> None:
         with pytest.raises(OptionError, match=r"option 'type.file' = '/none.idl': cannot be read"):
             schema_of(settings(type__file="/none.idl"))
 
-    def test_broken_file_says_where(self, tmp_path):
+    def test_broken_file_says_where(self, tmp_path: Path) -> None:
         path = tmp_path / "broken.idl"
         path.write_text("struct One {\n  long a\n};")
         with pytest.raises(TypeDefinitionError, match=r"broken.idl:3"):
@@ -168,31 +169,31 @@ class TestIdl:
 
 
 class TestReading:
-    def test_idl(self, idl):
+    def test_idl(self, idl) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose"), POSE)
         assert (plan.type_name, plan.keyed, plan.has_metadata) == ("robots::Pose", True, False)
 
-    def test_announced_name(self, idl):
+    def test_announced_name(self, idl) -> None:
         given = settings(type__file=idl, type="Pose", type__name="robots::dds_::Pose_")
         assert plan_source(given, POSE).type_name == "robots::dds_::Pose_"
 
-    def test_some_columns_in_any_order(self, idl):
+    def test_some_columns_in_any_order(self, idl) -> None:
         schema = StructType().add("y", "double").add("id", "long")
         plan = plan_source(settings(type__file=idl, type="Pose"), schema)
         assert plan.data.names == ["y", "id"]
 
-    def test_column_that_is_no_member(self, idl):
+    def test_column_that_is_no_member(self, idl) -> None:
         with pytest.raises(UsageError, match="no member 'z'"):
             plan_source(settings(type__file=idl, type="Pose"), StructType().add("z", "double"))
 
-    def test_derived(self):
+    def test_derived(self) -> None:
         schema = StructType([StructField("at", TimestampType()), StructField("v", DoubleType())])
         plan = plan_source(settings(), schema)
         assert (plan.type_name, plan.keyed) == ("T", False)
         assert plan_source(settings(type="a::B", key="v"), schema).type_name == "a::B"
         assert plan_source(settings(key="v"), schema).keyed
 
-    def test_topic_that_is_no_identifier(self):
+    def test_topic_that_is_no_identifier(self) -> None:
         plan = plan_source(
             parse_options({"topic": "rt/chat"}, AppliesTo.READ), StructType().add("a", "integer")
         )
@@ -201,27 +202,27 @@ class TestReading:
     @pytest.mark.parametrize(
         ("name", "legal"), [("1rt/chat", "T1rt_chat"), ("a::2::b", "a::T2::b"), ("a:b", "a_b"), ("٣", "_")]
     )
-    def test_derived_name_is_legal_idl(self, name, legal):
+    def test_derived_name_is_legal_idl(self, name: str, legal: str) -> None:
         plan = plan_source(parse_options({"topic": name}, AppliesTo.READ), StructType().add("a", "integer"))
         assert plan.type_name == legal
         assert legal in parse_idl(print_idl(plan.struct))
 
-    def test_key_is_no_column(self):
+    def test_key_is_no_column(self) -> None:
         with pytest.raises(OptionError, match="option 'key' = 'b': is no column; columns are 'a'"):
             plan_source(settings(key="b"), StructType().add("a", "integer"))
 
-    def test_metadata_with_schema(self):
+    def test_metadata_with_schema(self) -> None:
         with pytest.raises(OptionError, match=r"add the column to \.schema"):
             plan_source(settings(metadata="true"), POSE)
         plan = plan_source(settings(), StructType([*POSE, StructField("_rtps", to_spark(METADATA_SCHEMA))]))
         assert plan.has_metadata
         assert plan.data.names == POSE.names
 
-    def test_metadata_column_of_other_type(self):
+    def test_metadata_column_of_other_type(self) -> None:
         with pytest.raises(OptionError, match="must be declared as _rtps STRUCT<writer"):
             plan_source(settings(), StructType([*POSE, StructField("_rtps", IntegerType())]))
 
-    def test_binary(self, idl):
+    def test_binary(self, idl) -> None:
         given = settings(payload="binary", type="robots::Pose", keyed="true")
         plan = plan_source(given, to_spark(BINARY_SCHEMA))
         assert (plan.type_name, plan.keyed) == ("robots::Pose", True)
@@ -231,7 +232,7 @@ class TestReading:
         with pytest.raises(OptionError, match="schema of its own"):
             plan_source(given, POSE)
 
-    def test_what_nobody_named_is_the_first_writers_to_name(self, idl):
+    def test_what_nobody_named_is_the_first_writers_to_name(self, idl) -> None:
         at = StructType().add("at", "long")
         assert plan_source(settings(type__file=idl, type="Stamp"), at).named
         assert plan_source(settings(type="Stamp"), at).named
@@ -254,22 +255,24 @@ class TestReading:
             ({"type_consistency__force_type_validation": "true"}, True),
         ],
     )
-    def test_binary_asks_for_the_type_where_a_policy_looks_into_it(self, monkeypatch, options, asked):
+    def test_binary_asks_for_the_type_where_a_policy_looks_into_it(
+        self, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], asked: bool
+    ) -> None:
         found = TopicType("Stamp", False, None)
         monkeypatch.setattr("spark_rtps.columns.topic_plan.discovered_type", lambda _: found)
         assert topic_type(settings(payload="binary", **options)) == (found if asked else None)
 
-    def test_no_member_among_the_columns(self, idl):
+    def test_no_member_among_the_columns(self, idl) -> None:
         alone = StructType([StructField("_rtps", to_spark(METADATA_SCHEMA))])
         with pytest.raises(OptionError, match=r"only '_rtps': add some; or leave it out"):
             plan_source(settings(), alone)
         assert plan_source(settings(type__file=idl, type="Pose"), alone).data.names == []
 
-    def test_arrow(self):
+    def test_arrow(self) -> None:
         plan = plan_source(settings(payload="arrow"), POSE)
         assert (plan.type_name, plan.keyed) == ("spark_rtps::ArrowBatch", False)
 
-    def test_corrupt_record_column(self, idl):
+    def test_corrupt_record_column(self, idl) -> None:
         given = settings(type__file=idl, type="Pose", mode="permissive")
         for kind in ("binary", "string"):
             plan = plan_source(given, StructType([*POSE, StructField("_corrupt_record", kind_of(kind))]))
@@ -278,7 +281,7 @@ class TestReading:
         with pytest.raises(OptionError, match="must be a nullable BINARY"):
             plan_source(given, StructType([*POSE, StructField("_corrupt_record", IntegerType())]))
 
-    def test_filter(self, idl):
+    def test_filter(self, idl) -> None:
         given = settings(
             type__file=idl, type="Pose", filter="x > %0 AND name LIKE 'a%'", filter__parameters="1.5"
         )
@@ -287,7 +290,7 @@ class TestReading:
         with pytest.raises(OptionError, match="option 'filter' = 'z > 1'"):
             plan_source(settings(type__file=idl, type="Pose", filter="z > 1"), POSE)
 
-    def test_what_is_a_guess_is_not_told(self, idl, tmp_path):
+    def test_what_is_a_guess_is_not_told(self, idl, tmp_path: Path) -> None:
         assert not plan_source(settings(), POSE).announced
         assert not plan_source(settings(type__file=idl, type="Pose"), POSE).announced
         assert plan_source(settings(type__file=idl, type="Pose", type__extensibility="final"), POSE).announced
@@ -296,7 +299,7 @@ class TestReading:
         assert plan_source(settings(type__file=path), StructType().add("a", "integer")).announced
 
     @pytest.mark.parametrize("options", [{"filter": "z > 1"}, {"metadata": "true"}])
-    def test_of_a_stream_what_is_wrong_is_said_by_its_reader(self, options):
+    def test_of_a_stream_what_is_wrong_is_said_by_its_reader(self, options: dict[str, str]) -> None:
         """Spark stops the reader that it could not make, and tells of that."""
         source = RtpsDataSource({"topic": "T", **options})
         reader = source.streamReader(POSE)
@@ -312,7 +315,7 @@ class TestReading:
         with pytest.raises(OptionError):
             source.reader(POSE)
 
-    def test_names_are_made_legal_as_in_a_sink(self):
+    def test_names_are_made_legal_as_in_a_sink(self) -> None:
         inner = StructType().add("a-b", "integer", nullable=False).add("A_B", "integer")
         schema = (
             StructType().add("größe", "integer").add("_1", "integer").add("in ner", ArrayType(inner, False))
@@ -332,23 +335,23 @@ class TestReading:
         assert not elements.nullable
         assert not elements.type.field("a_b").nullable
 
-    def test_a_key_is_a_column_by_either_name(self):
+    def test_a_key_is_a_column_by_either_name(self) -> None:
         for key in ("größe", "gr__e"):
             assert plan_source(settings(key=key), StructType().add("größe", "integer")).keyed
         with pytest.raises(OptionError, match="is no column; columns are 'größe'"):
             plan_source(settings(key="groesse"), StructType().add("größe", "integer"))
 
-    def test_plan_is_shipped_to_tasks(self, idl):
+    def test_plan_is_shipped_to_tasks(self, idl) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose"), POSE)
         assert pickle.loads(pickle.dumps(plan)) == plan
 
 
 class TestWriting:
-    def test_derived(self):
+    def test_derived(self) -> None:
         plan = plan_sink(settings(AppliesTo.WRITE, key="id"), POSE).plan
         assert (plan.type_name, plan.keyed) == ("T", True)
 
-    def test_idl(self, idl):
+    def test_idl(self, idl) -> None:
         given = settings(AppliesTo.WRITE, type__file=idl, type="Pose")
         assert plan_sink(given, POSE).plan.type_name == "robots::Pose"
         with pytest.raises(UsageError, match="robots::Pose needs also 'name'; add the column"):
@@ -356,7 +359,7 @@ class TestWriting:
         with pytest.raises(UsageError, match="robots::Pose has no member 'more'"):
             plan_sink(given, StructType([*POSE, StructField("more", StringType())]))
 
-    def test_nullable_columns_are_optional(self):
+    def test_nullable_columns_are_optional(self) -> None:
         schema = StructType(
             [StructField("a", IntegerType()), StructField("b", IntegerType(), nullable=False)]
         )
@@ -369,7 +372,7 @@ class TestWriting:
         assert not any(member.optional for member in plain.struct.members)
         assert plain.representation is DataRepresentation.XCDR1
 
-    def test_names_are_made_legal(self):
+    def test_names_are_made_legal(self) -> None:
         inner = StructType().add("a-b", "integer").add("A_B", "integer")
         schema = StructType().add("größe", "integer").add("1st", "integer").add("in ner", inner)
         plan = plan_sink(settings(AppliesTo.WRITE), schema).plan
@@ -378,13 +381,13 @@ class TestWriting:
         assert plan.columns.names == schema.names
         assert plan.data.names == ["gr__e", "c1st", "in_ner"]
 
-    def test_binary(self):
+    def test_binary(self) -> None:
         given = settings(AppliesTo.WRITE, payload="binary", type="Any")
         assert plan_sink(given, StructType().add("value", "binary")).plan.type_name == "Any"
         with pytest.raises(OptionError, match="needs a BINARY column `value`"):
             plan_sink(given, POSE)
 
-    def test_column_without_dds_type(self):
+    def test_column_without_dds_type(self) -> None:
         with pytest.raises(TypeDefinitionError, match="decimal128"):
             plan_sink(settings(AppliesTo.WRITE), StructType().add("d", "decimal(10,2)"))
 
@@ -396,7 +399,7 @@ class TestWriting:
             (StructType().add("v", ArrayType(VariantType())), "x.v[]", "VARIANT"),
         ],
     )
-    def test_column_that_spark_does_not_hand_out(self, t, path, name):
+    def test_column_that_spark_does_not_hand_out(self, t, path: str, name: str) -> None:
         with pytest.raises(TypeDefinitionError) as caught:
             plan_sink(settings(AppliesTo.WRITE), StructType().add("a", "integer").add("x", t))
         assert str(caught.value) == f"column {path!r}: {name} has no DDS type; cast it, or leave it out"

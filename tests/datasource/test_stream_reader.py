@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Never
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -24,11 +27,11 @@ from spark_rtps.transport.errors import (
     UsageError,
 )
 from spark_rtps.transport.receiver.config import ReceiverConfig
-from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver
+from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver, Source
 
 
 class TestFirstStart:
-    def test_batches(self, make):
+    def test_batches(self, make: Callable[..., Source]) -> None:
         source = make()
         reader = source.reader
         zero = reader.initialOffset()
@@ -47,7 +50,9 @@ class TestFirstStart:
         assert source.ids(zero, two) == list(range(15))
         assert source.ids(two, two) == []
 
-    def test_a_first_batch_that_nobody_reads_starts_the_receiver_with_the_next_one(self, make):
+    def test_a_first_batch_that_nobody_reads_starts_the_receiver_with_the_next_one(
+        self, make: Callable[..., Source]
+    ) -> None:
         """foreachBatch may leave its DataFrame alone; Spark asks for no partitions then."""
         source = make()
         zero = source.reader.initialOffset()
@@ -56,7 +61,7 @@ class TestFirstStart:
         source.receiver.receive(0, 10)
         assert source.ids(zero, source.reader.latestOffset(zero, ALL)) == list(range(10))
 
-    def test_the_reported_offset_says_how_the_subscription_does(self, make):
+    def test_the_reported_offset_says_how_the_subscription_does(self, make: Callable[..., Source]) -> None:
         reader = make().reader
         assert reader.reportLatestOffset() is None
         source = make()
@@ -82,14 +87,14 @@ class TestFirstStart:
         }
         assert reported == reader.latestOffset(one, ALL)
 
-    def test_offsets_are_equal_as_text(self, make):
+    def test_offsets_are_equal_as_text(self, make: Callable[..., Source]) -> None:
         source = make()
         zero = source.begin()
         source.receiver.receive(0, 10)
         texts = {json.dumps(source.reader.latestOffset(json.loads(json.dumps(zero)), ALL)) for _ in range(3)}
         assert len(texts) == 1
 
-    def test_rows_per_trigger(self, make):
+    def test_rows_per_trigger(self, make: Callable[..., Source]) -> None:
         source = make(maxRowsPerTrigger=4)
         limit = source.reader.getDefaultReadLimit()
         assert limit == ReadMaxRows(4)
@@ -104,7 +109,7 @@ class TestFirstStart:
         assert source.ids(zero, source.reader.latestOffset(zero, ALL)) == list(range(10))
 
     @pytest.mark.parametrize("restarted", [False, True])
-    def test_one_micro_batch_alone_is_refused(self, make, restarted):
+    def test_one_micro_batch_alone_is_refused(self, make: Callable[..., Source], restarted: bool) -> None:
         """Trigger.Once, which asks for no default limit: the batch would end before anything is received."""
         source = make()
         zero = source.begin() if restarted else source.reader.initialOffset()
@@ -112,7 +117,7 @@ class TestFirstStart:
         with pytest.raises(UsageError, match=r"use Trigger\.AvailableNow"):
             source.reader.latestOffset(zero, ReadAllAvailable())
 
-    def test_bytes_per_trigger(self, make):
+    def test_bytes_per_trigger(self, make: Callable[..., Source]) -> None:
         assert make(maxBytesPerTrigger=100).reader.getDefaultReadLimit() == ReadMaxBytes(100)
         both = make(maxBytesPerTrigger=1, maxRowsPerTrigger=5)
         assert both.reader.getDefaultReadLimit() == ReadMaxRows(5)
@@ -120,7 +125,7 @@ class TestFirstStart:
         both.receiver.receive(0, 10)
         assert both.ids(zero, both.reader.latestOffset(zero, ReadMaxRows(5))) == [0]
 
-    def test_commit(self, make):
+    def test_commit(self, make: Callable[..., Source]) -> None:
         source = make()
         zero = source.begin()
         source.receiver.receive(0, 10)
@@ -128,7 +133,9 @@ class TestFirstStart:
         source.reader.commit(end)
         assert source.receiver.committed == [source.receiver.log.position]
 
-    def test_a_full_log_and_a_writer_that_waits_for_room_do_not_wait_for_each_other(self, make, monkeypatch):
+    def test_a_full_log_and_a_writer_that_waits_for_room_do_not_wait_for_each_other(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Samples of a fifth of the log, in the order in which Spark calls: it commits when it has planned more."""
         source = make(**{"log.max_bytes": 16 << 20})
         offset = source.begin()
@@ -146,7 +153,9 @@ class TestFirstStart:
                 offset = end
         assert got == list(range(len(got))) and len(got) >= 8 * per, "it goes on"
 
-    def test_what_is_asked_behind_is_committed_where_a_window_waits_for_it(self, make):
+    def test_what_is_asked_behind_is_committed_where_a_window_waits_for_it(
+        self, make: Callable[..., Source]
+    ) -> None:
         source = make(**{"flow_control.consumption": "committed"})
         zero = source.begin()
         source.receiver.receive(0, 10)
@@ -157,7 +166,7 @@ class TestFirstStart:
             "though there is no batch that commit() would come with"
         )
 
-    def test_min_partitions(self, make):
+    def test_min_partitions(self, make: Callable[..., Source]) -> None:
         source = make(minPartitions=3)
         zero = source.begin()
         for i in range(0, 60, 10):
@@ -166,18 +175,24 @@ class TestFirstStart:
         assert len(source.reader.partitions(zero, end)) == 3
         assert source.ids(zero, end) == list(range(60))
 
-    def test_default_log_dir_of_another_user(self, make, monkeypatch, tmp_path):
+    def test_default_log_dir_of_another_user(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         monkeypatch.setattr("spark_rtps.options.log_dir.default_log_dir", lambda: tmp_path / "logs")
         monkeypatch.setattr("os.getuid", lambda: (tmp_path.stat().st_uid) + 1)
         with pytest.raises(OptionError, match=r"option 'log\.dir' = .*belongs to another user; name"):
             make().begin()
 
-    def test_default_log_dir_is_ours_alone(self, make, monkeypatch, tmp_path):
+    def test_default_log_dir_is_ours_alone(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         monkeypatch.setattr("spark_rtps.options.log_dir.default_log_dir", lambda: tmp_path / "logs")
         make().begin()
         assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
 
-    def test_a_task_of_another_user(self, make, monkeypatch):
+    def test_a_task_of_another_user(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for address in ("auto", "none"):
             source = make(**{"serve.address": address})
             zero = source.begin()
@@ -193,31 +208,35 @@ class TestFirstStart:
                 ):
                     source.ids(zero, end)
 
-    def test_log_mode(self, make, tmp_path):
+    def test_log_mode(self, make: Callable[..., Source], tmp_path: Path) -> None:
         source = make(**{"log.mode": "0750"})
         source.begin()
         assert source.receiver.mode == 0o750
 
-    def test_log_dir_that_cannot_be(self, make, tmp_path):
+    def test_log_dir_that_cannot_be(self, make: Callable[..., Source], tmp_path: Path) -> None:
         (tmp_path / "logs").write_text("a file")
         with pytest.raises(OptionError, match=r"option 'log\.dir' = .*cannot be made \(File exists\)"):
             make().begin()
 
-    def test_what_serves_its_log_ends_with_it(self, make, monkeypatch):
+    def test_what_serves_its_log_ends_with_it(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         source = make()
         stopped = []
         monkeypatch.setattr(source.reader._planner.serving, "stop", lambda: stopped.append(True))
         source.reader.stop()
         assert stopped == [True]
 
-    def test_stop(self, make):
+    def test_stop(self, make: Callable[..., Source]) -> None:
         source = make()
         source.begin()
         source.reader.stop()
         assert source.receiver.stopped and source.receiver.said_goodbye
         source.reader.stop()
 
-    def test_a_driver_that_was_killed_says_no_goodbye(self, make, monkeypatch):
+    def test_a_driver_that_was_killed_says_no_goodbye(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         source = make()
         source.begin()
         monkeypatch.setattr(source_process, "_DYING_SECONDS", 30.0)
@@ -228,10 +247,10 @@ class TestFirstStart:
 
 
 class TestBatch:
-    def test_its_log_is_ephemeral(self, monkeypatch, tmp_path):
+    def test_its_log_is_ephemeral(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         started = []
 
-        def start(*args, **kwargs):
+        def start(*args: Any, **kwargs: Any) -> Never:
             started.append((args, kwargs))
             raise RtpsError("enough")
 
@@ -243,7 +262,7 @@ class TestBatch:
         assert started[0][1] == {"ephemeral": True}
 
     @pytest.mark.parametrize("ephemeral", [False, True])
-    def test_its_receiver_is_told(self, tmp_path, ephemeral):
+    def test_its_receiver_is_told(self, tmp_path: Path, ephemeral: bool) -> None:
         configs = []
 
         def start(config):
@@ -255,7 +274,9 @@ class TestBatch:
         ReceiverSession.on_new_log(settings, plan, start=start, ephemeral=ephemeral).stop()
         assert [config.ephemeral for config in configs] == [ephemeral]
 
-    def test_all_that_has_arrived_by_the_timeout_is_read(self, monkeypatch, tmp_path):
+    def test_all_that_has_arrived_by_the_timeout_is_read(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """Also where it is more than half of the log, which is read at most at a time."""
 
         def start(config):
@@ -273,7 +294,9 @@ class TestBatch:
         assert rows == list(range(600_000))
 
     @pytest.mark.parametrize("word", ["true", "false"])
-    def test_damage_while_it_listens(self, monkeypatch, tmp_path, word):
+    def test_damage_while_it_listens(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, word: str
+    ) -> None:
         """A damaged frame is left out, or fails the read; so does a log that is lost under a receiver that died."""
         receivers = []
 
@@ -329,7 +352,7 @@ class TestNaming:
             ({"payload": "arrow"}, ("spark_rtps::ArrowBatch", False)),
         ],
     )
-    def test_of_columns(self, tmp_path, options, named):
+    def test_of_columns(self, tmp_path: Path, options: dict[str, str], named) -> None:
         assert self.told(tmp_path, COLUMNS, **options) == named
 
     @pytest.mark.parametrize(
@@ -341,10 +364,10 @@ class TestNaming:
             ({"type": "Point", "keyed": "true"}, ("Point", True)),
         ],
     )
-    def test_of_payloads(self, tmp_path, options, named):
+    def test_of_payloads(self, tmp_path: Path, options: dict[str, str], named) -> None:
         assert self.told(tmp_path, to_spark(BINARY_SCHEMA), payload="binary", **options) == named
 
-    def told(self, tmp_path, schema, **options):
+    def told(self, tmp_path: Path, schema, **options):
         configs = []
 
         def start(config):
@@ -358,7 +381,7 @@ class TestNaming:
 
 
 class TestAvailableNow:
-    def test_later_samples_are_left(self, make):
+    def test_later_samples_are_left(self, make: Callable[..., Source]) -> None:
         source = make(**{"read.timeout": "0s"}, maxRowsPerTrigger=6)
         source.reader.prepareForTriggerAvailableNow()
         start = source.begin()
@@ -370,7 +393,7 @@ class TestAvailableNow:
             start = end
         assert found == [list(range(6)), list(range(6, 10))]
 
-    def test_it_listens_first(self, make):
+    def test_it_listens_first(self, make: Callable[..., Source]) -> None:
         source = make(**{"read.timeout": "100ms"})
         source.reader.prepareForTriggerAvailableNow()
         zero = source.begin()

@@ -67,7 +67,13 @@ def losses(root: Path) -> dict[str, int]:
 
 
 class TestOffsets:
-    def test_beyond_the_end(self, make, written, tmp_path, caplog):
+    def test_beyond_the_end(
+        self,
+        make: Callable[..., Source],
+        written: tuple[dict, dict, Path],
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
         _, end, directory = written
         wanted = beyond(end, 96)
         for _ in range(2):  # it does not mend itself
@@ -90,7 +96,9 @@ class TestOffsets:
         again = make()
         assert again.ids(after, again.reader.latestOffset(after, ALL)) == [], "which goes on as any other"
 
-    def test_what_arrives_at_once_does_not_hide_it(self, make, written):
+    def test_what_arrives_at_once_does_not_hide_it(
+        self, make: Callable[..., Source], written: tuple[dict, dict, Path]
+    ) -> None:
         """The end is looked at before anything is appended."""
         _, end, _ = written
         wanted = beyond(end, 96)
@@ -108,7 +116,14 @@ class TestOffsets:
         assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == list(range(50, 60))
 
     @pytest.mark.parametrize("nbytes", [-FRAME + 32, -1, -FRAME - 32])
-    def test_inside_a_frame(self, make, written, tmp_path, caplog, nbytes):
+    def test_inside_a_frame(
+        self,
+        make: Callable[..., Source],
+        written: tuple[dict, dict, Path],
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        nbytes,
+    ) -> None:
         zero, end, directory = written
         inside = beyond(end, nbytes)
         position = 3 * FRAME + nbytes
@@ -134,7 +149,9 @@ class TestOffsets:
         assert f"going on at position {place} because failOnDataLoss=false" in caplog.text
         assert losses(tmp_path / "logs") == {MISPLACED: 1}
 
-    def test_a_row_that_its_frame_does_not_have(self, make, written):
+    def test_a_row_that_its_frame_does_not_have(
+        self, make: Callable[..., Source], written: tuple[dict, dict, Path]
+    ) -> None:
         zero, end, _ = written
         source = make(maxRowsPerTrigger=15)
         inside = source.reader.latestOffset(zero, ReadMaxRows(15))
@@ -154,7 +171,7 @@ class TestOffsets:
         assert source.ids(zero, inside) == TWENTY
         assert source.ids(inside, end) == list(range(20, 30))
 
-    def test_before_the_beginning(self, make, tmp_path):
+    def test_before_the_beginning(self, make: Callable[..., Source], tmp_path: Path) -> None:
         source = make(**{"log.segment_bytes": 4096})
         zero = source.begin()
         for first in range(0, 300, 10):
@@ -177,7 +194,9 @@ class TestOffsets:
             source.reader.stop()
         assert losses(tmp_path / "logs") == {NOT_HELD: 1}
 
-    def test_commit(self, make, written, caplog):
+    def test_commit(
+        self, make: Callable[..., Source], written: tuple[dict, dict, Path], caplog: pytest.LogCaptureFixture
+    ) -> None:
         _, end, _ = written
         strict = make()
         strict.reader.latestOffset(end, ALL)
@@ -190,7 +209,9 @@ class TestOffsets:
         assert "nothing is committed" in caplog.text
         assert source.receiver.committed == [end["receivers"]["embedded"]["position"]]
 
-    def test_a_receiver_that_is_started_again_on_a_log_that_lost_its_end(self, make, written):
+    def test_a_receiver_that_is_started_again_on_a_log_that_lost_its_end(
+        self, make: Callable[..., Source], written: tuple[dict, dict, Path]
+    ) -> None:
         _, end, directory = written
         for word in ("true", "false"):
             shutil.copytree(directory, directory.with_name("saved"), dirs_exist_ok=True)
@@ -212,7 +233,13 @@ class TestOffsets:
 
 
 class TestDamage:
-    def test_a_frame_between_others(self, make, written, tmp_path, caplog):
+    def test_a_frame_between_others(
+        self,
+        make: Callable[..., Source],
+        written: tuple[dict, dict, Path],
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
         zero, end, directory = written
         flip(segment(directory), FRAME + 200)
         strict = make()
@@ -232,7 +259,9 @@ class TestDamage:
         assert "left out because failOnDataLoss=false" in caplog.text
 
     @pytest.mark.parametrize("at", [4, 8, 100, 200])
-    def test_planning_goes_past_it(self, make, written, at):
+    def test_planning_goes_past_it(
+        self, make: Callable[..., Source], written: tuple[dict, dict, Path], at: int
+    ) -> None:
         zero, end, directory = written
         flip(segment(directory), FRAME + at)
         source = make(minPartitions=3, **{LOSS: "false"})
@@ -246,7 +275,9 @@ class TestDamage:
             offset = following
         assert found == TEN + list(range(20, 30)) and offset == end
 
-    def test_many_damaged_parts(self, make, tmp_path, caplog):
+    def test_many_damaged_parts(
+        self, make: Callable[..., Source], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         source = make()
         zero = source.begin()
         for first in range(0, 400, 10):
@@ -264,7 +295,9 @@ class TestDamage:
 
 @pytest.mark.parametrize("gone", ["all", "metadata.json"])
 @pytest.mark.parametrize("word", ["true", "false"])
-def test_a_log_that_is_taken_away_under_its_receiver(make, word, gone):
+def test_a_log_that_is_taken_away_under_its_receiver(
+    make: Callable[..., Source], word: str, gone: str
+) -> None:
     source = make(**{LOSS: word})
     zero = source.begin()
     source.receiver.receive(0, 10)
@@ -286,7 +319,7 @@ def test_a_log_that_is_taken_away_under_its_receiver(make, word, gone):
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
-def test_a_log_that_is_found_lost_when_the_progress_is_shown(make, word):
+def test_a_log_that_is_found_lost_when_the_progress_is_shown(make: Callable[..., Source], word: str) -> None:
     """Its receiver died behind the plan. The next plan goes on with a new log, or fails."""
     source = make(**{LOSS: word})
     zero = source.begin()
@@ -304,7 +337,9 @@ def test_a_log_that_is_found_lost_when_the_progress_is_shown(make, word):
     assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == [50, 51]
 
 
-def test_a_log_that_is_taken_away_under_a_task(make, written, tmp_path):
+def test_a_log_that_is_taken_away_under_a_task(
+    make: Callable[..., Source], written: tuple[dict, dict, Path], tmp_path: Path
+) -> None:
     zero, end, directory = written
     for word in ("true", "false"):
         source = make(**{LOSS: word, "serve.address": "none"})  # what is copied back is another folder
@@ -325,7 +360,9 @@ def test_a_log_that_is_taken_away_under_a_task(make, written, tmp_path):
         source.reader.stop()
 
 
-def test_types_of_writers_that_are_lost(make, written, tmp_path):
+def test_types_of_writers_that_are_lost(
+    make: Callable[..., Source], written: tuple[dict, dict, Path], tmp_path: Path
+) -> None:
     """By a guess, samples of writers with another type might be other rows."""
     zero, end, directory = written
     (directory / "writer_types.jsonl").unlink()
@@ -354,7 +391,9 @@ def files(directory: Path) -> list[tuple[str, int]]:
     return found
 
 
-def test_any_byte_of_a_log(make, written, tmp_path):
+def test_any_byte_of_a_log(
+    make: Callable[..., Source], written: tuple[dict, dict, Path], tmp_path: Path
+) -> None:
     """With failOnDataLoss=false the query goes on, over several restarts; with true rows are right, or it fails."""
     zero, end, directory = written
     saved = tmp_path / "saved"
@@ -396,14 +435,16 @@ def test_any_byte_of_a_log(make, written, tmp_path):
         assert not missing or losses(tmp_path / "logs"), where
 
 
-def test_the_view_agrees_about_frames(written):
+def test_the_view_agrees_about_frames(written: tuple[dict, dict, Path]) -> None:
     _, _, directory = written
     view = LogView(directory)
     assert [view.is_frame(n * 32) for n in range(31)] == [n % 10 == 0 for n in range(31)]
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_lost_log_is_counted_once_however_often_its_ranges_are_asked_for(make, written, gone):
+def test_a_lost_log_is_counted_once_however_often_its_ranges_are_asked_for(
+    make: Callable[..., Source], written: tuple[dict, dict, Path], gone: bool
+) -> None:
     """After a restart Spark asks for the empty range at the last end, and then for the batch that it repeats."""
     _, last, directory = written
     if gone:

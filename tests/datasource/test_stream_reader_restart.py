@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from tests.datasource.stream_reader_scene import ALL, Source, beyond, log_of, pl
 
 class TestRestart:
     @pytest.mark.parametrize("attempts", [1, 3])
-    def test_the_first_batch_was_not_committed(self, make, tmp_path, attempts):
+    def test_the_first_batch_was_not_committed(
+        self, make: Callable[..., Source], tmp_path: Path, attempts: int
+    ) -> None:
         """Then Spark asks for an initial offset again, and for the batch from there to the end it had planned.
 
         The receiver of the first run's log is the only one: another one would take its ports.
@@ -46,7 +49,9 @@ class TestRestart:
         assert last.ids(end, last.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
     @pytest.mark.parametrize("available_now", [False, True])
-    def test_a_first_batch_with_rows_was_not_committed(self, make, tmp_path, available_now):
+    def test_a_first_batch_with_rows_was_not_committed(
+        self, make: Callable[..., Source], tmp_path: Path, available_now: bool
+    ) -> None:
         """An earlier version's first batch had rows."""
         _, end = planned(make)
         again = make(**{"read.timeout": "0s"})
@@ -60,7 +65,9 @@ class TestRestart:
         again.receiver.receive(10, 3)
         assert again.ids(end, again.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
-    def test_a_query_that_ended_before_its_first_batch_was_written_down_had_no_receiver(self, make):
+    def test_a_query_that_ended_before_its_first_batch_was_written_down_had_no_receiver(
+        self, make: Callable[..., Source]
+    ) -> None:
         """Whoever starts it again finds nothing in the checkpoint: what would have been received would be lost."""
         first = make()
         zero = first.reader.initialOffset()
@@ -68,7 +75,9 @@ class TestRestart:
         first.reader.stop()
         assert first.receivers == []
 
-    def test_a_first_batch_that_was_written_down_and_no_more_finds_its_log(self, make):
+    def test_a_first_batch_that_was_written_down_and_no_more_finds_its_log(
+        self, make: Callable[..., Source]
+    ) -> None:
         """The driver was killed before it asked for the partitions."""
         first = make()
         zero = first.reader.initialOffset()
@@ -79,7 +88,9 @@ class TestRestart:
         assert again.ids(zero, again.reader.latestOffset(zero, ALL)) == list(range(10))
 
     @pytest.mark.parametrize("empty", [False, True])
-    def test_the_first_batch_was_not_committed_and_its_log_is_lost(self, make, tmp_path, empty):
+    def test_the_first_batch_was_not_committed_and_its_log_is_lost(
+        self, make: Callable[..., Source], tmp_path: Path, empty: bool
+    ) -> None:
         zero, end = planned(make)
         end = zero if empty else end
         shutil.rmtree(tmp_path / "logs" / log_of(end))
@@ -96,7 +107,9 @@ class TestRestart:
         careless.receiver.receive(10, 3)
         assert careless.ids(begin, careless.reader.latestOffset(begin, ALL)) == [10, 11, 12]
 
-    def test_a_log_in_place_of_a_lost_one_is_named_before_anything_is_received(self, make, tmp_path):
+    def test_a_log_in_place_of_a_lost_one_is_named_before_anything_is_received(
+        self, make: Callable[..., Source], tmp_path: Path
+    ) -> None:
         """A query that ends before that loses nothing of what a new receiver acknowledged."""
         _, end = planned(make)
         shutil.rmtree(tmp_path / "logs" / log_of(end))
@@ -110,7 +123,7 @@ class TestRestart:
         assert again.ids(end, begin) == []
         assert again.ids(begin, again.reader.latestOffset(begin, ALL)) == [10, 11, 12]
 
-    def test_planned_range_is_read_again(self, make):
+    def test_planned_range_is_read_again(self, make: Callable[..., Source]) -> None:
         zero, end = planned(make)
 
         again = make()
@@ -118,7 +131,7 @@ class TestRestart:
         again.receiver.receive(10, 3)
         assert again.ids(end, again.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
-    def test_latest_offset_first(self, make):
+    def test_latest_offset_first(self, make: Callable[..., Source]) -> None:
         first = make()
         zero = first.begin()
         first.receiver.receive(0, 10)
@@ -126,14 +139,16 @@ class TestRestart:
         again = make()
         assert again.ids(zero, again.reader.latestOffset(zero, ALL)) == list(range(10))
 
-    def test_lost_log_fails_with_the_fix(self, make, tmp_path):
+    def test_lost_log_fails_with_the_fix(self, make: Callable[..., Source], tmp_path: Path) -> None:
         zero = make().begin()
         elsewhere = Source(tmp_path / "elsewhere")
         with pytest.raises(LogLostError, match=r"there is no stream log .*failOnDataLoss=false") as raised:
             elsewhere.reader.latestOffset(beyond(zero, 320), ALL)
         assert raised.value.position == 320
 
-    def test_lost_log_is_replaced(self, make, tmp_path, caplog):
+    def test_lost_log_is_replaced(
+        self, make: Callable[..., Source], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         first = make()
         zero = first.begin()
         first.receiver.receive(0, 10)
@@ -151,7 +166,7 @@ class TestRestart:
         assert elsewhere.receiver.committed == []
         elsewhere.reader.stop()
 
-    def test_log_that_lost_its_end(self, make):
+    def test_log_that_lost_its_end(self, make: Callable[..., Source]) -> None:
         zero, end = planned(make)
         wanted = beyond(end, 3200)
         strict = make()
@@ -166,7 +181,7 @@ class TestRestart:
         tolerant.receiver.receive(50, 2)
         assert tolerant.ids(begin, tolerant.reader.latestOffset(begin, ALL)) == [50, 51]
 
-    def test_target_of_a_lost_log_is_forgotten(self, make):
+    def test_target_of_a_lost_log_is_forgotten(self, make: Callable[..., Source]) -> None:
         zero, end = planned(make)
         again = make(**{"read.timeout": "0s"}, failOnDataLoss="false")
         again.reader.prepareForTriggerAvailableNow()
@@ -177,7 +192,9 @@ class TestRestart:
         assert again.reader.latestOffset(begin, ALL) == begin  # nothing in the new log
 
     @pytest.mark.parametrize("damage", ["writers", "metadata.json"])
-    def test_a_log_that_cannot_be_resumed(self, make, tmp_path, damage):
+    def test_a_log_that_cannot_be_resumed(
+        self, make: Callable[..., Source], tmp_path: Path, damage: str
+    ) -> None:
         zero, end = planned(make)
         (tmp_path / "logs" / log_of(end) / damage).write_bytes(b"garbage")
         with pytest.raises(LogLostError, match=r"cannot be resumed.*failOnDataLoss=false"):
@@ -190,7 +207,9 @@ class TestRestart:
         tolerant.receiver.receive(50, 2)
         assert tolerant.ids(begin, tolerant.reader.latestOffset(begin, ALL)) == [50, 51]
 
-    def test_exit_hook_is_set_once(self, make, monkeypatch):
+    def test_exit_hook_is_set_once(
+        self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         hooks = []
         monkeypatch.setattr("atexit.register", hooks.append)
         first = make()
@@ -206,7 +225,7 @@ class TestRestart:
         hook()
         assert tolerant.receiver.stopped
 
-    def test_log_in_use(self, make, monkeypatch):
+    def test_log_in_use(self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("spark_rtps.datasource.receiver_session.LOCK_SECONDS", 0.1)
         zero = make().begin()
         with pytest.raises(RtpsError, match="is appending to the log"):
@@ -214,7 +233,7 @@ class TestRestart:
 
 
 class TestDeadReceiver:
-    def test_it_is_started_again(self, make, caplog):
+    def test_it_is_started_again(self, make: Callable[..., Source], caplog: pytest.LogCaptureFixture) -> None:
         source = make()
         zero = source.begin()
         source.receiver.receive(0, 10)
@@ -224,7 +243,7 @@ class TestDeadReceiver:
         assert source.ids(zero, end) == list(range(10))
         assert "killed; starting it again on the same log" in caplog.text
 
-    def test_no_waiting_for_the_log_when_stopping(self, make):
+    def test_no_waiting_for_the_log_when_stopping(self, make: Callable[..., Source]) -> None:
         source = make()
         zero = source.begin()
         source.receiver.dead = "killed"  # its log is still locked
@@ -235,7 +254,7 @@ class TestDeadReceiver:
             source.reader.latestOffset(zero, ALL)
         assert time.monotonic() - began < 5  # it would be 10 s
 
-    def test_not_for_ever(self, make):
+    def test_not_for_ever(self, make: Callable[..., Source]) -> None:
         source = make()
         zero = source.begin()
         for _ in range(3):
@@ -247,7 +266,7 @@ class TestDeadReceiver:
 
 
 class TestEndedLogs:
-    def test_only_old_and_idle_logs_go(self, make, tmp_path):
+    def test_only_old_and_idle_logs_go(self, make: Callable[..., Source], tmp_path: Path) -> None:
         root = tmp_path / "logs"
         old, used = make(), make()
         for source in (old, used):

@@ -25,7 +25,7 @@ def shipped(reader):
     return pickle.loads(cloudpickle.dumps(lambda: reader))()
 
 
-def test_tasks_of_a_query_share_what_they_are_sent():
+def test_tasks_of_a_query_share_what_they_are_sent() -> None:
     first, again = shipped(reader_of()), shipped(reader_of())
     assert isinstance(first, TaskReader)
     assert first is again
@@ -34,16 +34,16 @@ def test_tasks_of_a_query_share_what_they_are_sent():
 
 
 @pytest.mark.parametrize("options", [{"topic": "U"}, {"failOnDataLoss": "false"}])
-def test_queries_that_differ_share_nothing(options):
+def test_queries_that_differ_share_nothing(options: dict[str, str]) -> None:
     assert shipped(reader_of()) != shipped(reader_of(**options))
 
 
-def test_plans_that_are_equal_are_one_key():
+def test_plans_that_are_equal_are_one_key() -> None:
     plans = [reader_of(type=name)._plan for name in ("A", "A", "B")]
     assert len(set(plans)) == len({plan.struct for plan in plans}) == 2
 
 
-def test_what_is_known_of_the_options_comes_along(monkeypatch):
+def test_what_is_known_of_the_options_comes_along(monkeypatch: pytest.MonkeyPatch) -> None:
     source = RtpsDataSource({"topic": "T"})
     source.streamReader(COLUMNS)
     monkeypatch.setattr(source_module, "parse_options", None)
@@ -61,7 +61,9 @@ def test_what_is_known_of_the_options_comes_along(monkeypatch):
         ("pyspark.daemon", {}, 0),
     ],
 )
-def test_the_process_of_a_stream_begins_with_its_receiver(monkeypatch, program, options, count):
+def test_the_process_of_a_stream_begins_with_its_receiver(
+    monkeypatch: pytest.MonkeyPatch, program: str, options: dict[str, str], count: int
+) -> None:
     begun = []
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(program, None))
     monkeypatch.setattr(source_module, "prepare", lambda: begun.append(1))

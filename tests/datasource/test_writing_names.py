@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -57,7 +58,7 @@ def addresses(array: pa.Array) -> list[int]:
 
 
 class TestRelabelled:
-    def test_names_at_every_depth(self):
+    def test_names_at_every_depth(self) -> None:
         given = batch()
         renamed = relabelled(given, legal_schema(given.schema))
         renamed.validate(full=True)
@@ -66,12 +67,12 @@ class TestRelabelled:
         assert renamed.column("spot").type.names == ["x__m_", "y__m_"]
         assert values(renamed.to_pylist()) == values(ROWS)
 
-    def test_nothing_is_copied(self):
+    def test_nothing_is_copied(self) -> None:
         given = batch()
         renamed = relabelled(given, legal_schema(given.schema))
         assert [addresses(c) for c in renamed.columns] == [addresses(c) for c in given.columns]
 
-    def test_of_a_slice(self):
+    def test_of_a_slice(self) -> None:
         given = batch().slice(1)
         renamed = relabelled(given, legal_schema(given.schema))
         assert values(renamed.to_pylist()) == values(ROWS[1:])
@@ -90,7 +91,7 @@ class TestRelabelled:
         ],
         ids=lambda column: str(column.type),
     )
-    def test_types_stay_as_they_are(self, column):
+    def test_types_stay_as_they_are(self, column) -> None:
         given = pa.record_batch([column], ["a b"])
         said = pa.schema([("a_b", column.type)])
         if pa.types.is_struct(column.type):
@@ -103,7 +104,7 @@ class TestRelabelled:
         if not pa.types.is_struct(column.type):
             assert renamed.column(0).equals(column)
 
-    def test_two_of_one_name_are_told_apart_by_place(self):
+    def test_two_of_one_name_are_told_apart_by_place(self) -> None:
         given = pa.record_batch([pa.array([1]), pa.array([2])], ["a b", "a b"])
         assert relabelled(given, legal_schema(given.schema)).to_pylist() == [{"a_b": 1, "a_b_2": 2}]
 
@@ -113,7 +114,7 @@ class TestWriting:
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
         return plan_sink(parse_options(given, AppliesTo.WRITE), columns).plan
 
-    def test_there_and_back(self):
+    def test_there_and_back(self) -> None:
         plan = self.plan(COLUMNS)
         samples, hashes = encoder_for(plan)(batch())
         assert hashes is None
@@ -122,7 +123,7 @@ class TestWriting:
         assert decoded.batch.schema.names == ["avg_x_", "spot", "all_spots", "by_name", "c2nd"]
         assert values(decoded.batch.to_pylist()) == values(ROWS)
 
-    def test_keys(self):
+    def test_keys(self) -> None:
         columns = StructType().add("the id", IntegerType(), False).add("x", "double")
         plan = self.plan(columns, key="the_id")
         given = pa.RecordBatch.from_pylist([{"the id": 7, "x": 0.5}], schema=to_arrow(columns))
@@ -131,7 +132,7 @@ class TestWriting:
         assert hashes.tobytes() == bytes([0, 0, 0, 7]) + bytes(12)
 
     @pytest.mark.parametrize("text", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
-    def test_other_arrow_types_than_planned(self, text):
+    def test_other_arrow_types_than_planned(self, text) -> None:
         columns = StructType().add("a text", "string").add("some bytes", "binary")
         plan = self.plan(columns)
         given = pa.record_batch(
@@ -141,13 +142,13 @@ class TestWriting:
         samples, _ = encoder_for(plan)(given)
         assert values(Codec(plan.struct).decode(samples).batch.to_pylist()) == values(given.to_pylist())
 
-    def test_legal_names_stay(self):
+    def test_legal_names_stay(self) -> None:
         columns = StructType().add("a", "integer").add("B_2", SPOT.fields[0].dataType)
         plan = self.plan(columns)
         assert plan.data is plan.columns or plan.data.equals(plan.columns)
 
     @pytest.mark.parametrize("representation", ["xcdr1", "xcdr2"])
-    def test_the_representation_is_the_plans(self, representation):
+    def test_the_representation_is_the_plans(self, representation: str) -> None:
         columns = StructType().add("a", "integer", False)
         given = pa.RecordBatch.from_pylist([{"a": 1}], schema=to_arrow(columns))
         for payload in ("cdr", "arrow"):
@@ -159,7 +160,7 @@ class TestWriting:
 class TestReading:
     """With ``.schema(frame.schema)`` the frame comes back as it was."""
 
-    def rows(self, directory, samples, columns: StructType, **options: str) -> list[dict[str, object]]:
+    def rows(self, directory: Path, samples, columns: StructType, **options: str) -> list[dict[str, object]]:
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
         plan = plan_source(parse_options(given, AppliesTo.READ), columns)
         end = write_log(directory, [run_of(samples, 1)])
@@ -173,19 +174,19 @@ class TestReading:
         given = {"topic": "T", "nullable": "required"}
         return encoder_for(plan_sink(parse_options(given, AppliesTo.WRITE), COLUMNS).plan)(batch())[0]
 
-    def test_back_again(self, tmp_path):
+    def test_back_again(self, tmp_path: Path) -> None:
         assert self.rows(tmp_path, self.samples(), COLUMNS) == ROWS
 
-    def test_a_filter_has_the_members_names(self, tmp_path):
+    def test_a_filter_has_the_members_names(self, tmp_path: Path) -> None:
         assert self.rows(tmp_path, self.samples(), COLUMNS, filter="c2nd > 0 AND spot.x__m_ = 1") == ROWS[:1]
 
-    def test_beside_metadata(self, tmp_path):
+    def test_beside_metadata(self, tmp_path: Path) -> None:
         columns = StructType([*COLUMNS]).add("_rtps", to_spark(METADATA_SCHEMA))
         (first, _) = self.rows(tmp_path, self.samples(), columns)
         assert first.pop("_rtps")["instance_state"] == "ALIVE"
         assert first == ROWS[0]
 
-    def test_no_null_where_none_is_declared(self, tmp_path):
+    def test_no_null_where_none_is_declared(self, tmp_path: Path) -> None:
         def texts(nullable: bool) -> StructType:
             spot = StructType().add("x (m)", "integer", nullable)
             return StructType().add("all spots", ArrayType(spot, containsNull=False))

@@ -60,7 +60,7 @@ def counts(path: Path) -> dict[str, int]:
 
 
 class TestDistinct:
-    def test_each_once(self, path):
+    def test_each_once(self, path: Path) -> None:
         log = ErrorLog(path)
         for i, text in enumerate(["a", "b", "a", "a\nmore"]):
             log.record("ERROR", "x.y", text, now=NOW + i)
@@ -70,7 +70,7 @@ class TestDistinct:
             DistinctError("ERROR", "x.y", "a\nmore", 1, NOW + 3, NOW + 3),
         ]
 
-    def test_level_and_logger_tell_apart(self, path):
+    def test_level_and_logger_tell_apart(self, path: Path) -> None:
         log = ErrorLog(path)
         for level, logger in (("ERROR", "x"), ("WARNING", "x"), ("ERROR", "y"), ("ERROR", "x")):
             log.record(level, logger, "a", now=NOW)
@@ -89,7 +89,7 @@ class TestDistinct:
             ("it ended (17).", "it ended (4)."),
         ],
     )
-    def test_numbers_do_not(self, path, one, other):
+    def test_numbers_do_not(self, path: Path, one: str, other: str) -> None:
         log = ErrorLog(path)
         log.record("ERROR", "x", one, now=NOW)
         log.record("ERROR", "x", other, now=NOW)
@@ -106,13 +106,13 @@ class TestDistinct:
             ("since 2024-01-02", "since 2024-01-03"),
         ],
     )
-    def test_names_do(self, path, one, other):
+    def test_names_do(self, path: Path, one: str, other: str) -> None:
         log = ErrorLog(path)
         log.record("ERROR", "x", one, now=NOW)
         log.record("ERROR", "x", other, now=NOW)
         assert counts(path) == {one: 1, other: 1}
 
-    def test_nothing_is_made_before_the_first(self, path):
+    def test_nothing_is_made_before_the_first(self, path: Path) -> None:
         ErrorLog(path)
         assert not path.exists()
         with pytest.raises(LogError, match="cannot open"):
@@ -120,7 +120,7 @@ class TestDistinct:
 
 
 class TestBounds:
-    def test_what_finds_no_room_is_counted(self, path):
+    def test_what_finds_no_room_is_counted(self, path: Path) -> None:
         log = ErrorLog(path, size=4096)
         for i in range(1000):
             log.record("ERROR", "x", f"e{i}", now=NOW)
@@ -133,7 +133,7 @@ class TestBounds:
         assert counts(path)["e0"] == 2
         assert read_error_log(path)[1] == overflow + 1
 
-    def test_a_long_one_is_cut(self, path):
+    def test_a_long_one_is_cut(self, path: Path) -> None:
         log = ErrorLog(path)
         for _ in range(2):
             log.record("ERROR", "x", "\N{GREEK SMALL LETTER OMEGA}" * 100_000, now=NOW)
@@ -143,7 +143,7 @@ class TestBounds:
         ErrorLog(path).record("ERROR", "x", "\N{GREEK SMALL LETTER OMEGA}" * 90_000, now=NOW)
         assert [e.count for e in errors(path)] == [3]
 
-    def test_any_text(self, path):
+    def test_any_text(self, path: Path) -> None:
         log = ErrorLog(path)
         for text in ("", "\n", "\ud800", "\0"):
             log.record("ERROR", "x", text, now=NOW)
@@ -151,7 +151,7 @@ class TestBounds:
 
 
 class TestReopening:
-    def test_goes_on_with_what_is_there(self, path):
+    def test_goes_on_with_what_is_there(self, path: Path) -> None:
         ErrorLog(path).record("ERROR", "x", "3 lost", now=NOW)
         again = ErrorLog(path)
         again.record("ERROR", "x", "4 lost", now=NOW + 5)
@@ -162,14 +162,14 @@ class TestReopening:
         ]
 
     @pytest.mark.parametrize("raw", [b"", b"x" * 10, b"x" * 4096, b"rtpserr1" + bytes(4088)])
-    def test_what_is_none_is_replaced(self, path, raw):
+    def test_what_is_none_is_replaced(self, path: Path, raw) -> None:
         path.write_bytes(raw)
         with pytest.raises(LogError, match="damaged, or something else"):
             read_error_log(path)
         ErrorLog(path).record("ERROR", "x", "a", now=NOW)
         assert counts(path) == {"a": 1}
 
-    def test_damage_never_raises_and_hides_what_is_behind_it(self, path):
+    def test_damage_never_raises_and_hides_what_is_behind_it(self, path: Path) -> None:
         log = ErrorLog(path, size=4096)
         for i in range(5):
             log.record("ERROR", "x", f"e{i}", now=NOW)
@@ -183,7 +183,7 @@ class TestReopening:
             read_error_log(path)
             ErrorLog(path).record("ERROR", "x", "after", now=NOW)
 
-    def test_half_an_entry_is_written_over(self, path):
+    def test_half_an_entry_is_written_over(self, path: Path) -> None:
         log = ErrorLog(path, size=4096)
         log.record("ERROR", "x", "first", now=NOW)
         raw = bytearray(path.read_bytes())
@@ -199,7 +199,7 @@ class TestReopening:
 
 
 class TestOtherProcesses:
-    def test_read_while_written_and_after_kill(self, path):
+    def test_read_while_written_and_after_kill(self, path: Path) -> None:
         """Killed at random instants, again and again: whatever is there is whole."""
         rng = random.Random(7)
         before = 0
@@ -232,7 +232,7 @@ class TestOtherProcesses:
 
 
 class TestHandler:
-    def test_our_warnings_and_errors(self, path, logger):
+    def test_our_warnings_and_errors(self, path: Path, logger: logging.Logger) -> None:
         log_errors(lambda: path)
         child = logging.getLogger("spark_rtps.transport.net.node")
         child.warning("domain %d of %s", 7, "here")
@@ -250,13 +250,13 @@ class TestHandler:
         assert two.text.endswith("ValueError: why")
         assert one.first_ns > NOW
 
-    def test_once_in_a_process(self, path, logger):
+    def test_once_in_a_process(self, path: Path, logger: logging.Logger) -> None:
         for _ in range(3):
             log_errors(lambda: path)
         logger.warning("a")
         assert counts(path) == {"a": 1}
 
-    def test_what_nobody_else_says_still_goes_to_stderr(self, path):
+    def test_what_nobody_else_says_still_goes_to_stderr(self, path: Path) -> None:
         """Python says it where a logger has no handler; ours is no reason not to."""
         script = (
             "import logging, sys; from pathlib import Path\n"
@@ -270,7 +270,7 @@ class TestHandler:
         assert done.stderr.splitlines() == ["once", ">again"]
         assert counts(path) == {"once": 1, "again": 1}
 
-    def test_a_forked_child_has_its_own(self, tmp_path):
+    def test_a_forked_child_has_its_own(self, tmp_path: Path) -> None:
         script = (
             "import logging, os, sys; from pathlib import Path\n"
             "from spark_rtps.transport.log.error_log import log_errors\n"
@@ -285,7 +285,7 @@ class TestHandler:
         subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True)
         assert [counts(tmp_path / name) for name in ("parent", "child")] == [{"parent": 1}, {"child": 1}]
 
-    def test_threads(self, path, logger):
+    def test_threads(self, path: Path, logger: logging.Logger) -> None:
         log_errors(lambda: path)
 
         def work(number: int) -> None:
@@ -301,7 +301,7 @@ class TestHandler:
             (letter, 100) for letter in "abcdefgh"
         ]
 
-    def test_never_fails_who_logs(self, tmp_path, logger):
+    def test_never_fails_who_logs(self, tmp_path: Path, logger: logging.Logger) -> None:
         asked = []
 
         def nowhere() -> Path:
@@ -313,13 +313,15 @@ class TestHandler:
         logger.warning("b")
         assert asked == [1]  # given up
 
-    def test_what_cannot_be_formatted(self, path, capsys):
+    def test_what_cannot_be_formatted(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         handler = ErrorLogHandler(lambda: path)
         record = logging.LogRecord("spark_rtps", logging.ERROR, "", 0, "%d", ("not a number",), None)
         handler.handle(record)
         assert "Logging error" in capsys.readouterr().err
 
-    def test_a_full_disk_is_not_ours_to_tell(self, path, logger, monkeypatch):
+    def test_a_full_disk_is_not_ours_to_tell(
+        self, path: Path, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
@@ -329,5 +331,5 @@ class TestHandler:
         assert not path.exists()
         assert list(path.parent.iterdir()) == []
 
-    def test_only_our_loggers(self):
+    def test_only_our_loggers(self) -> None:
         assert error_log._LOGGER == "spark_rtps"

@@ -15,6 +15,7 @@ from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.samples import Run
 from tests.log.make_runs import Sample, all_samples, guid, indexed, samples, single, uniform
 
 PAGE = segment.PAGE
@@ -49,7 +50,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_single(self, writer: int, size: int) -> None:
         self._append(single(guid(writer), self.writers.get(guid(writer), 0) + 1, size))
 
-    def _append(self, run) -> None:  # type: ignore[no-untyped-def]
+    def _append(self, run: Run) -> None:  # type: ignore[no-untyped-def]
         before = self.log.position
         if not self.log.append(run, reception=0):
             assert self.log.position == before

@@ -26,7 +26,7 @@ def losses(path: Path) -> list[Loss]:
     return read_loss_report(path)[0]
 
 
-def test_one_entry_a_writer_and_topic(path):
+def test_one_entry_a_writer_and_topic(path: Path) -> None:
     report = LossReport(path)
     report.observe(ONE, "A", 5, now=NOW, sample_bytes=100)
     report.observe(TWO, "A", 1, now=NOW + 1)
@@ -39,7 +39,7 @@ def test_one_entry_a_writer_and_topic(path):
     ]
 
 
-def test_what_was_missed_has_its_own_cause(path):
+def test_what_was_missed_has_its_own_cause(path: Path) -> None:
     report = LossReport(path)
     report.observe(ONE, "A", 5, now=NOW)
     report.observe(ONE, "A", 7, now=NOW + 1, cause=LossCause.MOVED)
@@ -51,7 +51,7 @@ def test_what_was_missed_has_its_own_cause(path):
     ]
 
 
-def test_no_loss_no_file(path):
+def test_no_loss_no_file(path: Path) -> None:
     report = LossReport(path)
     report.observe(ONE, "A", 0, now=NOW)
     assert not path.exists()
@@ -59,7 +59,7 @@ def test_no_loss_no_file(path):
         read_loss_report(path)
 
 
-def test_a_restarted_receiver_goes_on(path):
+def test_a_restarted_receiver_goes_on(path: Path) -> None:
     LossReport(path).observe(ONE, "A", 5, now=NOW)
     again = LossReport(path)
     again.observe(TWO, "A", 1, now=NOW + 1)
@@ -70,7 +70,7 @@ def test_a_restarted_receiver_goes_on(path):
     ]
 
 
-def test_writers_are_bounded(path):
+def test_writers_are_bounded(path: Path) -> None:
     report = LossReport(path, size=8192)
     guids = [Guid(number.to_bytes(12, "big"), b"\0\0\1\2") for number in range(300)]
     for guid in guids:
@@ -83,7 +83,7 @@ def test_writers_are_bounded(path):
     assert losses(path)[0].samples == 2
 
 
-def test_a_forged_loss(path):
+def test_a_forged_loss(path: Path) -> None:
     """A HEARTBEAT can announce and lose 2 ** 63 samples."""
     report = LossReport(path)
     for _ in range(3):
@@ -92,13 +92,15 @@ def test_a_forged_loss(path):
     assert (loss.samples, loss.nbytes, loss.observations) == (INFINITE, INFINITE, 3)
 
 
-def test_long_topics_are_cut(path):
+def test_long_topics_are_cut(path: Path) -> None:
     LossReport(path).observe(ONE, "\N{GREEK SMALL LETTER OMEGA}" * 4000, 1, now=NOW)
     (loss,) = losses(path)
     assert loss.topic == "\N{GREEK SMALL LETTER OMEGA}" * 128
 
 
-def test_where_nothing_can_be_written_it_says_so_once(tmp_path, caplog):
+def test_where_nothing_can_be_written_it_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     report = LossReport(tmp_path / "none" / "loss_report")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -107,7 +109,7 @@ def test_where_nothing_can_be_written_it_says_so_once(tmp_path, caplog):
     assert "there will be no report of what topic 'A' loses" in record.message
 
 
-def test_an_error_log_is_none(path):
+def test_an_error_log_is_none(path: Path) -> None:
     from spark_rtps.transport.log.error_log import ErrorLog
 
     ErrorLog(path).record("ERROR", "x", "a", now=NOW)

@@ -128,7 +128,7 @@ def by_name(families) -> Scraped:
 
 
 class TestCollector:
-    def test_numbers_of_a_source(self, tmp_path):
+    def test_numbers_of_a_source(self, tmp_path: Path) -> None:
         everything(tmp_path)
         found = scrape(tmp_path)
         (labels, rows), (_, written) = found["spark_rtps_samples_total"][::-1]
@@ -147,7 +147,7 @@ class TestCollector:
         assert found["spark_rtps_writer_lost_bytes_total"] == [(peer, 40.0)]
         assert found["spark_rtps_status_messages_sent_total"] == [(labels, 2.0)]
 
-    def test_a_name_with_half_a_character_is_scraped_with_the_others(self, tmp_path):
+    def test_a_name_with_half_a_character_is_scraped_with_the_others(self, tmp_path: Path) -> None:
         sink(tmp_path, "half \ud800", 0)
         sink(tmp_path, "Circle", 1)
         registry = CollectorRegistry()
@@ -155,7 +155,7 @@ class TestCollector:
         scraped = generate_latest(registry).decode()
         assert 'topic="Circle"' in scraped and 'topic="half ?"' in scraped
 
-    def test_numbers_of_a_sink(self, tmp_path):
+    def test_numbers_of_a_sink(self, tmp_path: Path) -> None:
         everything(tmp_path)
         found = scrape(tmp_path)
         labels = {"kind": "sink", "topic": "Circle", "domain": "7", "pid": str(os.getpid())}
@@ -166,7 +166,7 @@ class TestCollector:
         assert found["spark_rtps_sender_back_pressure_total"] == [(labels, 17.0)]
         assert found["spark_rtps_acknowledged_sn"] == [({**labels, "peer": str(PEER)}, 77.0)]
 
-    def test_errors_by_level(self, tmp_path):
+    def test_errors_by_level(self, tmp_path: Path) -> None:
         directory = source(tmp_path)
         log = ErrorLog(directory / ERROR_LOG)
         for text in ("a", "a", "b"):
@@ -188,7 +188,7 @@ class TestCollector:
         ]
         assert [value for _, value in ordered("spark_rtps_distinct_errors")] == [1.0, 1.0, 2.0]
 
-    def test_what_nobody_counts_is_not_there(self, tmp_path):
+    def test_what_nobody_counts_is_not_there(self, tmp_path: Path) -> None:
         source(tmp_path)
         found = scrape(tmp_path)
         assert found["spark_rtps_samples_total"][0][1] == 0
@@ -196,12 +196,12 @@ class TestCollector:
         assert "spark_rtps_short_sends_total" not in found
         assert "spark_rtps_rcv_pos_bytes" not in found
 
-    def test_those_that_ended_are_not_shown(self, tmp_path):
+    def test_those_that_ended_are_not_shown(self, tmp_path: Path) -> None:
         directory = source(tmp_path, receiver__pid=DEAD)
         LossReport(directory / LOSS_REPORT).observe(PEER, "Square", 4, now=NOW)
         assert scrape(tmp_path) == {}
 
-    def test_no_two_samples_have_the_same_labels(self, tmp_path):
+    def test_no_two_samples_have_the_same_labels(self, tmp_path: Path) -> None:
         """Prometheus refuses the whole scrape then. A process may have several writers of a topic."""
         root = tmp_path / "logs"
         everything(root)
@@ -212,7 +212,7 @@ class TestCollector:
             labels = [tuple(sorted(labels.items())) for labels, _ in samples]
             assert len(labels) == len(set(labels)), name
 
-    def test_nothing_to_look_at(self, tmp_path):
+    def test_nothing_to_look_at(self, tmp_path: Path) -> None:
         assert scrape(tmp_path / "none") == {}
 
 
@@ -236,14 +236,14 @@ class TestExporter:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             return by_name(text_string_to_metric_families(answer.read().decode()))
 
-    def test_over_http(self, tmp_path, port):
+    def test_over_http(self, tmp_path: Path, port) -> None:
         everything(tmp_path)
         start_exporter(port, [tmp_path])
         found = self.get(port)
         assert found == scrape(tmp_path)
         assert len(found) > 40
 
-    def test_one_series_for_all_causes_of_a_loss(self, tmp_path):
+    def test_one_series_for_all_causes_of_a_loss(self, tmp_path: Path) -> None:
         everything(tmp_path)
         (directory,) = (path.parent for path in tmp_path.rglob(LOSS_REPORT))
         part = LostPart(DAMAGED, 1, NOW, 10, 3, PEER.to_bytes().hex())
@@ -255,7 +255,7 @@ class TestExporter:
             ("unknown", 1.0),
         ]
 
-    def test_once_a_process(self, tmp_path, port):
+    def test_once_a_process(self, tmp_path: Path, port) -> None:
         source(tmp_path / "a", "A")
         source(tmp_path / "b", "B")
         for name in ("a", "b", "a"):
@@ -263,18 +263,18 @@ class TestExporter:
         topics = sorted(labels["topic"] for labels, _ in self.get(port)["spark_rtps_up"])
         assert topics == ["A", "B"]
 
-    def test_off(self, tmp_path):
+    def test_off(self, tmp_path: Path) -> None:
         start_exporter(0, [tmp_path])
         assert metrics._EXPORTERS.by_place == {}
 
-    def test_a_port_that_is_taken(self, tmp_path, taken):
+    def test_a_port_that_is_taken(self, tmp_path: Path, taken) -> None:
         for _ in range(2):
             with pytest.raises(
                 OptionError, match=r"'metrics.port' = \d+: cannot be listened on \(Address alr"
             ):
                 start_exporter(taken, [tmp_path])
 
-    def test_a_port_that_processes_share(self, tmp_path):
+    def test_a_port_that_processes_share(self, tmp_path: Path) -> None:
         source(tmp_path)
         with make_server("", 0, lambda *_: []) as server:
             port = int(server.server_port)
@@ -285,7 +285,7 @@ class TestExporter:
         with pytest.raises(OptionError):
             start_exporter(1 << 16, [tmp_path], shared=True)
 
-    def test_this_host_alone_unless_an_address_is_given(self, tmp_path, port):
+    def test_this_host_alone_unless_an_address_is_given(self, tmp_path: Path, port) -> None:
         source(tmp_path)
         start_exporter(port, [tmp_path])
         with pytest.raises(OSError):
@@ -295,23 +295,25 @@ class TestExporter:
             assert b"spark_rtps_up" in answer.read()
 
     @pytest.mark.parametrize("address", ["192.0.2.1", "no.such.host.invalid"])
-    def test_an_address_that_is_none_of_this_host(self, tmp_path, port, address):
+    def test_an_address_that_is_none_of_this_host(self, tmp_path: Path, port, address: str) -> None:
         with pytest.raises(
             OptionError, match=rf"'metrics.address' = '{address}': is no address of this host"
         ):
             start_exporter(port, [tmp_path], address=address)
 
     @pytest.mark.parametrize("port", [1 << 16, 1 << 40])
-    def test_a_port_that_is_none(self, tmp_path, port):
+    def test_a_port_that_is_none(self, tmp_path: Path, port: int) -> None:
         with pytest.raises(OptionError, match="cannot be listened on"):
             start_exporter(port, [tmp_path])
 
-    def test_without_the_package(self, tmp_path, port, monkeypatch):
+    def test_without_the_package(self, tmp_path: Path, port, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "prometheus_client", None)
         with pytest.raises(OptionError, match=r"pip install 'spark-rtps\[metrics\]'"):
             start_exporter(port, [tmp_path])
 
-    def test_a_forked_child_starts_its_own(self, tmp_path, port, monkeypatch):
+    def test_a_forked_child_starts_its_own(
+        self, tmp_path: Path, port, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         start_exporter(port, [tmp_path])
         monkeypatch.setattr(os, "getpid", lambda: DEAD)
         with pytest.raises(OptionError):  # the parent has the port
@@ -324,14 +326,14 @@ class TestDashboard:
         targets = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("targets", ())]
         return [*targets, *(v["definition"] for v in DASHBOARD["templating"]["list"] if "definition" in v)]
 
-    def test_every_metric_it_queries_is_exposed(self, tmp_path):
+    def test_every_metric_it_queries_is_exposed(self, tmp_path: Path) -> None:
         everything(tmp_path)
         exposed = set(scrape(tmp_path))
         queried = {name for query in self.queries() for name in re.findall(r"spark_rtps_\w+", query)}
         assert len(queried) > 20
         assert queried <= exposed
 
-    def test_every_label_it_names_is_there(self, tmp_path):
+    def test_every_label_it_names_is_there(self, tmp_path: Path) -> None:
         everything(tmp_path)
         found = scrape(tmp_path)
         for panel in DASHBOARD["panels"]:
@@ -341,11 +343,11 @@ class TestDashboard:
                 assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels, target
                 assert set(re.findall(r"(\w+)=~", target["expr"])) <= labels, target
 
-    def test_counters_are_rates_and_gauges_are_not(self):
+    def test_counters_are_rates_and_gauges_are_not(self) -> None:
         for query in self.queries():
             assert ("_total" in query) == ("rate(" in query or "increase(" in query), query
 
-    def test_its_panels_do_not_overlap(self):
+    def test_its_panels_do_not_overlap(self) -> None:
         cells = set()
         for panel in DASHBOARD["panels"]:
             grid = panel["gridPos"]

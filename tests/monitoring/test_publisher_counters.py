@@ -144,7 +144,7 @@ def only(root: Path) -> Stream:
 
 
 class TestFiles:
-    def test_a_writer_has_its_counters_and_who_it_is(self, root, writer):
+    def test_a_writer_has_its_counters_and_who_it_is(self, root: Path, writer: BlockingWriter) -> None:
         PublisherCounters().add(writer, type_name="ShapeType", domain=7)
         stream = only(root)
         name = f"{os.getpid()}-{process_start(os.getpid())}-0"
@@ -158,7 +158,7 @@ class TestFiles:
         assert (stream.pid, stream.state, stream.guid_prefix) == (os.getpid(), State.ALIVE, PREFIX.hex())
         assert (stream.samples, stream.peers, stream.behind_samples) == (0, 0, 0)
 
-    def test_all_that_the_writer_counts(self, root, writer):
+    def test_all_that_the_writer_counts(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -170,7 +170,7 @@ class TestFiles:
         for name, value in writer.writer.counters.snapshot().items():
             assert stream.counters[f"writer.{name}"] == value
 
-    def test_where_its_stream_stands(self, root, writer):
+    def test_where_its_stream_stands(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -186,7 +186,7 @@ class TestFiles:
             1,
         )
 
-    def test_what_the_participant_counts_is_told_once(self, root):
+    def test_what_the_participant_counts_is_told_once(self, root: Path) -> None:
         counters, node = PublisherCounters(), IdleNode()
         for topic in ("a", "b"):
             counters.add(writer_of(topic, node), type_name="T", domain=0)
@@ -195,7 +195,7 @@ class TestFiles:
         assert sum(stream.counters.get("drop.not_rtps", 0) for stream in streams(root)) == 5
         assert sum(stream.counters.get("writer.short_sends", 0) for stream in streams(root)) == 2
 
-    def test_statuses(self, root, writer):
+    def test_statuses(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -212,7 +212,7 @@ class TestFiles:
         assert found["RELIABLE_READER_ACTIVITY_CHANGED"]["inactive_count"] == 3
         assert set(found["RELIABLE_WRITER_CACHE_CHANGED"]) >= {"full", "unacknowledged_peak"}
 
-    def test_samples_in_the_history(self, root, writer):
+    def test_samples_in_the_history(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -222,13 +222,13 @@ class TestFiles:
         found = only(root).counters
         assert (found["cache.sample_count"], found["cache.sample_count_peak"]) == (3, 10)
 
-    def test_writers_have_files_of_their_own(self, root):
+    def test_writers_have_files_of_their_own(self, root: Path) -> None:
         counters = PublisherCounters()
         for topic in ("A", "B"):
             counters.add(writer_of(topic), type_name="T", domain=0)
         assert [stream.topic for stream in streams(root)] == ["A", "B"]
 
-    def test_what_each_reader_has_acknowledged(self, root, writer):
+    def test_what_each_reader_has_acknowledged(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -251,7 +251,7 @@ class TestFiles:
         assert [r.guid for r in stream.readers] == [guid(1), guid(3)]
         assert (stream.peers, stream.behind_samples) == (2, 0)
 
-    def test_the_readers_shown_are_bounded(self, root, writer):
+    def test_the_readers_shown_are_bounded(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         for number in range(READERS_SHOWN_MAX + 5):
@@ -262,7 +262,7 @@ class TestFiles:
 
 
 class TestWhen:
-    def test_not_at_every_call(self, root, writer):
+    def test_not_at_every_call(self, root: Path, writer: BlockingWriter) -> None:
         clock = Clock()
         counters = PublisherCounters(clock=clock)
         counters.add(writer, type_name="T", domain=0)
@@ -277,7 +277,7 @@ class TestWhen:
         counters.update(writer.node)
         assert only(root).samples == 20
 
-    def test_only_the_writers_of_the_node(self, root):
+    def test_only_the_writers_of_the_node(self, root: Path) -> None:
         counters = PublisherCounters()
         one, two = writer_of("1"), writer_of("2")
         for writer in (one, two):
@@ -286,7 +286,7 @@ class TestWhen:
         counters.update(two.node)
         assert [stream.samples for stream in streams(root)] == [0, 10]
 
-    def test_a_task_says_what_it_wrote(self, root, writer):
+    def test_a_task_says_what_it_wrote(self, root: Path, writer: BlockingWriter) -> None:
         settings = parse_options({"topic": "T"}, AppliesTo.WRITE)
         clock = Clock()
         counters = PublisherCounters(clock=clock)
@@ -326,13 +326,15 @@ class TestWriterPool:
         settings = parse_options(options, AppliesTo.WRITE)
         return publishers.session(settings, plan_sink(settings, StructType().add("id", "integer")).plan)
 
-    def test_a_writer_and_its_files_are_made_once(self, root, publishers):
+    def test_a_writer_and_its_files_are_made_once(self, root: Path, publishers) -> None:
         for _ in range(2):
             self.publish(publishers, "T")
         stream = only(root)
         assert (stream.topic, stream.domain, stream.type) == ("T", domains.MONITORING, "T")
 
-    def test_what_happens_before_a_writer_has_its_files_is_told(self, root, publishers, monkeypatch):
+    def test_what_happens_before_a_writer_has_its_files_is_told(
+        self, root: Path, publishers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         add = PublisherCounters.add
 
         def slowly(counters: PublisherCounters, writer: BlockingWriter, **about: Any) -> None:
@@ -352,7 +354,7 @@ class TestWriterPool:
         (stream,) = [stream for stream in streams(root) if stream.topic == "T"]
         assert stream.counters["status.publication_matched.total_count"] == 1
 
-    def test_why_a_reader_does_not_match_is_said(self, root, publishers):
+    def test_why_a_reader_does_not_match_is_said(self, root: Path, publishers) -> None:
         with contextlib.closing(Node.open(NodeConfig(domain=domains.MONITORING, interface="lo"))) as node:
             node.start().create_reader(ReaderSpec("T", "Other", Qos()), Discard())
             publication = self.publish(publishers, "T", on_no_reader="wait", connect_timeout="10ms")
@@ -361,7 +363,9 @@ class TestWriterPool:
             with pytest.raises(NoReaderError, match="TYPE: the writer's is 'T', the reader's is 'Other'"):
                 publication.wait_for_reader()
 
-    def test_the_writer_used_longest_ago_is_let_go(self, root, publishers, monkeypatch):
+    def test_the_writer_used_longest_ago_is_let_go(
+        self, root: Path, publishers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(writer_pool, "WRITERS_MAX", 2)
         a, b, _, _ = (self.publish(publishers, topic)._writer for topic in ("A", "B", "A", "C"))
         assert {stream.topic for stream in streams(root)} == {"A", "C"}
@@ -374,7 +378,7 @@ class TestStale:
     def directory(self, tmp_path: Path) -> Path:
         return tmp_path
 
-    def test_of_processes_that_are_no_more(self, directory):
+    def test_of_processes_that_are_no_more(self, directory) -> None:
         mine = f"{os.getpid()}-{process_start(os.getpid())}-0"
         kept = [f"{mine}.counters", f"{mine}.json", "readme", "1-x.json"]
         reborn = f"{os.getpid()}-1-0.counters"  # somebody had our process id before
@@ -383,10 +387,10 @@ class TestStale:
         remove_stale(directory)
         assert sorted(p.name for p in directory.iterdir()) == sorted(kept)
 
-    def test_nothing_there(self, directory):
+    def test_nothing_there(self, directory) -> None:
         remove_stale(directory / "none")
 
-    def test_the_next_start_removes_them(self, root, writer):
+    def test_the_next_start_removes_them(self, root: Path, writer: BlockingWriter) -> None:
         (root / "publishers").mkdir(parents=True)
         left = root / "publishers" / f"{DEAD}-5-0.counters"
         left.touch()
@@ -394,8 +398,8 @@ class TestStale:
         assert not left.exists()
 
     def test_a_process_of_another_pid_namespace_keeps_its_files_while_it_runs(
-        self, root, writer, monkeypatch
-    ):
+        self, root: Path, writer: BlockingWriter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Containers that share the folder, and not their processes."""
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
@@ -410,7 +414,7 @@ class TestStale:
         remove_stale(folder)
         assert not any(folder.iterdir())
 
-    def test_a_process_that_nobody_has_waited_for_has_ended(self):
+    def test_a_process_that_nobody_has_waited_for_has_ended(self) -> None:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
             began = process_start(child.pid)
             assert began is not None and began >= process_start(os.getpid())
@@ -422,7 +426,9 @@ class TestStale:
 
 
 class TestNeverFails:
-    def test_a_directory_that_cannot_be_written(self, root, writer, caplog):
+    def test_a_directory_that_cannot_be_written(
+        self, root: Path, writer: BlockingWriter, caplog: pytest.LogCaptureFixture
+    ) -> None:
         root.write_text("a file in the way")
         counters = PublisherCounters()
         with caplog.at_level(logging.WARNING):
@@ -435,14 +441,22 @@ class TestNeverFails:
         counters.update_if_due(writer.node)
         assert not writer.node.happened  # else events would be kept for nobody
 
-    def test_a_publishers_directory_that_cannot_be_made(self, root, writer, caplog):
+    def test_a_publishers_directory_that_cannot_be_made(
+        self, root: Path, writer: BlockingWriter, caplog: pytest.LogCaptureFixture
+    ) -> None:
         root.mkdir(mode=0o700)
         (root / "publishers").write_text("a file in the way")
         with caplog.at_level(logging.WARNING):
             PublisherCounters().add(writer, type_name="T", domain=0)
         assert len(caplog.records) == 1
 
-    def test_more_counters_than_there_is_room_for(self, root, writer, caplog, monkeypatch):
+    def test_more_counters_than_there_is_room_for(
+        self,
+        root: Path,
+        writer: BlockingWriter,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         create = Counters.create
         monkeypatch.setattr(Counters, "create", lambda path: create(path, capacity=3))
         counters = PublisherCounters()
@@ -453,7 +467,7 @@ class TestNeverFails:
         assert said == len(caplog.records) > 0
         assert len(only(root).counters) == 3
 
-    def test_numbers_beyond_64_bits(self, root, writer):
+    def test_numbers_beyond_64_bits(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add(writer, type_name="T", domain=0)
         writer.writer.counters.written_samples = 1 << 70
@@ -462,7 +476,7 @@ class TestNeverFails:
 
 
 class TestReading:
-    def test_what_is_no_sink(self, root, writer):
+    def test_what_is_no_sink(self, root: Path, writer: BlockingWriter) -> None:
         PublisherCounters().add(writer, type_name="T", domain=0)
         folder = root / "publishers"
         (whole,) = folder.glob("*.counters")
@@ -486,7 +500,7 @@ class TestReading:
         (folder / "x.json").write_text(about)
         assert only(root).path == whole
 
-    def test_a_dead_sink_has_ended(self, root, writer):
+    def test_a_dead_sink_has_ended(self, root: Path, writer: BlockingWriter) -> None:
         PublisherCounters().add(writer, type_name="T", domain=0)
         for path in (root / "publishers").iterdir():
             path.rename(path.with_name(f"{DEAD}-5-0{path.suffix}"))

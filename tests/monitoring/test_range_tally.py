@@ -109,7 +109,9 @@ def test_parts_count_as_the_whole(malformed, filtered, first, length, fails, mos
     assert counts(*map(RangeTally.from_json, whole.split(most))) == counts(whole)
 
 
-def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(tmp_path, monkeypatch) -> None:
+def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No descriptors may be left for one file, and the next one can be written again."""
     first, second = (RangeTally(filtered=np.array([at]), seen=(at, at)) for at in (3, 7))
     update_decoding_report(tmp_path, first.add_to)
@@ -128,7 +130,7 @@ def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(tmp_path,
     "damaged",
     [b"[" * 100_000, b'{"v":1,"malformed":[],"counted":[],"overflow":1e999,"filtered":0}', b"\xff", b"[]"],
 )
-def test_a_damaged_report_fails_neither_a_task_nor_who_looks(tmp_path, damaged) -> None:
+def test_a_damaged_report_fails_neither_a_task_nor_who_looks(tmp_path: Path, damaged: bytes) -> None:
     for name in (DECODING_REPORT, QUERY_FILE):
         (tmp_path / name).write_bytes(damaged)
     assert read_decoding_report(tmp_path).counters() == {} and read_query(tmp_path) == NO_QUERY

@@ -67,7 +67,7 @@ def settle(node: Node) -> None:
         node.participant.datagrams_to_send = before
 
 
-def test_nothing_is_sent_in_the_writing_thread(scene):
+def test_nothing_is_sent_in_the_writing_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     node = scene.node()
     writer = scene.writer(node, flow_controller=FlowControllerPolicy())
@@ -79,7 +79,7 @@ def test_nothing_is_sent_in_the_writing_thread(scene):
     assert {each.thread for each in scene.samples_sent(writer)} == {node.duty_cycle.thread}
 
 
-def test_no_other_writing_thread_sends_it_either(scene):
+def test_no_other_writing_thread_sends_it_either(scene: Scene) -> None:
     got = scene.reader(scene.node(), topic="asynchronous")
     other = scene.reader(next(iter(scene.sent)), topic="synchronous")
     node = scene.node()
@@ -92,7 +92,7 @@ def test_no_other_writing_thread_sends_it_either(scene):
     assert {each.thread for each in scene.samples_sent(writer)} == {node.duty_cycle.thread}
 
 
-def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene):
+def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene: Scene) -> None:
     got = scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     writer = scene.writer(
@@ -104,7 +104,7 @@ def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene):
     assert [each.thread for each in scene.samples_sent(writer)] == [node.duty_cycle.thread] * 3
 
 
-def test_only_so_many_datagrams_leave_per_period(scene, clock):
+def test_only_so_many_datagrams_leave_per_period(scene: Scene, clock: Clock) -> None:
     got = scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)
@@ -117,7 +117,7 @@ def test_only_so_many_datagrams_leave_per_period(scene, clock):
     scene.wait(lambda: got.numbers == list(range(10)))
 
 
-def test_the_rate_follows_the_token_bucket(scene):
+def test_the_rate_follows_the_token_bucket(scene: Scene) -> None:
     got = scene.reader(scene.node(), BEST_EFFORT)
     policy = FlowControllerPolicy("rate", max_tokens=5, tokens_added_per_period=5, period=SECOND // 20)
     writer = scene.writer(scene.node(), BEST_EFFORT, flow_controller=policy, coalescing=False)
@@ -129,7 +129,7 @@ def test_the_rate_follows_the_token_bucket(scene):
     scene.wait(lambda: got.numbers == list(range(40)))
 
 
-def test_bytes_per_token(scene, clock):
+def test_bytes_per_token(scene: Scene, clock: Clock) -> None:
     scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     policy = replace(SLOW, bytes_per_token=1_000)
@@ -143,7 +143,7 @@ def test_bytes_per_token(scene, clock):
     assert len(scene.samples_sent(writer)) == 2  # the bucket holds three
 
 
-def test_a_batch_counts_as_one_large_sample(scene, clock):
+def test_a_batch_counts_as_one_large_sample(scene: Scene, clock: Clock) -> None:
     got = scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     policy = replace(SLOW, max_tokens=1, tokens_added_per_period=1)
@@ -159,7 +159,7 @@ def test_a_batch_counts_as_one_large_sample(scene, clock):
     assert got.numbers == list(range(150))
 
 
-def test_two_writers_share_a_controller(scene, clock):
+def test_two_writers_share_a_controller(scene: Scene, clock: Clock) -> None:
     there, node = scene.node(), scene.node()
     scene.reader(there, BEST_EFFORT, topic="A")
     scene.reader(there, BEST_EFFORT, topic="B")
@@ -176,7 +176,7 @@ def test_two_writers_share_a_controller(scene, clock):
         clock.advance(PERIOD)
 
 
-def test_writers_of_other_names_do_not(scene, clock):
+def test_writers_of_other_names_do_not(scene: Scene, clock: Clock) -> None:
     there, node = scene.node(), scene.node()
     scene.reader(there, BEST_EFFORT, topic="A")
     scene.reader(there, BEST_EFFORT, topic="B")
@@ -193,7 +193,7 @@ def test_writers_of_other_names_do_not(scene, clock):
 # --- what waits ------------------------------------------------------------------------------------------
 
 
-def test_wait_for_asynchronous_publishing(scene, clock):
+def test_wait_for_asynchronous_publishing(scene: Scene, clock: Clock) -> None:
     scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)
@@ -211,7 +211,9 @@ def test_wait_for_asynchronous_publishing(scene, clock):
 
 
 @pytest.mark.parametrize("qos", [BEST_EFFORT, RELIABLE], ids=["best_effort", "reliable"])
-def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(scene, qos, caplog):
+def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(
+    scene: Scene, qos, caplog: pytest.LogCaptureFixture
+) -> None:
     scene.reader(scene.node(), qos)
     node = scene.node()
     writer = scene.writer(node, qos, flow_controller=CLOSED, coalescing=False)
@@ -223,7 +225,9 @@ def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(scene, qos, 
     assert node.duty_cycle.thread is not None and not node.duty_cycle.thread.is_alive()
 
 
-def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_rest(scene, clock, caplog):
+def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_rest(
+    scene: Scene, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     got, node = scene.reader(scene.node()), scene.node()
     writer = scene.writer(node, flow_controller=SLOW, coalescing=False)
     settle(node)
@@ -237,7 +241,7 @@ def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_re
 
 
 @pytest.mark.parametrize("batch", [BatchPolicy(), OPEN_BATCH], ids=["unbatched", "batch"])
-def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene, batch):
+def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene: Scene, batch) -> None:
     scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, batch=batch, flow_controller=CLOSED)
@@ -253,7 +257,7 @@ def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene, bat
     assert FLOW_CONTROLLER_BYTES_MAX // 2 < node.participant.queued_bytes <= FLOW_CONTROLLER_BYTES_MAX
 
 
-def test_write_goes_on_when_tokens_come(scene):
+def test_write_goes_on_when_tokens_come(scene: Scene) -> None:
     got = scene.reader(scene.node())
     node = scene.node()
     # 16 datagrams of at most 63 KiB a period: 8 MiB take some ten of them
@@ -267,7 +271,7 @@ def test_write_goes_on_when_tokens_come(scene):
     scene.wait(lambda: got.numbers == list(range(8_000)))
 
 
-def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch):
+def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = 100_000
     monkeypatch.setattr("spark_rtps.transport.protocol.writing.asynchronous.FLOW_CONTROLLER_BYTES_MAX", bound)
     network = VirtualNetwork()

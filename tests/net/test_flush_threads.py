@@ -39,7 +39,7 @@ def assert_sent_here(scene: Scene, writer: BlockingWriter, datagrams: int) -> No
     assert [each.thread for each in sent] == [threading.current_thread()] * datagrams
 
 
-def test_max_data_bytes_flushes_in_the_writing_thread(scene):
+def test_max_data_bytes_flushes_in_the_writing_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=replace(OPEN, max_data_bytes=36))
     write(writer, 0)
@@ -50,7 +50,7 @@ def test_max_data_bytes_flushes_in_the_writing_thread(scene):
     scene.wait(lambda: got.numbers == [0, 1, 2])
 
 
-def test_max_samples_flushes_in_the_writing_thread(scene):
+def test_max_samples_flushes_in_the_writing_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=replace(OPEN, max_samples=4))
     for i in range(11):
@@ -59,7 +59,7 @@ def test_max_samples_flushes_in_the_writing_thread(scene):
     scene.wait(lambda: got.numbers == list(range(8)))
 
 
-def test_flush_is_in_the_calling_thread(scene):
+def test_flush_is_in_the_calling_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=OPEN)
     write(writer, 0)
@@ -79,7 +79,7 @@ def test_flush_is_in_the_calling_thread(scene):
     assert [each.thread for each in scene.samples_sent(writer)] == [threading.current_thread(), *threads]
 
 
-def test_begin_and_end_of_a_coherent_set_flush_in_the_calling_thread(scene):
+def test_begin_and_end_of_a_coherent_set_flush_in_the_calling_thread(scene: Scene) -> None:
     qos = replace(RELIABLE, coherent_access=True, presentation_scope=PresentationScope.TOPIC)
     got = scene.reader(scene.node(), qos)
     writer = scene.writer(scene.node(), qos, batch=OPEN)
@@ -96,7 +96,7 @@ def test_begin_and_end_of_a_coherent_set_flush_in_the_calling_thread(scene):
     scene.wait(lambda: got.numbers == [0, 1, 2])
 
 
-def test_resource_limits_max_samples_flushes_in_the_writing_thread(scene):
+def test_resource_limits_max_samples_flushes_in_the_writing_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), replace(RELIABLE, max_samples=3), batch=OPEN)
     write(writer, 0)
@@ -107,7 +107,7 @@ def test_resource_limits_max_samples_flushes_in_the_writing_thread(scene):
     scene.wait(lambda: got.numbers == [0, 1, 2])
 
 
-def test_resource_limits_max_samples_per_instance_flushes_in_the_writing_thread(scene):
+def test_resource_limits_max_samples_per_instance_flushes_in_the_writing_thread(scene: Scene) -> None:
     got = scene.reader(scene.node(), keyed=True)
     qos = replace(RELIABLE, max_samples_per_instance=2)
     writer = scene.writer(scene.node(), qos, keyed=True, batch=OPEN)
@@ -120,7 +120,9 @@ def test_resource_limits_max_samples_per_instance_flushes_in_the_writing_thread(
 
 
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
-def test_max_flush_delay_flushes_in_the_nodes_thread(scene, qos, monkeypatch):
+def test_max_flush_delay_flushes_in_the_nodes_thread(
+    scene: Scene, qos, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = clock_for(monkeypatch)
     got = scene.reader(scene.node(), qos)
     node = scene.node()
@@ -136,7 +138,7 @@ def test_max_flush_delay_flushes_in_the_nodes_thread(scene, qos, monkeypatch):
     assert sent.thread is node.duty_cycle.thread
 
 
-def test_max_flush_delay_comes_by_itself(scene):
+def test_max_flush_delay_comes_by_itself(scene: Scene) -> None:
     got = scene.reader(scene.node())
     node = scene.node()
     writer = scene.writer(node, batch=replace(OPEN, max_flush_delay=5 * MILLISECOND))
@@ -148,7 +150,9 @@ def test_max_flush_delay_comes_by_itself(scene):
 # --- turbo mode -----------------------------------------------------------------------------------------
 
 
-def test_turbo_mode_sends_at_once_in_the_writing_thread_at_a_low_rate(scene, monkeypatch):
+def test_turbo_mode_sends_at_once_in_the_writing_thread_at_a_low_rate(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = clock_for(monkeypatch)
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=BatchPolicy(turbo_mode=True))
@@ -159,7 +163,9 @@ def test_turbo_mode_sends_at_once_in_the_writing_thread_at_a_low_rate(scene, mon
     scene.wait(lambda: got.numbers == list(range(5)))
 
 
-def test_turbo_mode_batches_a_burst_and_the_nodes_thread_sends_the_rest(scene, monkeypatch):
+def test_turbo_mode_batches_a_burst_and_the_nodes_thread_sends_the_rest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = clock_for(monkeypatch)
     got = scene.reader(scene.node())
     node = scene.node()
@@ -185,7 +191,9 @@ def test_turbo_mode_batches_a_burst_and_the_nodes_thread_sends_the_rest(scene, m
 
 
 @pytest.mark.parametrize("delay", [None, 3_600_000 * MILLISECOND], ids=["no delay", "a delay"])
-def test_single_writes_wake_the_node_at_most_once_per_batch(scene, monkeypatch, delay):
+def test_single_writes_wake_the_node_at_most_once_per_batch(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, delay
+) -> None:
     scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     policy = OPEN if delay is None else replace(OPEN, max_flush_delay=delay)
@@ -201,7 +209,7 @@ def test_single_writes_wake_the_node_at_most_once_per_batch(scene, monkeypatch, 
     assert steered == []
 
 
-def test_unlimited_bytes_with_a_number_of_samples(scene):
+def test_unlimited_bytes_with_a_number_of_samples(scene: Scene) -> None:
     got = scene.reader(scene.node())
     policy = replace(OPEN, max_data_bytes=INFINITE, max_samples=100)
     writer = scene.writer(scene.node(), batch=policy)

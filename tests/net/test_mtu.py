@@ -50,7 +50,7 @@ def sizes(scene: Scene, *nodes: Node) -> list[int]:
     ids=["coalesced", "batches", "compressed"],
 )
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
-def test_no_datagram_exceeds_the_mtu(scene, qos, batch):
+def test_no_datagram_exceeds_the_mtu(scene: Scene, qos, batch) -> None:
     there = scene.node(mtu=1_400)
     got = scene.reader(there, qos)
     here = scene.node(mtu=1_400)
@@ -66,7 +66,7 @@ def test_no_datagram_exceeds_the_mtu(scene, qos, batch):
     assert max(sizes(scene, there)) <= PAYLOAD
 
 
-def test_repairs_do_not_exceed_the_mtu(scene):
+def test_repairs_do_not_exceed_the_mtu(scene: Scene) -> None:
     got = scene.reader(scene.node())
     here = scene.node(mtu=1_400)
     writer = scene.writer(here, batch=BATCH)
@@ -83,7 +83,7 @@ def test_repairs_do_not_exceed_the_mtu(scene):
     assert max(sizes(scene, here)) <= PAYLOAD
 
 
-def test_discovery_does_not_exceed_the_mtu(scene):
+def test_discovery_does_not_exceed_the_mtu(scene: Scene) -> None:
     large = replace(RELIABLE, user_data=bytes(5_000), partition=tuple(f"partition {i}" for i in range(100)))
     there, here = scene.node(mtu=1_400), scene.node(mtu=1_400)
     readers = [scene.reader(there, large, topic=f"T{i}") for i in range(20)]
@@ -94,7 +94,7 @@ def test_discovery_does_not_exceed_the_mtu(scene):
     assert PAYLOAD - 400 < max(sizes(scene, there, here)) <= PAYLOAD
 
 
-def test_loopback_takes_63_kib(scene):
+def test_loopback_takes_63_kib(scene: Scene) -> None:
     got = scene.reader(scene.node())
     here = scene.node()
     assert here.message_size == 63 << 10
@@ -104,7 +104,7 @@ def test_loopback_takes_63_kib(scene):
     assert 60 << 10 < max(sizes(scene, here)) <= 63 << 10
 
 
-def test_a_larger_mtu_than_loopback_has_is_no_larger_datagram(scene):
+def test_a_larger_mtu_than_loopback_has_is_no_larger_datagram(scene: Scene) -> None:
     assert scene.node(mtu=65_536).message_size == 63 << 10
 
 
@@ -114,7 +114,9 @@ def ethernet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interfaces, "interfaces", lambda: [Interface("eth7", "127.0.0.1", 1_500)])
 
 
-def test_what_the_interface_takes_unfragmented_is_the_default(scene, ethernet, caplog):
+def test_what_the_interface_takes_unfragmented_is_the_default(
+    scene: Scene, ethernet: None, caplog: pytest.LogCaptureFixture
+) -> None:
     got = scene.reader(scene.node(interface=None))
     with caplog.at_level(logging.WARNING):
         here = scene.node(interface=None)
@@ -126,12 +128,14 @@ def test_what_the_interface_takes_unfragmented_is_the_default(scene, ethernet, c
     assert 1_372 < max(sizes(scene, here)) <= 1_472
 
 
-def test_the_narrowest_of_several_interfaces_decides():
+def test_the_narrowest_of_several_interfaces_decides() -> None:
     chosen = [Interface("eth0", "10.0.0.1", 9_000), Interface("eth1", "10.0.1.1", 1_500)]
     assert interfaces.unfragmented(chosen) == 1_472
 
 
-def test_a_larger_mtu_warns_and_names_the_interface(scene, ethernet, caplog):
+def test_a_larger_mtu_warns_and_names_the_interface(
+    scene: Scene, ethernet: None, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         assert scene.node(interface="eth7", mtu=9_000).message_size == 8_972
     assert "mtu 9000: interface eth7 has an MTU of 1500" in caplog.text
@@ -164,7 +168,7 @@ for mtu in (None, 9000):
 """
 
 
-def test_a_real_interface_of_1500_bytes_fragments_nothing():
+def test_a_real_interface_of_1500_bytes_fragments_nothing() -> None:
     in_namespace = ["unshare", "--net", sys.executable, "-c", _IN_A_NAMESPACE]
     done = subprocess.run(in_namespace, capture_output=True, text=True, env=child_environment())
     if "not permitted" in done.stderr or "Unknown device type" in done.stderr:
@@ -173,7 +177,9 @@ def test_a_real_interface_of_1500_bytes_fragments_nothing():
     assert "mtu 9000: interface v0 has an MTU of 1500" in done.stderr
 
 
-def test_batches_larger_than_a_datagram_warn_once_and_name_both(scene, caplog):
+def test_batches_larger_than_a_datagram_warn_once_and_name_both(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     got = scene.reader(scene.node())
     here = scene.node(mtu=1_400)
     with caplog.at_level(logging.WARNING):
@@ -197,7 +203,7 @@ def test_batches_larger_than_a_datagram_warn_once_and_name_both(scene, caplog):
     ],
     ids=["they fit", "unlimited", "flushed before", "turbo mode", "none"],
 )
-def test_other_batches_do_not_warn(scene, caplog, batch):
+def test_other_batches_do_not_warn(scene: Scene, caplog: pytest.LogCaptureFixture, batch) -> None:
     with caplog.at_level(logging.WARNING):
         scene.writer(scene.node(mtu=1_400), readers=0, batch=batch)
     assert caplog.text == ""
@@ -206,7 +212,9 @@ def test_other_batches_do_not_warn(scene, caplog, batch):
 # --- what we receive -------------------------------------------------------------------------------------
 
 
-def test_message_size_max_drops_counts_and_names_the_sender_once(scene, caplog):
+def test_message_size_max_drops_counts_and_names_the_sender_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     there, here = scene.node(message_size_max=2_000), scene.node()
     got = scene.reader(there)
     writer = scene.writer(here)
@@ -226,7 +234,9 @@ def test_message_size_max_drops_counts_and_names_the_sender_once(scene, caplog):
     assert here.guid_prefix.hex() in named[0]
 
 
-def test_message_size_max_of_a_stranger_names_its_address(scene, caplog):
+def test_message_size_max_of_a_stranger_names_its_address(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     there = scene.node(message_size_max=2_000)
     port = there.sockets.metatraffic.getsockname()[1]
     stranger = scene.node()
@@ -238,7 +248,7 @@ def test_message_size_max_of_a_stranger_names_its_address(scene, caplog):
 
 
 @pytest.mark.parametrize("batch", [BatchPolicy(), BATCH], ids=["coalesced", "batches"])
-def test_our_writers_send_nothing_that_a_reader_drops(scene, batch):
+def test_our_writers_send_nothing_that_a_reader_drops(scene: Scene, batch) -> None:
     there, here = scene.node(message_size_max=2_000), scene.node()
     got = scene.reader(there)
     writer = scene.writer(here, batch=batch)
@@ -249,7 +259,7 @@ def test_our_writers_send_nothing_that_a_reader_drops(scene, batch):
     assert there.participant.drops[DropReason.MESSAGE_TOO_LARGE] == 0
 
 
-def test_a_node_is_what_its_config_says():
+def test_a_node_is_what_its_config_says() -> None:
     config = NodeConfig(domain=domains.NET_MTU, interface="lo", mtu=1_400)
     node = Node.open(config)
     try:

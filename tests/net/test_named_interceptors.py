@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -41,14 +42,18 @@ def scene() -> Iterator[Scene]:
         ("broken_interceptor:f", "ZeroDivisionError"),
     ],
 )
-def test_an_interceptor_that_cannot_be_had_is_an_option_error(tmp_path, monkeypatch, name, why):
+def test_an_interceptor_that_cannot_be_had_is_an_option_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
     (tmp_path / "broken_interceptor.py").write_text("1 / 0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(OptionError, match=rf"'batch.interceptor' = '{name}'.*{why}"), explained():
         load_interceptor(name)
 
 
-def test_an_interceptor_of_the_old_form_is_told_the_new_one(tmp_path, monkeypatch):
+def test_an_interceptor_of_the_old_form_is_told_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "old_interceptor.py").write_text("def f(size, queued, nbytes, flush): pass\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     told = r"'old_interceptor:f': is not called as interceptor\(request\): missing .* enqueue\(\), hold\(\), drop\(\)"
@@ -67,7 +72,9 @@ def see(request):
 """
 
 
-def test_an_interceptor_by_name_sees_each_sample_and_flushes(scene, tmp_path, monkeypatch):
+def test_an_interceptor_by_name_sees_each_sample_and_flushes(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "seeing_interceptor.py").write_text(SEEING)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     got = scene.reader(scene.node())
@@ -88,7 +95,9 @@ def of_worker() -> Iterator[Callable[..., None]]:
     set_worker_interceptor(None)
 
 
-def test_one_interceptor_for_all_writers_of_a_process(scene, tmp_path, monkeypatch, of_worker):
+def test_one_interceptor_for_all_writers_of_a_process(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_worker: Callable[..., None]
+) -> None:
     topics: list[str] = []
 
     def see(request: BatchRequest) -> None:
@@ -113,7 +122,9 @@ def test_one_interceptor_for_all_writers_of_a_process(scene, tmp_path, monkeypat
     assert topics == ["one", "other"]
 
 
-def test_the_environment_names_the_interceptor_of_a_process(scene, tmp_path, monkeypatch):
+def test_the_environment_names_the_interceptor_of_a_process(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "dropping_interceptor.py").write_text("def drop(request):\n    request.drop()\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("SPARK_RTPS_BATCH_INTERCEPTOR", "dropping_interceptor:drop")
@@ -125,12 +136,12 @@ def test_the_environment_names_the_interceptor_of_a_process(scene, tmp_path, mon
         scene.writer(scene.node(), batch=OPEN, readers=0)
 
 
-def test_a_callable_of_another_form_is_refused(of_worker):
+def test_a_callable_of_another_form_is_refused(of_worker: Callable[..., None]) -> None:
     with pytest.raises(OptionError, match=r"interceptor\(request\)"), explained():
         of_worker(lambda: None)
 
 
-def test_a_request_decodes_its_row_when_it_is_asked_for(scene, of_worker):
+def test_a_request_decodes_its_row_when_it_is_asked_for(scene: Scene, of_worker: Callable[..., None]) -> None:
     rows: list[object] = []
 
     def see(request: BatchRequest) -> None:

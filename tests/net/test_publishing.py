@@ -56,7 +56,7 @@ def joined(threads: list[threading.Thread]) -> bool:
     [BatchPolicy(), replace(OPEN, max_samples=7), BatchPolicy(turbo_mode=True)],
     ids=["unbatched", "batch", "turbo"],
 )
-def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(scene, batch):
+def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(scene: Scene, batch) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=batch)
     sources, count = 4, 300
@@ -94,7 +94,7 @@ class Gate:
             self.on_given_back.pop(threading.current_thread())()
 
 
-def test_no_write_comes_between_a_full_batch_and_its_sending(scene):
+def test_no_write_comes_between_a_full_batch_and_its_sending(scene: Scene) -> None:
     got = scene.reader(scene.node())
     node = scene.node()
     gate = node.lock = Gate(node.lock)  # type: ignore[assignment]
@@ -130,7 +130,7 @@ def written_while_the_lock_is_taken(node: Node, writer: BlockingWriter, patience
 
 
 @pytest.mark.parametrize("batch", [OPEN, SINGLE_THREADED], ids=["thread safe", "not"])
-def test_every_write_takes_the_lock(scene, batch):
+def test_every_write_takes_the_lock(scene: Scene, batch) -> None:
     got = scene.reader(scene.node())
     node = scene.node()
     writer = scene.writer(node, batch=batch)
@@ -139,7 +139,7 @@ def test_every_write_takes_the_lock(scene, batch):
     scene.wait(lambda: got.numbers == [0])
 
 
-def test_thread_safe_write_false_is_as_safe(scene, monkeypatch):
+def test_thread_safe_write_false_is_as_safe(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
     began, flushes = threading.Event(), list[threading.Thread]()
@@ -164,7 +164,7 @@ def test_thread_safe_write_false_is_as_safe(scene, monkeypatch):
     assert got.numbers == list(range(6_003))
 
 
-def test_deleting_an_endpoint_sends_its_own_batch_and_no_others(scene):
+def test_deleting_an_endpoint_sends_its_own_batch_and_no_others(scene: Scene) -> None:
     got, node = scene.reader(scene.node()), scene.node()
     other = scene.reader(node, topic="Other")
     writer = scene.writer(node, batch=SINGLE_THREADED)
@@ -180,7 +180,7 @@ def test_deleting_an_endpoint_sends_its_own_batch_and_no_others(scene):
     scene.wait(lambda: got.numbers == [7, 0, 1, 2])
 
 
-def test_thread_safe_write_false_in_one_thread(scene):
+def test_thread_safe_write_false_in_one_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=replace(SINGLE_THREADED, max_samples=50))
     for i in range(3_000):
@@ -189,7 +189,7 @@ def test_thread_safe_write_false_in_one_thread(scene):
     scene.wait(lambda: got.numbers == list(range(3_000)))
 
 
-def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene):
+def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
     writer.write(numbered(0, 4, size=1_000))
@@ -205,7 +205,7 @@ def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene):
 
 
 @pytest.mark.parametrize("error", [errno.ENETUNREACH, errno.EMSGSIZE, errno.EPERM])
-def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene, error):
+def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene: Scene, error) -> None:
     there, here = scene.node(), scene.node()
     scene.reader(there, BEST_EFFORT)
     writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_samples=2))
@@ -219,7 +219,9 @@ def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene, error
     writer.flush()  # told once
 
 
-def test_a_failed_automatic_flush_reaches_the_next_write(scene, monkeypatch):
+def test_a_failed_automatic_flush_reaches_the_next_write(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = clock_for(monkeypatch)
     there, here = scene.node(), scene.node()
     got = scene.reader(there, BEST_EFFORT)
@@ -236,7 +238,9 @@ def test_a_failed_automatic_flush_reaches_the_next_write(scene, monkeypatch):
     scene.wait(lambda: got.numbers == [1])  # what was written then is not lost
 
 
-def test_failures_of_automatic_flushes_can_be_set_apart(scene, monkeypatch):
+def test_failures_of_automatic_flushes_can_be_set_apart(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = clock_for(monkeypatch)
     there, here = scene.node(), scene.node()
     scene.reader(there, BEST_EFFORT)
@@ -261,7 +265,9 @@ def test_failures_of_automatic_flushes_can_be_set_apart(scene, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["flush", "begin_coherent_set", "wait_for_acknowledgments"])
-def test_a_failed_automatic_flush_reaches_the_next_call(scene, monkeypatch, call):
+def test_a_failed_automatic_flush_reaches_the_next_call(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     clock = clock_for(monkeypatch)
     there, here = scene.node(), scene.node()
     scene.reader(there, BEST_EFFORT)
@@ -276,7 +282,7 @@ def test_a_failed_automatic_flush_reaches_the_next_call(scene, monkeypatch, call
         getattr(writer, call)(*arguments)
 
 
-def test_a_failure_is_told_to_those_whose_reader_it_was(scene):
+def test_a_failure_is_told_to_those_whose_reader_it_was(scene: Scene) -> None:
     near, far, here = scene.node(), scene.node(), scene.node()
     got = scene.reader(near, BEST_EFFORT, topic="near")
     scene.reader(far, BEST_EFFORT, topic="far")
@@ -294,7 +300,7 @@ def test_a_failure_is_told_to_those_whose_reader_it_was(scene):
 @pytest.mark.parametrize(
     "flow_controller", [None, FlowControllerPolicy()], ids=["synchronous", "asynchronous"]
 )
-def test_a_call_that_waits_on_a_node_that_is_closed_raises(scene, flow_controller):
+def test_a_call_that_waits_on_a_node_that_is_closed_raises(scene: Scene, flow_controller) -> None:
     node = scene.node()
     writer = scene.writer(node, flow_controller=flow_controller, readers=0)
     errors: list[Exception] = []
@@ -311,7 +317,7 @@ def test_a_call_that_waits_on_a_node_that_is_closed_raises(scene, flow_controlle
     assert [type(error) for error in errors] == [TransportError]
 
 
-def test_reliable_failures_are_counted_and_repaired(scene):
+def test_reliable_failures_are_counted_and_repaired(scene: Scene) -> None:
     there, here = scene.node(), scene.node()
     got = scene.reader(there)
     writer = scene.writer(here, batch=replace(OPEN, max_samples=2))
@@ -327,7 +333,9 @@ def test_reliable_failures_are_counted_and_repaired(scene):
 
 
 @pytest.mark.parametrize("kind", [LivelinessKind.MANUAL_BY_TOPIC, LivelinessKind.MANUAL_BY_PARTICIPANT])
-def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(scene, monkeypatch, kind):
+def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, kind
+) -> None:
     clock = clock_for(monkeypatch)
     qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=10_000 * SECOND)
     there, here = scene.node(), scene.node()
@@ -349,7 +357,7 @@ def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(scene, monkeyp
     scene.wait(lambda: got.numbers == [0] and heard.last_heard >= begun)
 
 
-def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene):
+def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene: Scene) -> None:
     scene.reader(scene.node())
     node = scene.node()
     writer = scene.writer(node)
@@ -363,7 +371,7 @@ def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene):
 
 
 @pytest.fixture
-def late(scene, monkeypatch) -> tuple[BlockingWriter, list[float]]:
+def late(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingWriter, list[float]]:
     """A writer which takes its node over only after everything sent was acknowledged; and each wait for the network."""
     scene.reader(scene.node())
     node = scene.node()
@@ -387,20 +395,24 @@ def late(scene, monkeypatch) -> tuple[BlockingWriter, list[float]]:
     return writer, waits
 
 
-def test_a_write_does_not_wait_for_room_that_was_made_before_it_took_over(late):
+def test_a_write_does_not_wait_for_room_that_was_made_before_it_took_over(
+    late: tuple[BlockingWriter, list[float]],
+) -> None:
     writer, waits = late
     writer.write(numbered(0, 150))  # somewhat more than the window
     assert waits == []
 
 
-def test_what_was_acknowledged_before_the_writer_took_over_is_not_waited_for(late):
+def test_what_was_acknowledged_before_the_writer_took_over_is_not_waited_for(
+    late: tuple[BlockingWriter, list[float]],
+) -> None:
     writer, waits = late
     writer.write(numbered(0, 50))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert waits == []
 
 
-def test_the_nodes_thread_wakes_the_one_that_steers(scene):
+def test_the_nodes_thread_wakes_the_one_that_steers(scene: Scene) -> None:
     node = scene.node()
     poll = select.poll()
     poll.register(node._wake_pipe, select.POLLIN)
@@ -410,7 +422,9 @@ def test_the_nodes_thread_wakes_the_one_that_steers(scene):
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_thread_that_lingers_is_followed_by_the_nodes_own(scene, monkeypatch, times):
+def test_a_thread_that_lingers_is_followed_by_the_nodes_own(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
     node = scene.node()
     cycles, cycle = [], node.cycle
 
@@ -427,7 +441,7 @@ def test_a_thread_that_lingers_is_followed_by_the_nodes_own(scene, monkeypatch, 
     scene.wait(lambda: node.duty_cycle.thread in cycles)
 
 
-def test_who_lingers_wakes_nobody(scene):
+def test_who_lingers_wakes_nobody(scene: Scene) -> None:
     node = scene.node()
     with node.duty_cycle.steering(lingering=True):
         node.duty_cycle._lingers_until = time.monotonic() + 3_600
@@ -437,7 +451,7 @@ def test_who_lingers_wakes_nobody(scene):
     scene.wait(node.duty_cycle._is_needed)
 
 
-def test_a_reader_that_is_there_is_not_waited_for(scene, monkeypatch):
+def test_a_reader_that_is_there_is_not_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.reader(scene.node())
     writer = scene.writer(scene.node())
     monkeypatch.setattr(

@@ -150,7 +150,9 @@ def writing(writer: BlockingWriter, first: int, count: int) -> Iterator[None]:
 # --- a slow link -----------------------------------------------------------------------------------------
 
 
-def test_on_a_slow_link_static_windows_flood_the_queue_and_cubic_fits_it(scene_on):
+def test_on_a_slow_link_static_windows_flood_the_queue_and_cubic_fits_it(
+    scene_on: Callable[[Shape], Scene],
+) -> None:
     count, overflowed, repaired = 1_500, {}, {}
     for kind in ("static", "cubic"):
         scene = scene_on(SLOW)
@@ -178,7 +180,7 @@ def test_on_a_slow_link_static_windows_flood_the_queue_and_cubic_fits_it(scene_o
 
 
 @pytest.mark.parametrize(("kind", "count"), [("static", 3_000), ("cubic", 1_000)])
-def test_one_percent_loss(scene_on, kind, count):
+def test_one_percent_loss(scene_on: Callable[[Shape], Scene], kind: str, count: int) -> None:
     scene = scene_on(LOSSY)
     control = CongestionControlPolicy(kind)
     reader = scene.reader(policy=ReaderPolicy(congestion_control=control))
@@ -198,7 +200,9 @@ def test_one_percent_loss(scene_on, kind, count):
 # --- a long way ------------------------------------------------------------------------------------------
 
 
-def test_on_a_long_way_a_repair_is_awaited_before_it_is_requested_again(scene_on):
+def test_on_a_long_way_a_repair_is_awaited_before_it_is_requested_again(
+    scene_on: Callable[[Shape], Scene],
+) -> None:
     count, round_trip = 600, int(2 * LONG.delay * NANOSECONDS)
     scene = scene_on(LONG)
     control = CongestionControlPolicy("cubic", measure_rtt=True)
@@ -242,7 +246,7 @@ def held_back_by(writer: BlockingWriter, reader: PacedReader) -> bool:
     [({"strategy": "min"}, (None, None)), ({"strategy": "tagged", "group_tag": TAG}, (None, TAG))],
     ids=["min", "the tagged one"],
 )
-def test_a_slow_reader_sets_the_pace(scene_on, strategy, tags):
+def test_a_slow_reader_sets_the_pace(scene_on: Callable[[Shape], Scene], strategy, tags) -> None:
     count = 4_000  # three rooms full
     scene = scene_on(LOSSY)
     fast = scene.reader(policy=ReaderPolicy(group_tag=tags[0]))
@@ -271,7 +275,7 @@ def test_a_slow_reader_sets_the_pace(scene_on, strategy, tags):
     [({"strategy": "max"}, (None, None)), ({"strategy": "tagged", "group_tag": TAG}, (TAG, None))],
     ids=["max", "the other one is tagged"],
 )
-def test_a_slow_reader_falls_behind_and_rejoins(scene_on, strategy, tags):
+def test_a_slow_reader_falls_behind_and_rejoins(scene_on: Callable[[Shape], Scene], strategy, tags) -> None:
     count = 12_000  # several terms
     scene = scene_on(LOSSY)
     # What it takes can always be sent again.
@@ -300,7 +304,9 @@ def test_a_slow_reader_falls_behind_and_rejoins(scene_on, strategy, tags):
         assert slow.reader.counters.lost_samples == missed
 
 
-def test_a_reader_that_stops_is_named_with_its_position_and_the_limit(scene_on):
+def test_a_reader_that_stops_is_named_with_its_position_and_the_limit(
+    scene_on: Callable[[Shape], Scene],
+) -> None:
     scene = scene_on(Shape())
     slow = scene.reader(room=ROOM, paced=True)
     writer = scene.writer(1)
@@ -322,7 +328,7 @@ def test_a_reader_that_stops_is_named_with_its_position_and_the_limit(scene_on):
     assert slow.numbers == list(range(slow.count))
 
 
-def test_a_process_that_stops_is_named_and_goes_on_where_it_was(scene_on):
+def test_a_process_that_stops_is_named_and_goes_on_where_it_was(scene_on: Callable[[Shape], Scene]) -> None:
     scene = scene_on(Shape())
     process = scene.process()
     assert process.stdout is not None
@@ -345,7 +351,7 @@ def test_a_process_that_stops_is_named_and_goes_on_where_it_was(scene_on):
 # --- a reader that vanishes ------------------------------------------------------------------------------
 
 
-def test_a_reader_that_vanishes_is_let_go_after_receiver_timeout(scene_on):
+def test_a_reader_that_vanishes_is_let_go_after_receiver_timeout(scene_on: Callable[[Shape], Scene]) -> None:
     count = 3_000
     scene = scene_on(LOSSY)
     reader, process = scene.reader(), scene.process()

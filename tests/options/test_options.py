@@ -73,7 +73,7 @@ class TestFields:
     HINTS = get_type_hints(Settings, {**vars(settings), "Offsets": str | tuple[tuple[str, int | str], ...]})
 
     @pytest.mark.parametrize("role", [AppliesTo.READ, AppliesTo.WRITE])
-    def test_values_are_of_the_types_that_fields_declare(self, role):
+    def test_values_are_of_the_types_that_fields_declare(self, role) -> None:
         found = [_parse({}, role)]
         for spec in OPTIONS:
             texts = (
@@ -99,11 +99,11 @@ class TestFields:
         }
         assert not wrong
 
-    def test_each_field_of_one_option_has_one(self):
+    def test_each_field_of_one_option_has_one(self) -> None:
         assert len(set(FIELDS.values())) == len(FIELDS)
         assert set(FIELDS.values()) <= {spec.name for spec in OPTIONS}
 
-    def test_each_option_is_read(self):
+    def test_each_option_is_read(self) -> None:
         """By a field of its own, or by name where several options make one value."""
         source = "".join(path.read_text() for path in Path(settings.__file__).parent.glob("[!t]*.py"))
         policies_fields = {
@@ -121,21 +121,21 @@ class TestFields:
 
 
 class TestKeys:
-    def test_case_does_not_matter(self):
+    def test_case_does_not_matter(self) -> None:
         assert read(MAXROWSPERTRIGGER="7").max_rows_per_trigger == 7
         assert parse_options({"Topic": "X"}, AppliesTo.READ).topic == "X"
 
-    def test_path_is_the_topic(self):
+    def test_path_is_the_topic(self) -> None:
         assert parse_options({"path": "Square"}, AppliesTo.READ).topic == "Square"
         assert parse_options({"path": "Square", "topic": "Square"}, AppliesTo.READ).topic == "Square"
         with pytest.raises(OptionError, match="another topic, 'Circle'"):
             parse_options({"path": "Circle", "topic": "Square"}, AppliesTo.READ)
 
-    def test_topic_is_required(self):
+    def test_topic_is_required(self) -> None:
         with pytest.raises(OptionError, match="option 'topic': name the topic"):
             parse_options({}, AppliesTo.READ)
 
-    def test_keys_of_spark_itself_are_let_pass(self):
+    def test_keys_of_spark_itself_are_let_pass(self) -> None:
         assert write(checkpointLocation="/tmp/c").topic == "T"
 
     @pytest.mark.parametrize(
@@ -149,15 +149,15 @@ class TestKeys:
             ("domain_id", "domain"),
         ],
     )
-    def test_unknown_key_names_the_nearest(self, wrong, meant):
+    def test_unknown_key_names_the_nearest(self, wrong: str, meant: str) -> None:
         error = refusal(**{wrong: "x"})
         assert error.option == wrong
         assert f"did you mean '{meant}'?" in str(error)
 
-    def test_unknown_key_far_from_all(self):
+    def test_unknown_key_far_from_all(self) -> None:
         assert "did you mean" not in str(refusal(zzzzzzzzqqq="1"))
 
-    def test_options_of_the_other_side(self):
+    def test_options_of_the_other_side(self) -> None:
         assert "applies only to reading; remove it here" in str(refusal(AppliesTo.WRITE, metadata="true"))
         assert "applies only to writing" in str(refusal(on_no_reader="drop"))
         parse_options({"topic": "T", "metadata": "true", "on_no_reader": "drop"}, AppliesTo.BOTH)
@@ -179,11 +179,11 @@ class TestValues:
             ("DURATION_INFINITE", INFINITE),
         ],
     )
-    def test_duration(self, text, ns):
+    def test_duration(self, text: str, ns) -> None:
         assert read(deadline=text).qos.deadline == ns
 
     @pytest.mark.parametrize("text", ["3", "fast", "3 parsecs", "-1s", "", "s"])
-    def test_no_duration(self, text):
+    def test_no_duration(self, text: str) -> None:
         assert "must be a duration such as 200ms, 3s, 5min or infinite" in str(refusal(deadline=text))
 
     @pytest.mark.parametrize(
@@ -198,24 +198,24 @@ class TestValues:
             ("12b", 12),
         ],
     )
-    def test_size(self, text, nbytes):
+    def test_size(self, text: str, nbytes: int) -> None:
         assert read(maxBytesPerTrigger=text).max_bytes_per_trigger == nbytes
 
-    def test_no_size(self):
+    def test_no_size(self) -> None:
         assert "must be a size such as 4096, 64KiB or 1MB" in str(refusal(maxBytesPerTrigger="much"))
 
     @pytest.mark.parametrize("text", ["true", "TRUE", "yes", "1"])
-    def test_true(self, text):
+    def test_true(self, text: str) -> None:
         assert read(metadata=text).metadata is True
 
-    def test_no_boolean(self):
+    def test_no_boolean(self) -> None:
         assert str(refusal(metadata="maybe")) == "option 'metadata' = 'maybe': must be true or false"
 
     @pytest.mark.parametrize(
         "text",
         ["best_effort", "BEST_EFFORT", "best-effort", "BEST_EFFORT_RELIABILITY_QOS"],
     )
-    def test_word(self, text):
+    def test_word(self, text: str) -> None:
         assert read(reliability=text).qos.reliability is ReliabilityKind.BEST_EFFORT
 
     @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ class TestValues:
             ("ownership", "EXCLUSIVE_OWNERSHIP_QOS", OwnershipKind.EXCLUSIVE),
         ],
     )
-    def test_dds_constants(self, option, constant, value):
+    def test_dds_constants(self, option: str, constant: str, value) -> None:
         assert getattr(write(**{option: constant}).qos, option) is value
 
-    def test_wrong_word_names_all(self):
+    def test_wrong_word_names_all(self) -> None:
         error = refusal(reliability="sometimes")
         assert str(error) == "option 'reliability' = 'sometimes': must be one of reliable, best_effort"
 
-    def test_wrong_value_where_nobody_knows_the_role(self):
+    def test_wrong_value_where_nobody_knows_the_role(self) -> None:
         assert str(refusal(AppliesTo.BOTH, mode="x")) == (
             "option 'mode' = 'x': must be one of dropmalformed, permissive, failfast; it applies only to reading"
         )
@@ -241,40 +241,40 @@ class TestValues:
         assert "applies" not in str(refusal(AppliesTo.BOTH, reliability="sometimes"))
         assert "applies" not in str(refusal(mode="x"))
 
-    def test_bounds(self):
+    def test_bounds(self) -> None:
         assert "must be between 0 and 232" in str(refusal(domain="233"))
         assert "must be at least 1" in str(refusal(maxRowsPerTrigger="0"))
         assert "must be an integer" in str(refusal(domain="zero"))
 
-    def test_count(self):
+    def test_count(self) -> None:
         assert write(resource_limits__max_samples="unlimited").qos.max_samples == INFINITE
         assert write(resource_limits__max_samples="-1").qos.max_samples == INFINITE
         assert write(resource_limits__max_samples="10").qos.max_samples == 10
 
-    def test_list(self):
+    def test_list(self) -> None:
         assert read(partition="a, b*,").qos.partition == ("a", "b*")
         assert read(partition="[ab]*,[1]").qos.partition == ("[ab]*", "[1]")
 
     @pytest.mark.parametrize("name", ["log.dir", "qos.file", "type.file", "type.include_path"])
-    def test_home_directories_that_are_not_known(self, name):
+    def test_home_directories_that_are_not_known(self, name: str) -> None:
         beside = {"type.file": "x.idl", "type": "T"} if "include" in name else {}
         with pytest.raises(OptionError, match="home directory that is not known"):
             given_type(parse_options({"topic": "T", **beside, name: "~nosuchuser/x"}, AppliesTo.READ))
 
-    def test_list_in_json(self):
+    def test_list_in_json(self) -> None:
         assert read(partition='["", "a,b", " c "]').qos.partition == ("", "a,b", " c ")
         assert "must not have an empty name" in str(refusal(peers='["", "robot"]'))
 
     @pytest.mark.parametrize(
         "names", [["a", "b"], ["", "a"], [""], ["a,b"], [" a"], ["[1]"], ['["a"]'], ["a'b,c", "d'"], []]
     )
-    def test_list_of_python(self, names):
+    def test_list_of_python(self, names) -> None:
         """What a program gives is what it gets, whatever the names are."""
         options = {"partition": names}
         settings = topic_settings("T", AppliesTo.READ, of_participant={}, options=options, keywords={})
         assert settings.qos.partition == tuple(names)
 
-    def test_commas_of_filter_parameters(self):
+    def test_commas_of_filter_parameters(self) -> None:
         """They are literals of SQL, and these have commas between quotes."""
         given = {"filter": "s = %0 AND n = %1", "filter.parameters": "'a,b', 5"}
         assert parse_options({"topic": "T", **given}, AppliesTo.READ).filter_parameters == ("'a,b'", "5")
@@ -283,19 +283,19 @@ class TestValues:
             settings = topic_settings("T", AppliesTo.READ, of_participant={}, options=options, keywords={})
             assert settings.filter_parameters == tuple(parameters)
 
-    def test_dates_of_eight_digits(self):
+    def test_dates_of_eight_digits(self) -> None:
         """ISO 8601 has a basic form; as milliseconds they would be the first day of 1970."""
         assert timestamp("startingTime", "20260131") == timestamp("startingTime", "2026-01-31")
         assert timestamp("startingTime", "20261331") == 20_261_331_000_000
         assert timestamp("startingTime", "1769817600000") == timestamp("startingTime", "20260131")
 
-    def test_peers(self):
+    def test_peers(self) -> None:
         assert read(peers="10.0.0.1, robot:7412").peers == ("10.0.0.1", "robot:7412")
         assert "must be host or host:port" in str(refusal(peers="robot:port"))
         assert "must be host or host:port" in str(refusal(peers=":7400"))
         assert "must be host or host:port" in str(refusal(peers="robot:70000"))
 
-    def test_networks(self):
+    def test_networks(self) -> None:
         allowed = "10.1.0.0/16, 10.2.0.7,"
         assert read(peers__allow=allowed).peers_allowed == ("10.1.0.0/16", "10.2.0.7")
         assert write(readers__allow=allowed).readers_allowed == ("10.1.0.0/16", "10.2.0.7")
@@ -314,7 +314,7 @@ class TestValues:
 
 
 class TestMeaning:
-    def test_reader_defaults(self):
+    def test_reader_defaults(self) -> None:
         settings = read()
         assert settings.domain == 0
         assert settings.payload is Payload.CDR
@@ -323,14 +323,14 @@ class TestMeaning:
         assert settings.qos.data_representation == (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
         assert settings.fail_on_data_loss is True
 
-    def test_writer_defaults(self):
+    def test_writer_defaults(self) -> None:
         settings = write()
         assert settings.qos.reliability is ReliabilityKind.RELIABLE
         assert settings.qos.history is HistoryKind.KEEP_ALL
         assert settings.representation is None  # what the type needs
         assert settings.on_no_reader is OnNoReader.WAIT
 
-    def test_starting_offsets_is_durability(self):
+    def test_starting_offsets_is_durability(self) -> None:
         assert read(startingOffsets="earliest").qos.durability is DurabilityKind.TRANSIENT_LOCAL
         assert read(startingOffsets="latest").qos.durability is DurabilityKind.VOLATILE
         both = read(startingOffsets="earliest", durability="transient_local")
@@ -338,12 +338,12 @@ class TestMeaning:
         error = refusal(startingOffsets="earliest", durability="volatile")
         assert "means durability=transient_local, but durability=volatile" in str(error)
 
-    def test_depth_implies_keep_last(self):
+    def test_depth_implies_keep_last(self) -> None:
         qos = write(history__depth="5").qos
         assert (qos.history, qos.history_depth) == (HistoryKind.KEEP_LAST, 5)
         assert "no meaning" in str(refusal(AppliesTo.WRITE, history="keep_all", history__depth="5"))
 
-    def test_max_samples_that_would_stop_writing_for_ever(self):
+    def test_max_samples_that_would_stop_writing_for_ever(self) -> None:
         error = refusal(AppliesTo.WRITE, durability="transient_local", resource_limits__max_samples="10")
         assert error.option == "resource_limits.max_samples"
         for part in ("durability=transient_local", "history=keep_all", "or history=keep_last"):
@@ -352,7 +352,7 @@ class TestMeaning:
         late = {"durability": "transient_local", "history": "keep_last", "resource_limits__max_samples": "10"}
         assert write(**late).qos.max_samples == 10
 
-    def test_extensibility_is_that_of_the_file(self):
+    def test_extensibility_is_that_of_the_file(self) -> None:
         assert read(type__file="x.idl").type_extensibility is None
         assert (
             write(type__file="x.idl", type__extensibility="final").type_extensibility is Extensibility.FINAL
@@ -362,7 +362,7 @@ class TestMeaning:
             refusal(type__file="x.idl", type__extensibility="mutable")
         )
 
-    def test_binary_has_its_metadata(self):
+    def test_binary_has_its_metadata(self) -> None:
         assert "has these columns already" in str(refusal(payload="binary", metadata="true"))
 
     @pytest.mark.parametrize("payload", ["binary", "arrow"])
@@ -378,68 +378,68 @@ class TestMeaning:
         ],
         ids=lambda given: next(iter(given)),
     )
-    def test_what_looks_at_members_needs_them(self, payload, given):
+    def test_what_looks_at_members_needs_them(self, payload: str, given: dict[str, str]) -> None:
         error = refusal(payload=payload, **given)
         assert "needs payload=cdr: it looks at the type's members" in str(error)
         assert error.option in given
 
-    def test_binary_has_nothing_malformed(self):
+    def test_binary_has_nothing_malformed(self) -> None:
         assert "no effect with payload=binary" in str(refusal(payload="binary", mode="permissive"))
         assert read(payload="arrow", mode="permissive").mode is Mode.PERMISSIVE
         assert read(payload="binary", mode="failfast").mode is Mode.FAILFAST
 
-    def test_what_needs_a_reading_option(self):
+    def test_what_needs_a_reading_option(self) -> None:
         assert "no effect without filter" in str(refusal(filter__parameters="1"))
         error = refusal(columnNameOfCorruptRecord="bad")
         assert "no effect without mode=permissive" in str(error)
         assert read(columnNameOfCorruptRecord="bad", mode="dropmalformed").corrupt_record == "bad"
 
-    def test_a_type_is_a_name(self):
+    def test_a_type_is_a_name(self) -> None:
         error = refusal(type="struct Fin { long a; };")
         assert str(error) == (
             "option 'type' = 'struct Fin { lon...': is not a name; write the IDL to a file and set type.file to its "
             "path"
         )
 
-    def test_key_or_idl(self):
+    def test_key_or_idl(self) -> None:
         assert read(key="a,b").key == ("a", "b")
         assert "remove one of the two" in str(refusal(key="a", type__file="x.idl"))
         assert "use key=<columns>" in str(refusal(keyed="true"))
         assert read(keyed="true", payload="binary").keyed
 
     @pytest.mark.parametrize("payload", ["binary", "arrow"])
-    def test_key_where_no_columns_make_the_type(self, payload):
+    def test_key_where_no_columns_make_the_type(self, payload: str) -> None:
         assert "only for payload=cdr" in str(refusal(AppliesTo.WRITE, key="id", payload=payload))
 
-    def test_a_duration_of_too_many_digits(self):
+    def test_a_duration_of_too_many_digits(self) -> None:
         assert "must be a duration" in str(refusal(read__timeout="9" * 400 + "s"))
 
-    def test_log_sizes(self):
+    def test_log_sizes(self) -> None:
         assert read(log__max_bytes="16MiB").log_max_bytes == 16 << 20  # its segments are smaller
         assert "log.max_bytes" in str(refusal(log__segment_bytes="64MiB", log__max_bytes="32MiB"))
         assert "must be at least 16777216" in str(refusal(log__max_bytes="1MiB"))
 
-    def test_what_is_dropped_is_lost(self):
+    def test_what_is_dropped_is_lost(self) -> None:
         assert read().on_log_full == "hold"
         assert read(on_log_full="fail").on_log_full == "fail"
         assert "failOnDataLoss=false" in str(refusal(on_log_full="drop"))
         assert read(on_log_full="drop", failOnDataLoss="false").on_log_full == "drop"
 
-    def test_settings_are_values(self):
+    def test_settings_are_values(self) -> None:
         settings = read(deadline="1s")
         assert pickle.loads(pickle.dumps(settings)) == settings
         assert hash(settings) == hash(read(deadline="1s"))
 
 
 class TestTable:
-    def test_every_option_has_a_row(self):
+    def test_every_option_has_a_row(self) -> None:
         page = options_page()
         rows = [line for line in page.splitlines() if line.startswith("| `")]
         for spec in OPTIONS:
             assert sum(line.startswith(f"| `{spec.name}` |") for line in rows) == 1, spec.name
         assert [spec for section in SECTIONS for spec in section.options] == list(OPTIONS)
 
-    def test_texts_stand_alone(self):
+    def test_texts_stand_alone(self) -> None:
         """Each is whole sentences that need neither the row above nor the one below."""
         for spec in OPTIONS:
             assert spec.doc.endswith("."), spec.name
@@ -448,7 +448,7 @@ class TestTable:
             assert "  " not in spec.doc, spec.name
             assert "|" not in spec.doc, spec.name
 
-    def test_words_have_choices_and_defaults_are_valid(self):
+    def test_words_have_choices_and_defaults_are_valid(self) -> None:
         for spec in OPTIONS:
             assert bool(spec.choices) == (
                 spec.kind in (OptionKind.WORD, OptionKind.PLUGIN, OptionKind.OFFSETS)

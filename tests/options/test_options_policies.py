@@ -63,7 +63,7 @@ def names(policy: type) -> set[str]:
 
 
 class TestFields:
-    def test_every_field_has_an_option(self):
+    def test_every_field_has_an_option(self) -> None:
         assert set(READER_FIELDS) == names(ReaderPolicy) - INTERNAL
         assert set(WRITER_FIELDS) == names(WriterPolicy)
         assert set(BATCH_FIELDS) == names(BatchPolicy)
@@ -71,7 +71,7 @@ class TestFields:
         assert set(FLOW_CONTROL_FIELDS) == names(FlowControlPolicy)
         assert set(CONGESTION_FIELDS) == names(CongestionControlPolicy)
 
-    def test_every_option_of_a_policy_is_a_field(self):
+    def test_every_option_of_a_policy_is_a_field(self) -> None:
         taken = {
             *READER_FIELDS.values(),
             *WRITER_FIELDS.values(),
@@ -88,7 +88,7 @@ class TestFields:
         on_one_host = {"ipc", "spies_simulate_connection", "tether"}
         assert taken - listed == batches | on_one_host | {"status_message_timeout"}
 
-    def test_defaults_are_the_policies(self):
+    def test_defaults_are_the_policies(self) -> None:
         settings = write()
         assert settings.writer_policy == WriterPolicy()
         assert settings.batch == BatchPolicy(max_data_bytes=INFINITE)  # auto: what a datagram holds
@@ -97,7 +97,7 @@ class TestFields:
         assert read().reader_policy == ReaderPolicy()
         assert write(publish_mode="asynchronous").flow_controller == FlowControllerPolicy()
 
-    def test_defaults_of_the_rest(self):
+    def test_defaults_of_the_rest(self) -> None:
         for settings in (read(), write()):
             assert settings.mtu is None
             assert settings.message_size_max == UDP_PAYLOAD_MAX
@@ -110,18 +110,18 @@ class TestFields:
 
 class TestValues:
     @pytest.mark.parametrize("field", sorted(WRITER_FIELDS))
-    def test_a_writer_field(self, field):
+    def test_a_writer_field(self, field) -> None:
         text, value = _other(WriterPolicy(), field, WRITER_FIELDS)
         settings = write(**{WRITER_FIELDS[field]: text}, **_room(field))
         assert getattr(settings.writer_policy, field) == value
 
     @pytest.mark.parametrize("field", sorted(set(READER_FIELDS) - {"congestion_control"}))
-    def test_a_reader_field(self, field):
+    def test_a_reader_field(self, field) -> None:
         text, value = _other(ReaderPolicy(), field, READER_FIELDS)
         settings = read(**{READER_FIELDS[field]: text}, **_room(field))
         assert getattr(settings.reader_policy, field) == value
 
-    def test_batch(self):
+    def test_batch(self) -> None:
         settings = write(
             batch__enable="true",
             batch__max_data_bytes="8KiB",
@@ -151,14 +151,14 @@ class TestValues:
             max_batches=12,
         )
 
-    def test_unsafe_writes(self):
+    def test_unsafe_writes(self) -> None:
         options = {"batch__enable": "true", "batch__thread_safe_write": "false"}
         assert write(**options).batch.thread_safe_write is False
         assert not write(
             **options, async_publisher__disable_asynchronous_batch="true"
         ).batch.thread_safe_write
 
-    def test_flow_controller(self):
+    def test_flow_controller(self) -> None:
         settings = write(
             publish_mode="asynchronous",
             flow_controller__name="slow",
@@ -181,22 +181,22 @@ class TestValues:
         )
         assert settings.transport_priority == -4
 
-    def test_a_predefined_flow_controller_keeps_what_is_not_set(self):
+    def test_a_predefined_flow_controller_keeps_what_is_not_set(self) -> None:
         options = {"publish_mode": "asynchronous", "flow_controller__name": "fixed_rate"}
         assert write(**options).flow_controller == FIXED_RATE
         slower = write(**options, flow_controller__token_bucket__period="3s").flow_controller
         assert slower == replace(FIXED_RATE, period=3_000_000_000)
 
-    def test_windows_without_an_end(self):
+    def test_windows_without_an_end(self) -> None:
         policy = write(reliable_writer__max_send_window_size="64").writer_policy
         assert (policy.min_send_window_size, policy.max_send_window_size) == (INFINITE, 64)
         assert write(reliable_writer__min_send_window_size="4").writer_policy.max_send_window_size == INFINITE
 
-    def test_at_most_one_heartbeat_a_sample(self):
+    def test_at_most_one_heartbeat_a_sample(self) -> None:
         policy = write(reliable_writer__max_send_window_size="3").writer_policy
         assert policy.heartbeats_per_max_samples == 3
 
-    def test_datagrams(self):
+    def test_datagrams(self) -> None:
         settings = read(mtu="9000", message_size_max="32KiB", accept_writer_removed_batch_samples="true")
         assert (settings.mtu, settings.message_size_max) == (9000, 32768)
         assert settings.accept_writer_removed_batch_samples
@@ -205,7 +205,7 @@ class TestValues:
 
 
 class TestQos:
-    def test_of_a_reader(self):
+    def test_of_a_reader(self) -> None:
         qos = read(
             history__depth="5",
             resource_limits__max_samples="50",
@@ -228,7 +228,7 @@ class TestQos:
         assert qos.presentation_scope is PresentationScope.TOPIC
         assert qos.coherent_access and qos.ordered_access
 
-    def test_of_a_writer(self):
+    def test_of_a_writer(self) -> None:
         qos = write(
             max_blocking_time="2s",
             lifespan="4s",
@@ -241,12 +241,12 @@ class TestQos:
         assert (qos.user_data, qos.topic_data, qos.group_data) == (b"u", b"t", b"g")
 
     @pytest.mark.parametrize("word", ["transient", "persistent"])
-    def test_words_of_durability(self, word):
+    def test_words_of_durability(self, word: str) -> None:
         kind = DurabilityKind[word.upper()]
         assert write(durability=word).qos.durability is kind
         assert read(durability=word, startingOffsets="earliest").qos.durability is kind
 
-    def test_defaults(self):
+    def test_defaults(self) -> None:
         plain = {"max_blocking_time", "reliability", "history", "data_representation"}
         for settings in (read(), write()):
             for field in names(Qos) - plain:

@@ -55,7 +55,7 @@ def options_of(tmp_path: Path, body: str, *, writes: bool = True) -> Profile:
 
 
 class TestConnext:
-    def test_the_writer(self):
+    def test_the_writer(self) -> None:
         found = settings(AppliesTo.WRITE, CONNEXT)  # the default one
         qos = found.qos
         assert qos.reliability is ReliabilityKind.RELIABLE
@@ -74,7 +74,7 @@ class TestConnext:
         assert found.transport_priority == 3
         assert found.flow_controller == FlowControllerPolicy()
 
-    def test_its_batches_and_its_protocol(self):
+    def test_its_batches_and_its_protocol(self) -> None:
         found = settings(AppliesTo.WRITE, CONNEXT)
         batch, policy = found.batch, found.writer_policy
         assert (batch.enable, batch.max_data_bytes, batch.max_samples) == (True, 30720, INFINITE)
@@ -86,7 +86,7 @@ class TestConnext:
         assert (policy.min_send_window_size, policy.max_send_window_size) == (32, 64)
         assert (policy.max_heartbeat_retries, policy.max_bytes_per_nack_response) == (500, 32768)
 
-    def test_the_reader(self):
+    def test_the_reader(self) -> None:
         found = settings(AppliesTo.READ, CONNEXT, "Plant::Throughput")
         assert found.qos.durability is DurabilityKind.TRANSIENT_LOCAL  # of the base
         assert found.qos.history is HistoryKind.KEEP_ALL  # says nothing: ours
@@ -97,7 +97,7 @@ class TestConnext:
         assert found.reader_policy.receive_window_size == 1024
         assert found.accept_writer_removed_batch_samples
 
-    def test_what_has_no_option_is_named(self):
+    def test_what_has_no_option_is_named(self) -> None:
         warnings = "\n".join(settings(AppliesTo.WRITE, CONNEXT).warnings)
         for part in (
             "qos.profile Plant::Throughput: datawriter_qos/resource_limits/initial_samples=16",
@@ -110,14 +110,14 @@ class TestConnext:
         assert "datareader_qos" not in warnings  # that is the other side
         assert "turbo_mode=true is ignored" in warnings
 
-    def test_composition(self):
+    def test_composition(self) -> None:
         profile = read_profile(CONNEXT, "Snippets", writes=True)
         assert profile.options["history.depth"] == "64"
         assert "deadline" in profile.options and profile.options["deadline"] == "infinite"
         assert any("BuiltinQosSnippetLib::Feature.Monitoring is built into" in w for w in profile.warnings)
         assert any("topic_filter=Alarm* is not used" in w for w in profile.warnings)
 
-    def test_the_base_of_a_section_is_a_section(self):
+    def test_the_base_of_a_section_is_a_section(self) -> None:
         options = read_profile(CONNEXT, "OfSection", writes=True).options
         assert options["history"] == "KEEP_ALL_HISTORY_QOS"
         assert options["batch.enable"] == "true"
@@ -134,7 +134,7 @@ class TestConnext:
             ("Orphan", "option 'qos.profile' = 'Bass': is a base of Plant::Orphan, but not in"),
         ],
     )
-    def test_a_profile_that_is_none(self, profile, said):
+    def test_a_profile_that_is_none(self, profile: str, said: str) -> None:
         with pytest.raises(OptionError) as caught:
             settings(AppliesTo.WRITE, CONNEXT, profile)
         assert caught.value.option == "qos.profile"
@@ -142,7 +142,7 @@ class TestConnext:
 
 
 class TestDdsXml:
-    def test_a_namespace_and_the_only_profile(self):
+    def test_a_namespace_and_the_only_profile(self) -> None:
         qos = settings(AppliesTo.READ, DDS_XML).qos
         assert qos.reliability is ReliabilityKind.BEST_EFFORT
         assert qos.deadline == 3_000_000_000
@@ -162,7 +162,7 @@ class TestDdsXml:
             ("DURATION_INFINITY", "infinite"),
         ],
     )
-    def test_durations(self, tmp_path, period, text):
+    def test_durations(self, tmp_path: Path, period: str, text: str) -> None:
         body = f"<datawriter_qos><deadline><period>{period}</period></deadline></datawriter_qos>"
         profile = options_of(tmp_path, body)
         assert profile.options == {"deadline": text}
@@ -178,7 +178,7 @@ class TestDdsXml:
             f"<sec>{'9' * 99}</sec>",
         ],
     )
-    def test_no_durations(self, tmp_path, period):
+    def test_no_durations(self, tmp_path: Path, period: str) -> None:
         body = f"<datawriter_qos><deadline><period>{period}</period></deadline></datawriter_qos>"
         profile = options_of(tmp_path, body)
         assert profile.options == {}
@@ -188,17 +188,17 @@ class TestDdsXml:
         ("value", "text"),
         [("1,2,255", "0x0102ff"), ("0x41, 66", "0x4142"), ("aGkh", "0x686921"), ("aG\n kh", "0x686921")],
     )
-    def test_octets(self, tmp_path, value, text):
+    def test_octets(self, tmp_path: Path, value: str, text: str) -> None:
         body = f"<datareader_qos><user_data><value>{value}</value></user_data></datareader_qos>"
         assert options_of(tmp_path, body, writes=False).options == {"user_data": text}
 
     @pytest.mark.parametrize("value", ["1,256", "not base64!", "abc"])
-    def test_no_octets(self, tmp_path, value):
+    def test_no_octets(self, tmp_path: Path, value: str) -> None:
         body = f"<datareader_qos><user_data><value>{value}</value></user_data></datareader_qos>"
         (warning,) = options_of(tmp_path, body, writes=False).warnings
         assert warning == "qos.profile L::P: datareader_qos/user_data/value is not understood"
 
-    def test_a_flow_controller_whose_tokens_are_elsewhere(self, tmp_path):
+    def test_a_flow_controller_whose_tokens_are_elsewhere(self, tmp_path: Path) -> None:
         body = (
             "<datawriter_qos><publish_mode><kind>ASYNCHRONOUS_PUBLISH_MODE_QOS</kind>"
             "<flow_controller_name>slow</flow_controller_name></publish_mode></datawriter_qos>"
@@ -206,24 +206,24 @@ class TestDdsXml:
         (warning,) = options_of(tmp_path, body).warnings
         assert "flow controller slow" in warning and "flow_controller.token_bucket" in warning
 
-    def test_an_option_of_the_other_side_is_ignored_with_a_warning(self, tmp_path):
+    def test_an_option_of_the_other_side_is_ignored_with_a_warning(self, tmp_path: Path) -> None:
         time = "<max_blocking_time><sec>1</sec></max_blocking_time>"
         body = f"<datareader_qos><reliability>{time}</reliability></datareader_qos>"
         (warning,) = options_of(tmp_path, body, writes=False).warnings
         assert "reliability/max_blocking_time=1s has no option here" in warning
 
-    def test_several_and_none_marked(self, tmp_path):
+    def test_several_and_none_marked(self, tmp_path: Path) -> None:
         text = '<qos_library name="L"><qos_profile name="A"/><qos_profile name="B"/></qos_library>'
         with pytest.raises(OptionError, match=r"name one profile of .* in qos.profile: L::A, L::B"):
             settings(AppliesTo.READ, written(tmp_path, text))
 
-    def test_none_at_all(self, tmp_path):
+    def test_none_at_all(self, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="there is none"):
             settings(AppliesTo.READ, written(tmp_path, '<qos_library name="L"/>'))
 
 
 class TestFastDds:
-    def test_the_writer(self):
+    def test_the_writer(self) -> None:
         found = settings(AppliesTo.WRITE, FAST)  # the default one
         qos, policy = found.qos, found.writer_policy
         assert (qos.reliability, qos.max_blocking_time) == (ReliabilityKind.RELIABLE, 1_000_000_000)
@@ -242,7 +242,7 @@ class TestFastDds:
         assert policy.disable_positive_acks is False
         assert policy.disable_positive_acks_min_sample_keep_duration == 2_000_000_000
 
-    def test_the_reader(self):
+    def test_the_reader(self) -> None:
         found = settings(AppliesTo.READ, FAST, "arm")
         assert found.qos.reliability is ReliabilityKind.BEST_EFFORT
         assert found.qos.time_based_filter == 400
@@ -252,7 +252,7 @@ class TestFastDds:
             w == "qos.profile arm: lifespan=5s applies only to writing; ignored" for w in found.warnings
         )
 
-    def test_what_has_no_option_is_named(self):
+    def test_what_has_no_option_is_named(self) -> None:
         warnings = "\n".join(settings(AppliesTo.WRITE, FAST, "arm").warnings)
         for part in (
             "qos.profile arm: topic/resource_limits_qos/allocated_samples=20 has no option here",
@@ -263,7 +263,7 @@ class TestFastDds:
         ):
             assert part in warnings
 
-    def test_a_profile_of_the_other_side(self):
+    def test_a_profile_of_the_other_side(self) -> None:
         with pytest.raises(OptionError, match=r"is no <data_reader> of .*; did you mean 'arm'?"):
             settings(AppliesTo.READ, FAST, "arms")
         with pytest.raises(OptionError, match="is no <data_reader> of"):
@@ -287,19 +287,19 @@ class TestFiles:
         ],
         ids=range(10),
     )
-    def test_no_qos_file(self, tmp_path, text, said):
+    def test_no_qos_file(self, tmp_path: Path, text: bytes | str, said: str) -> None:
         with pytest.raises(OptionError) as caught:
             settings(AppliesTo.READ, written(tmp_path, text))
         assert caught.value.option == "qos.file"
         assert said in str(caught.value)
 
-    def test_one_that_is_too_large(self, tmp_path, monkeypatch):
+    def test_one_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("spark_rtps.options.qos_profiles.xml_file._FILE_BYTES_MAX", 1 << 20)
         with pytest.raises(OptionError, match="is larger than 1 MiB"):
             settings(AppliesTo.READ, written(tmp_path, b" " * ((1 << 20) + 1)))
 
 
-def test_every_path_leads_to_an_option_of_its_side():
+def test_every_path_leads_to_an_option_of_its_side() -> None:
     sides = {
         AppliesTo.WRITE: [*DDS_WRITER.values(), FAST_WRITER],
         AppliesTo.READ: [*DDS_READER.values(), FAST_READER],

@@ -40,31 +40,31 @@ class TestNames:
             ("/{node}/x", "rt/spark_rtps/x"),
         ],
     )
-    def test_topics(self, name, wire):
+    def test_topics(self, name: str, wire: str) -> None:
         assert parse(name).topic == wire
 
     @pytest.mark.parametrize("name", ["/", "/a/", "/1a", "a b", "/a__b", "/a-b", "/{nothing}/a", "~x", "/é"])
-    def test_what_is_no_name(self, name):
+    def test_what_is_no_name(self, name: str) -> None:
         with pytest.raises(OptionError, match="is no name of ROS 2") as error:
             parse(name)
         assert error.value.option == "topic"
 
     @pytest.mark.parametrize("namespace", ["/robot1", "robot1"])
-    def test_namespaces(self, namespace):
+    def test_namespaces(self, namespace: str) -> None:
         settings = parse("imu", ros__namespace=namespace, ros__node="bridge")
         assert settings.topic == "rt/robot1/imu"
         assert settings.ros == RosNode("bridge", "/robot1")
         assert parse("/imu", ros__namespace=namespace).topic == "rt/imu"
         assert parse("~/x", ros__namespace=namespace, ros__node="bridge").topic == "rt/robot1/bridge/x"
 
-    def test_several(self):
+    def test_several(self) -> None:
         options = {"ros": "true", "ros.namespace": "/r1", "subscribe": "imu, /odom"}
         assert translated(options, {})["subscribe"] == "rt/r1/imu,rt/odom"
 
     @pytest.mark.parametrize(
         ("pattern", "wire"), [("/r./imu", "rt/r./imu"), ("sc.*", "rt/r1/sc.*"), ("rt/.*", "rt/.*")]
     )
-    def test_patterns_are_of_absolute_names(self, pattern, wire):
+    def test_patterns_are_of_absolute_names(self, pattern: str, wire: str) -> None:
         options = {"ros": "true", "ros.namespace": "/r1", "subscribePattern": pattern}
         assert translated(options, {})["subscribePattern"] == wire
 
@@ -101,7 +101,7 @@ class TestNames:
             ("(rt/imu|rt/odom)", ["/imu", "/odom"]),
         ],
     )
-    def test_alternatives(self, pattern, names):
+    def test_alternatives(self, pattern: str, names: list[str]) -> None:
         """Remappings are of names: a topic that is remapped is found under the name that it has."""
         namespace = "/r1"
         given = {
@@ -122,11 +122,11 @@ class TestNames:
         assert not selection.among(["imu", "odom", "/imu", "rq/imu", "art/imu"])
 
     @pytest.mark.parametrize("pattern", ["(" * 5000, "/a)b", "/[", "(/a", "\\", "(?P<1>/a)"])
-    def test_patterns_that_are_none_are_errors(self, pattern):
+    def test_patterns_that_are_none_are_errors(self, pattern: str) -> None:
         with pytest.raises(OptionError, match="subscribePattern"):
             parse_options({"ros": "true", "subscribePattern": pattern}, READ)
 
-    def test_remappings(self):
+    def test_remappings(self) -> None:
         names = RosNames("n", "/a", ["scan:=front/scan", "/imu:=/b/imu", "scan:=never"])
         assert names.topic("scan") == "rt/a/front/scan"
         assert names.topic("/a/scan") == "rt/a/front/scan"
@@ -144,24 +144,24 @@ class TestNames:
             ({"ros__remap": "a:=1b"}, "ros.remap"),
         ],
     )
-    def test_what_cannot_be(self, options, option):
+    def test_what_cannot_be(self, options: dict[str, str], option: str) -> None:
         with pytest.raises(OptionError) as error:
             parse(**options)
         assert error.value.option == option
 
-    def test_without_ros_nothing_is_translated(self):
+    def test_without_ros_nothing_is_translated(self) -> None:
         assert parse_options({"topic": "/imu"}, READ).topic == "/imu"
         assert parse_options({"topic": "/imu"}, READ).ros is None
         with pytest.raises(OptionError, match="set ros=true too"):
             parse_options({"topic": "/imu", "ros.node": "n"}, READ)
 
-    def test_twice_is_once(self):
+    def test_twice_is_once(self) -> None:
         given = {"ros": "true", "topic": "scan", "ros.namespace": "/a", "ros.remap": "scan:=b,b:=c"}
         once = translated(given, {"ROS_DOMAIN_ID": "3"})
         assert once["topic"] == "rt/a/b"
         assert translated(once, {}) == once
 
-    def test_types(self):
+    def test_types(self) -> None:
         assert parse(type__name="my_msgs/msg/Status").type_name == "my_msgs::msg::dds_::Status_"
         assert parse(type__name="my_msgs/Status").type_name == "my_msgs::msg::dds_::Status_"
         assert parse(type__name="Other").type_name == "Other"
@@ -175,16 +175,16 @@ class TestNames:
             ({"ros": "false", "type__announce": "false"}, False),
         ],
     )
-    def test_whether_types_are_announced(self, options, announces):
+    def test_whether_types_are_announced(self, options: dict[str, str], announces: bool) -> None:
         assert parse("imu", **options).announces_type is announces
 
-    def test_names_of_topics_on_the_wire(self):
+    def test_names_of_topics_on_the_wire(self) -> None:
         assert ros_name("rt/a/imu") == "/a/imu"
         assert ros_name("rq/addRequest") is None
 
 
 class TestEnvironment:
-    def test_it_decides_where_no_option_does(self, monkeypatch):
+    def test_it_decides_where_no_option_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ROS_DOMAIN_ID", "42")
         monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.1; robot2 ;")
         monkeypatch.setenv("ROS_DISTRO", "humble")
@@ -215,7 +215,14 @@ class TestEnvironment:
             ({"AUTOMATIC_DISCOVERY_RANGE": ""}, None, True, ()),
         ],
     )
-    def test_whom_it_looks_for(self, monkeypatch, variables, interface, multicast, peers):
+    def test_whom_it_looks_for(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        variables: dict[str, str],
+        interface: str | None,
+        multicast: bool,
+        peers,
+    ) -> None:
         for name, text in variables.items():
             monkeypatch.setenv(f"ROS_{name}", text)
         settings = parse()
@@ -226,7 +233,7 @@ class TestEnvironment:
         ("name", "text"),
         [("ROS_DOMAIN_ID", "233"), ("ROS_DOMAIN_ID", "x"), ("ROS_AUTOMATIC_DISCOVERY_RANGE", "NEAR")],
     )
-    def test_errors_name_the_variable(self, monkeypatch, name, text):
+    def test_errors_name_the_variable(self, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
         monkeypatch.setenv(name, text)
         with pytest.raises(OptionError) as error:
             parse()
@@ -234,7 +241,7 @@ class TestEnvironment:
 
 
 class TestQos:
-    def test_reading(self):
+    def test_reading(self) -> None:
         settings = parse()
         assert settings.left_to_writers == ("reliability", "durability")
         assert settings.qos.history is HistoryKind.KEEP_ALL
@@ -246,12 +253,12 @@ class TestQos:
         assert (settings.left_to_writers, settings.qos.history_depth) == ((), 5)
         assert parse_options({"topic": "t"}, READ).left_to_writers == ()
 
-    def test_writing(self):
+    def test_writing(self) -> None:
         qos = parse(role=WRITE).qos
         assert (qos.reliability, qos.durability) == (ReliabilityKind.RELIABLE, DurabilityKind.TRANSIENT_LOCAL)
         assert parse(role=WRITE).left_to_writers == ()
 
-    def test_what_receiver_services_are_asked_for(self):
+    def test_what_receiver_services_are_asked_for(self) -> None:
         given = {"receivers": "a=h:1", "ros.namespace": "/r", "ros": "true", "topic": "imu"}
         settings = parse_options(given, READ)  # it reads what is there
         assert (settings.topic, settings.receiver_subscribes) == ("rt/r/imu", None)
@@ -262,7 +269,7 @@ class TestQos:
         assert again.ros == RosNode("spark_rtps", "/r")
 
 
-def test_statuses_are_of_topics_of_ros(monkeypatch):
+def test_statuses_are_of_topics_of_ros(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the environment says of a participant is no option of a source that has none."""
     monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.1")
     assert parse("/imu", statuses="true").topic == "rt/imu"
@@ -270,7 +277,7 @@ def test_statuses_are_of_topics_of_ros(monkeypatch):
     assert parse_options({"ros": "true", "statuses": "true"}, READ).topic == ""
 
 
-def test_spaces_around_names_are_none_of_them():
+def test_spaces_around_names_are_none_of_them() -> None:
     assert parse(" rt/imu ").topic == "rt/imu"
     assert parse(" /imu").topic == "rt/imu"
     assert parse(type__name=" sensor_msgs/msg/Imu").type_name == "sensor_msgs::msg::dds_::Imu_"

@@ -66,13 +66,13 @@ class Scene:
     [BatchPolicy(), BATCH, replace(BATCH, compression=Compression.LZ4, compression_threshold=0)],
     ids=["unbatched", "batch", "compressed"],
 )
-def test_writes_keep_a_manual_by_topic_writer_alive(qos, size, batch):
+def test_writes_keep_a_manual_by_topic_writer_alive(qos, size: int, batch) -> None:
     scene = Scene(qos, policy=PublicationPolicy(batch=batch))
     scene.write(size=size)
     assert scene.said(scene.there) == scene.said(scene.here) == []
 
 
-def test_a_writer_that_falls_silent_is_lost_and_comes_back():
+def test_a_writer_that_falls_silent_is_lost_and_comes_back() -> None:
     scene = Scene()
     scene.write(times=2)
     scene.network.run(2 * LEASE)
@@ -82,7 +82,7 @@ def test_a_writer_that_falls_silent_is_lost_and_comes_back():
     assert scene.said(scene.there) == scene.said(scene.here) == expected
 
 
-def test_what_waits_in_a_batch_keeps_it_alive_here():
+def test_what_waits_in_a_batch_keeps_it_alive_here() -> None:
     scene = Scene(policy=PublicationPolicy(batch=BATCH))
     scene.write(flush=False)
     assert scene.writer.intake.count == 12
@@ -92,7 +92,7 @@ def test_what_waits_in_a_batch_keeps_it_alive_here():
 
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
 @pytest.mark.parametrize("batch", [BatchPolicy(), BATCH], ids=["heartbeat", "heartbeat_batch"])
-def test_assertions_keep_a_manual_by_topic_writer_alive(qos, batch):
+def test_assertions_keep_a_manual_by_topic_writer_alive(qos, batch) -> None:
     scene = Scene(qos, policy=PublicationPolicy(batch=batch))
     for _ in range(12):
         scene.here.assert_liveliness(scene.network.now, scene.writer.guid)
@@ -101,7 +101,7 @@ def test_assertions_keep_a_manual_by_topic_writer_alive(qos, batch):
 
 
 @pytest.mark.parametrize("liveliness", [True, False])
-def test_only_heartbeats_with_the_liveliness_flag_count(liveliness):
+def test_only_heartbeats_with_the_liveliness_flag_count(liveliness: bool) -> None:
     scene = Scene()
     guid = scene.writer.guid
     for count in range(1_000, 1_012):
@@ -112,7 +112,7 @@ def test_only_heartbeats_with_the_liveliness_flag_count(liveliness):
     assert scene.said(scene.there) == ([] if liveliness else [events.LivelinessLost])
 
 
-def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive():
+def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive() -> None:
     scene = Scene(kind=BY_PARTICIPANT)
     now = scene.network.now
     scene.there.create_reader(ReaderSpec("other", "T", RELIABLE), now=now)
@@ -123,7 +123,7 @@ def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive():
     assert scene.said(scene.there) == scene.said(scene.here) == [events.LivelinessLost] * 2
 
 
-def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive():
+def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive() -> None:
     scene = Scene()
     other = scene.here.create_writer(WriterSpec("other", "T", manual(RELIABLE)), now=scene.network.now)
     for _ in range(12):
@@ -132,7 +132,7 @@ def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive():
     assert scene.said(scene.there) == scene.said(scene.here) == [events.LivelinessLost]
 
 
-def test_the_event_names_writer_and_topic_on_both_sides():
+def test_the_event_names_writer_and_topic_on_both_sides() -> None:
     scene = Scene()
     scene.network.run(2 * LEASE)
     for participant in (scene.there, scene.here):
@@ -140,7 +140,7 @@ def test_the_event_names_writer_and_topic_on_both_sides():
         assert lost == [events.LivelinessLost(scene.writer.guid, "t")]
 
 
-def test_a_deleted_writer_is_not_watched():
+def test_a_deleted_writer_is_not_watched() -> None:
     scene = Scene()
     scene.here.delete_endpoint(scene.writer.guid, scene.network.now)
     scene.network.run(3 * LEASE + 10 * MILLISECOND)

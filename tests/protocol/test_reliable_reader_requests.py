@@ -9,10 +9,10 @@ import pytest
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.wire.submessages import AckNack, NackFrag
-from tests.protocol.reader_script import MS, started
+from tests.protocol.reader_script import MS, Script, started
 
 
-def requests(s, duration: int) -> list[tuple[int, list[tuple[int, int]]]]:  # type: ignore[no-untyped-def]
+def requests(s: Script, duration: int) -> list[tuple[int, list[tuple[int, int]]]]:  # type: ignore[no-untyped-def]
     """(time in ms since the start, ranges) of what is requested within ``duration`` ms."""
     found = []
     for ms in range(duration):

@@ -92,7 +92,7 @@ def test_a_client_s_subscription_that_cannot_be_taken_up_keeps_its_log(
     c = log_of(scene, "C")
     wanted = supervisor_module.wanted
 
-    def refusing(name, options, **more):
+    def refusing(name: str, options, **more):
         if name == "C":
             raise OptionError("topic", "C", "is not known to this version")
         return wanted(name, options, **more)

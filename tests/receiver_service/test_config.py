@@ -30,13 +30,13 @@ def tls(tmp_path: Path) -> str:
 
 
 class TestWhatItSays:
-    def test_defaults(self, read, tmp_path):
+    def test_defaults(self, read, tmp_path: Path) -> None:
         config = read("")
         assert (config.address, config.port, config.directory) == ("127.0.0.1", 7420, tmp_path / "state")
         assert config.tokens is None and config.client_role == "commit" and not config.subscriptions
         assert config.groups_retention == 7 * 86_400 * 10**9
 
-    def test_a_subscription(self, read):
+    def test_a_subscription(self, read) -> None:
         text = """
             [defaults]
             domain = 7
@@ -53,59 +53,59 @@ class TestWhatItSays:
         assert imu.settings.qos.partition == ("a", "b") and not imu.settings.multicast
         assert imu.options["reliability"] == "best_effort" and imu.settings.retention == "bytes"
 
-    def test_keys_have_any_case_and_may_be_dotted_tables(self, read):
+    def test_keys_have_any_case_and_may_be_dotted_tables(self, read) -> None:
         text = '[subscriptions.a]\ntopic = "t"\n[subscriptions.a.log]\nMAX_BYTES = "1GiB"\nsegment_bytes = 1048576\n'
         (subscription,) = read(text).subscriptions
         assert subscription.settings.log_max_bytes == 1 << 30
         assert subscription.options["log.max_bytes"] == "1GiB"
 
-    def test_paths_are_relative_to_the_file(self, read, tmp_path):
+    def test_paths_are_relative_to_the_file(self, read, tmp_path: Path) -> None:
         (tmp_path / "point.idl").write_text(IDL)
         (subscription,) = read('[subscriptions.a]\ntopic = "t"\ntype.file = "point.idl"\n').subscriptions
         assert subscription.settings.type_file == str(tmp_path / "point.idl")
         assert subscription.plan.type_name == "Point" and subscription.plan.keyed
 
-    def test_who_looks_around_is_where_the_defaults_say(self, read):
+    def test_who_looks_around_is_where_the_defaults_say(self, read) -> None:
         network = read('[defaults]\ndomain = 7\ninterface = "lo"\nretention.time = "1h"\n').network
         assert (network.domain, network.interface) == (7, "lo")
 
-    def test_patterns_are_apart(self, read):
+    def test_patterns_are_apart(self, read) -> None:
         config = read('[subscriptions.a]\ntopic = "rt/*"\n[subscriptions.b]\ntopic = "rt/b"\n')
         assert [each.name for each in config.patterns] == ["a"]
         assert [each.name for each in config.subscriptions] == ["b"]
 
-    def test_tokens(self, read, tmp_path, monkeypatch):
+    def test_tokens(self, read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "r.token").write_text(TOKEN + "\n")
         monkeypatch.setenv("ADMIN", TOKEN + "2")
         config = read('[tokens]\nread = "r.token"\nadmin = "env:ADMIN"\n')
         assert config.tokens == {"read": TOKEN, "admin": TOKEN + "2"}
         assert TOKEN not in repr(config)
 
-    def test_tls_and_tokens_for_other_hosts(self, read, tmp_path):
+    def test_tls_and_tokens_for_other_hosts(self, read, tmp_path: Path) -> None:
         (tmp_path / "r.token").write_text(TOKEN)
         config = read(f'listen = "0.0.0.0:7421"\n{tls(tmp_path)}[tokens]\nread = "r.token"\n')
         assert (config.address, config.port, config.certificate) == ("0.0.0.0", 7421, tmp_path / "tls.crt")
 
-    def test_certificates_of_clients_for_other_hosts(self, read, tmp_path):
+    def test_certificates_of_clients_for_other_hosts(self, read, tmp_path: Path) -> None:
         config = read(f'listen = "0.0.0.0:7421"\n{tls(tmp_path)}client_ca = "ca.crt"\nclient_role = "read"\n')
         assert (config.client_ca, config.client_role, config.tokens) == (tmp_path / "ca.crt", "read", None)
 
-    def test_a_certificate_that_is_renewed_under_its_name(self, read, tmp_path):
+    def test_a_certificate_that_is_renewed_under_its_name(self, read, tmp_path: Path) -> None:
         before = read(tls(tmp_path)).pem_digest
         assert read("certificate = 'tls.crt'\nkey = 'tls.key'\n").pem_digest == before
         (tmp_path / "tls.crt").write_text("renewed")
         assert read("certificate = 'tls.crt'\nkey = 'tls.key'\n").pem_digest != before
 
-    def test_groups_may_stay(self, read):
+    def test_groups_may_stay(self, read) -> None:
         assert read('groups_retention = "infinite"\n').groups_retention == INFINITE
 
-    def test_ended_logs(self, read):
+    def test_ended_logs(self, read) -> None:
         config = read("")
         assert (config.ended_logs_retention, config.ended_logs_bytes) == (7 * 86_400 * 10**9, None)
         config = read('ended_logs_retention = "0s"\nended_logs_bytes = "2GiB"\n')
         assert (config.ended_logs_retention, config.ended_logs_bytes) == (0, 2 << 30)
 
-    def test_the_example_of_the_documents(self, tmp_path, monkeypatch):
+    def test_the_example_of_the_documents(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         example = (Path(__file__).parents[2] / "conf" / "receiver.toml").read_text()
         credentials = "/run/credentials/spark-rtps-receiver.service"
         (tmp_path / "receiver.toml").write_text(example.replace(credentials, str(tmp_path)))
@@ -177,7 +177,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "table", "key", "fix"), WRONG, ids=[each[0][:40] for each in WRONG])
-def test_errors_name_the_place_and_the_fix(read, tmp_path, monkeypatch, text, table, key, fix):
+def test_errors_name_the_place_and_the_fix(
+    read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, table: str, key: str, fix: str
+) -> None:
     (tmp_path / "short").write_text("short")
     monkeypatch.delenv("NOT_THERE", raising=False)
     with pytest.raises(ReceiverFileError) as error:
@@ -186,7 +188,9 @@ def test_errors_name_the_place_and_the_fix(read, tmp_path, monkeypatch, text, ta
     assert str(error.value).startswith(f"{tmp_path}/receiver.toml: ") and fix in str(error.value)
 
 
-def test_a_certificate_that_goes_while_the_file_is_read(read, tmp_path, monkeypatch):
+def test_a_certificate_that_goes_while_the_file_is_read(
+    read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where a renewal replaces it."""
     text = tls(tmp_path)
     read_bytes = Path.read_bytes
@@ -201,24 +205,24 @@ def test_a_certificate_that_goes_while_the_file_is_read(read, tmp_path, monkeypa
         read(text)
 
 
-def test_the_directory_has_no_default(read):
+def test_the_directory_has_no_default(read) -> None:
     with pytest.raises(ReceiverFileError, match="directory: is missing"):
         read("", directory="")
 
 
-def test_roles_have_tokens_of_their_own(read, tmp_path):
+def test_roles_have_tokens_of_their_own(read, tmp_path: Path) -> None:
     (tmp_path / "one").write_text(TOKEN)
     with pytest.raises(ReceiverFileError, match="token of admin too") as error:
         read('[tokens]\nread = "one"\nadmin = "one"\n')
     assert TOKEN not in str(error.value)
 
 
-def test_a_token_in_the_file_itself_is_not_repeated(read):
+def test_a_token_in_the_file_itself_is_not_repeated(read) -> None:
     with pytest.raises(ReceiverFileError, match="write a path") as error:
         read(f'[tokens]\nread = "{TOKEN}"\n')
     assert TOKEN not in str(error.value)
 
 
-def test_there_must_be_a_file(tmp_path):
+def test_there_must_be_a_file(tmp_path: Path) -> None:
     with pytest.raises(ReceiverFileError, match="No such file"):
         read_config(tmp_path / "none.toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_tokens_that_change(receive: Receive) -> None:
     assert "r" * 32 not in receive.said() and "a" * 32 not in receive.said()
 
 
-def test_the_servers_part_of_the_file(tmp_path) -> None:
+def test_the_servers_part_of_the_file(tmp_path: Path) -> None:
     for name in ("crt", "key", "ca"):
         (tmp_path / name).write_text(name)
     (tmp_path / "receiver.toml").write_text(

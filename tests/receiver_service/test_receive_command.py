@@ -85,7 +85,7 @@ def test_the_table(scene: Scene) -> None:
     assert "receiving at 127.0.0.1:7777" in text and "slow 200 B" in text and "running" in text
 
 
-def test_samples_a_second(scene: Scene, monkeypatch) -> None:
+def test_samples_a_second(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     supervisor = scene.begin(A)
     rates = Rates()
     rates.rows(supervisor.keepers, 10**9)

@@ -47,7 +47,9 @@ class TestStart:
         kept = [(each.config.retention, each.config.retention_ns) for each in scene.receivers]
         assert kept == [("bytes", 0), ("time", 2_000_000_000)]
 
-    def test_the_log_is_written_down_before_anything_is_received(self, scene: Scene, monkeypatch) -> None:
+    def test_the_log_is_written_down_before_anything_is_received(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         there: list[bool] = []
         start = Scene._receiver
 

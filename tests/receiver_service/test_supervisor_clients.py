@@ -122,7 +122,9 @@ class TestClients:
             ({"history": "keep_last", "deadline": "1s"}, False),
         ],
     )
-    def test_the_first_writer_has_a_key_or_none(self, scene: Scene, options, keyed) -> None:
+    def test_the_first_writer_has_a_key_or_none(
+        self, scene: Scene, options: dict[str, str], keyed: bool | None
+    ) -> None:
         """Unless instances have to be told apart: that needs an answer before."""
         scene.begin(A)
         assert scene.ask("subscribe", options={"topic": "C", **options}) == ("C", None)

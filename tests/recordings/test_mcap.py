@@ -535,7 +535,9 @@ def test_a_channel_that_is_defined_a_chunk_before_its_first_message_is_known(tmp
 
 
 @pytest.mark.parametrize("name", ["b.mcap", "b.pcap", "b.db3"])
-def test_an_empty_file_is_left_out_if_damage_is(tmp_path: Path, caplog, name: str) -> None:
+def test_an_empty_file_is_left_out_if_damage_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
     """As of a recorder that was killed before it wrote anything."""
     imu = messages("/imu", IMU, 3)
     write_mcap(tmp_path / "a.mcap", imu)

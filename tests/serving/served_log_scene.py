@@ -66,7 +66,7 @@ class Scene:
     def about(self):
         return self.get(f"/v1/logs/{LOG}").json
 
-    def frames(self, start: object, stop: object, **how):
+    def frames(self, start: object, stop: object, **how: str):
         return self.get(f"/v1/logs/{LOG}/frames?from={start}&to={stop}", **how)
 
     def on_disk(self, start: int, stop: int) -> bytes:

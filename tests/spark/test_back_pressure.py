@@ -20,10 +20,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_rtps.options import default_log_dir
 from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.wire.samples import Samples
 from tests.spark.spark_streams import DOMAIN, sink_options, source
@@ -56,7 +58,7 @@ def resident(pid: int) -> int:
     return int(status(pid).get("VmRSS", "0 kB").split()[0]) << 10
 
 
-def workers(spark) -> list[int]:
+def workers(spark: SparkSession) -> list[int]:
     """Spark's Python processes: whoever has its JVM among its ancestors."""
     jvm = spark.sparkContext._gateway.proc.pid
     everybody = {int(p.name): status(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()}
@@ -153,7 +155,7 @@ def slow_reader(topic: str) -> Iterator[Callable[[int], Slow]]:
         each.end()
 
 
-def write(spark, topic: str, count: int, **options: object) -> None:
+def write(spark: SparkSession, topic: str, count: int, **options: object) -> None:
     given = sink_options(type="Blob", key=None, publication__term_length="1MiB", **options)
     blobs = spark.range(0, count, 1, 1).selectExpr("id", "cast(repeat('x', 1000) AS BINARY) AS data")
     blobs.write.format("rtps").options(**given).mode("append").save(topic)
@@ -167,7 +169,9 @@ def sink_counters(topic: str) -> dict[str, int]:
     return found
 
 
-def test_a_slow_reader_slows_the_query_and_fills_no_memory(spark, topic, slow_reader):
+def test_a_slow_reader_slows_the_query_and_fills_no_memory(
+    spark: SparkSession, topic: str, slow_reader: Callable[[int], Slow]
+) -> None:
     count = 80_000  # 80 MB; a worker holds three terms of 1 MiB, and what Spark gives it at once
     reader = slow_reader(100_000_000)
     memory = Watch(lambda: max(map(resident, workers(spark)), default=0))
@@ -183,7 +187,9 @@ def test_a_slow_reader_slows_the_query_and_fills_no_memory(spark, topic, slow_re
     assert counters["writer.status_messages_received"] > 0
 
 
-def test_a_reader_that_stops_ends_the_query_with_its_name_position_and_limit(spark, topic, slow_reader):
+def test_a_reader_that_stops_ends_the_query_with_its_name_position_and_limit(
+    spark: SparkSession, topic: str, slow_reader: Callable[[int], Slow]
+) -> None:
     reader = slow_reader(4_000_000)
     with meanwhile(reader.stop_consuming_once_it_has_some), pytest.raises(PySparkException) as caught:
         write(spark, topic, 100_000, offer_timeout="1s")
@@ -206,7 +212,7 @@ def test_a_reader_that_stops_ends_the_query_with_its_name_position_and_limit(spa
 class Topic:
     """A thread that writes numbered blobs as fast as it may, until told to stop."""
 
-    def __init__(self, node, topic: str) -> None:
+    def __init__(self, node: Node, topic: str) -> None:
         self.writer = node.create_writer(WriterSpec(topic, "Blob", RELIABLE))
         self.written = 0
         self._stopping = threading.Event()
@@ -290,7 +296,15 @@ class Sums:
     ],
     ids=["logged", "committed"],
 )
-def test_a_query_slower_than_its_topic(spark, node, topic, log_dir, tmp_path, turns, options):
+def test_a_query_slower_than_its_topic(
+    spark: SparkSession,
+    node: Node,
+    topic: str,
+    log_dir: Path,
+    tmp_path: Path,
+    turns: int,
+    options: dict[str, str],
+) -> None:
     """Ten minutes of a load, compressed: the log turns over many times, and stays as large as it is."""
     df = source(
         spark,

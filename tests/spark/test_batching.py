@@ -252,8 +252,15 @@ class TestCoherentAccess:
 
     @pytest.mark.parametrize("batch", [{}, BATCH], ids=["data", "data_batch"])
     def test_what_a_failed_task_wrote_is_not_seen(
-        self, spark, topic, log_dir, tmp_path, subscriber, saving, batch
-    ):
+        self,
+        spark: SparkSession,
+        topic: str,
+        log_dir: Path,
+        tmp_path: Path,
+        subscriber: Subscriber,
+        saving: Callable[..., Future[None]],
+        batch,
+    ) -> None:
         df = source(spark, topic, log_dir, "id INT, text STRING", type="Note", **self.OPTIONS)
         gate = tmp_path / "gate"
         with running(df.select("id"), tmp_path / "c") as query:
@@ -269,7 +276,15 @@ class TestCoherentAccess:
             assert {p["numInputRows"] for p in query.recentProgress} <= {0, NOTES}
         assert subscriber.table().num_rows > NOTES  # who does not ask for coherent access sees both attempts
 
-    def test_a_write_that_fails_leaves_nothing(self, spark, topic, log_dir, tmp_path, subscriber, saving):
+    def test_a_write_that_fails_leaves_nothing(
+        self,
+        spark: SparkSession,
+        topic: str,
+        log_dir: Path,
+        tmp_path: Path,
+        subscriber: Subscriber,
+        saving: Callable[..., Future[None]],
+    ) -> None:
         df = source(spark, topic, log_dir, "id INT, text STRING", type="Note", **self.OPTIONS)
         gate = tmp_path / "gate"
         with running(df.select("id"), tmp_path / "c") as query:
@@ -296,7 +311,15 @@ class TestCoherentAccess:
     ],
     ids=["max_heartbeat_retries", "acknowledgment_timeout"],
 )
-def test_a_reader_that_stands_still(spark, topic, tmp_path, subscriber, saving, options, failure):
+def test_a_reader_that_stands_still(
+    spark: SparkSession,
+    topic: str,
+    tmp_path: Path,
+    subscriber: Subscriber,
+    saving: Callable[..., Future[None]],
+    options: dict[str, int | str],
+    failure: str,
+) -> None:
     stderr, gate = Stderr(spark), tmp_path / "gate"
     prefix = bytes.fromhex(str(LogView(subscriber.directory).metadata["guid_prefix"]))
     done = saving(notes(spark, gate), topic, **options)

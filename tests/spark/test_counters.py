@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from typer.testing import CliRunner
 
 from spark_rtps.cli import app
+from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.qos import ReliabilityKind
 from tests.spark.spark_streams import (
     DOMAIN,
@@ -41,7 +43,9 @@ def stat(*arguments: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.usefixtures("chatty")
-def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(spark, node, topic, log_dir, tmp_path):
+def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(
+    spark: SparkSession, node: Node, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     publisher = Publisher(node, topic, reliability=ReliabilityKind.BEST_EFFORT)
     df = source(spark, topic, log_dir, reliability="best_effort", maxRowsPerTrigger=300)
 
@@ -83,7 +87,7 @@ def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(spark, node, 
         again.stop()
 
 
-def test_a_sink_has_counters(spark, topic, tmp_path: Path):
+def test_a_sink_has_counters(spark: SparkSession, topic: str, tmp_path: Path) -> None:
     subscriber = Subscriber(tmp_path / "subscriber", topic, POINT)
     try:
         df = spark.range(0, 20_000, 1, 1).selectExpr("CAST(id AS INT) AS id", "id / 2 AS x")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from spark_rtps.monitoring.decoding_report import DAMAGED, LOG_LOST
 from spark_rtps.monitoring.reports import read_losses
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from tests.spark.spark_streams import source
+from tests.spark.spark_streams import Publisher, source
 from tests.support.stream_logs import points
 from tests.support.waiting import wait_until
 
@@ -20,7 +21,9 @@ from tests.support.waiting import wait_until
 LONG = "8s"
 
 
-def test_right_rows_or_a_named_loss(spark, publisher, topic, log_dir, tmp_path):
+def test_right_rows_or_a_named_loss(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     checkpoint = tmp_path / "checkpoint"
 
     def start(got: list[int], *, listens: str = "3s", **options: object):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from spark_rtps.datasource.temporary_checkpoint import find_temporary_checkpoint
 from spark_rtps.monitoring.query_names import NO_QUERY, QueryName, read_query
 from spark_rtps.transport.log.log_retention import TEMPORARY_CHECKPOINT
 from spark_rtps.transport.log.segment import list_segments
-from tests.spark.spark_streams import running, source, wait_for_rows
+from tests.spark.spark_streams import Publisher, running, source, wait_for_rows
 from tests.support.stream_logs import points
 from tests.support.surroundings import IS_CLUSTER
 from tests.support.waiting import wait_until
@@ -18,7 +20,9 @@ def logs(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if (path / "metadata.json").exists()]
 
 
-def test_logs_of_temporary_checkpoints_go_with_their_queries(spark, publisher, topic, log_dir, tmp_path):
+def test_logs_of_temporary_checkpoints_go_with_their_queries(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     df = source(spark, topic, log_dir)
     query = df.writeStream.format("memory").queryName("temporary").start()
     publisher.write(points(0, 10))

@@ -47,7 +47,9 @@ def told(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("noted")
-def test_both_are_told_of_the_stream_and_pace_it(spark, topic, log_dir, tmp_path):
+def test_both_are_told_of_the_stream_and_pace_it(
+    spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     paced = {"congestion_control": "noted_windows:Quarter", "congestion_control__max_window": "1MiB"}
     df = source(spark, topic, log_dir, POINT_DDL, **paced)
     written = spark.range(0, ROWS, 1, 2).selectExpr("CAST(id AS INT) AS id", "id / 2 AS x")
@@ -82,14 +84,18 @@ def test_both_are_told_of_the_stream_and_pace_it(spark, topic, log_dir, tmp_path
         ("none", "makes no spark_rtps FlowControl"),
     ],
 )
-def test_a_strategy_that_is_none_fails_the_task(spark, topic, name, said):
+def test_a_strategy_that_is_none_fails_the_task(
+    spark: SparkSession, topic: str, name: str, said: str
+) -> None:
     options = sink_options(flow_control__strategy=f"flow_plugins:{name}", on_no_reader="drop")
     points = spark.range(3).selectExpr("CAST(id AS INT) AS id", "id / 2 AS x")
     with pytest.raises(PySparkException, match=f"'flow_plugins:{name}': {said}"):
         points.write.format("rtps").options(**options).mode("append").save(topic)
 
 
-def test_a_congestion_control_that_is_none_fails_the_query(spark, topic, log_dir, tmp_path):
+def test_a_congestion_control_that_is_none_fails_the_query(
+    spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     df = source(spark, topic, log_dir, POINT_DDL, congestion_control="noted_windows:missing")
     with (
         pytest.raises(PySparkException, match=r"noted_windows:missing.*addPyFile"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -64,7 +65,9 @@ def subscribers() -> list[SubscriberSlot]:
 
 
 @pytest.mark.parametrize("tether", ["true", "false"])
-def test_ipc_and_tether_of_a_source(spark, mapping_node, topic, log_dir, tmp_path, tether):
+def test_ipc_and_tether_of_a_source(
+    spark: SparkSession, mapping_node: Node, topic: str, log_dir: Path, tmp_path: Path, tether: str
+) -> None:
     writer = published(mapping_node, topic)
     df = source(spark, topic, log_dir, ipc="true", tether=tether)
     with running(df, tmp_path / "c") as query:
@@ -79,7 +82,9 @@ def test_ipc_and_tether_of_a_source(spark, mapping_node, topic, log_dir, tmp_pat
     mapping_node.delete_endpoint(writer.guid)
 
 
-def test_a_sink_whose_log_can_be_spied_on(spark, topic, log_dir, tmp_path):
+def test_a_sink_whose_log_can_be_spied_on(
+    spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     df = source(spark, topic, log_dir, spy="true")
     with running(df, tmp_path / "c") as query:
         wait_until(lambda: log_dir.exists() and any(log_dir.iterdir()), "the spy")
@@ -87,7 +92,7 @@ def test_a_sink_whose_log_can_be_spied_on(spark, topic, log_dir, tmp_path):
         assert wait_for_rows(spark, query, COUNT).count() == COUNT
 
 
-def test_ipc_of_a_sink(spark, topic, log_dir, tmp_path):
+def test_ipc_of_a_sink(spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path) -> None:
     df = source(spark, topic, log_dir, ipc="true")
     with running(df, tmp_path / "c") as query:
         save(spark, topic, ipc="true")

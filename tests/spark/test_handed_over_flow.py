@@ -7,6 +7,7 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,7 +87,9 @@ def receivers(publisher: Publisher) -> list[tuple[int, int | None]]:
 
 
 @pytest.mark.parametrize("kind", ["static", "cubic"])
-def test_congestion_control_and_tag_of_a_source(spark, publisher, topic, log_dir, tmp_path, kind):
+def test_congestion_control_and_tag_of_a_source(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path, kind: str
+) -> None:
     paced = {
         "congestion_control": kind,
         "congestion_control__initial_window": "64KiB",
@@ -119,7 +122,9 @@ def test_congestion_control_and_tag_of_a_source(spark, publisher, topic, log_dir
 
 
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
-def test_what_counts_as_consumed(spark, publisher, topic, log_dir, tmp_path, consumption):
+def test_what_counts_as_consumed(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path, consumption: str
+) -> None:
     df = source(spark, topic, log_dir, flow_control__consumption=consumption)
 
     def consumed() -> int:
@@ -137,7 +142,9 @@ def test_what_counts_as_consumed(spark, publisher, topic, log_dir, tmp_path, con
         assert bool(gate.ids) == (consumption == "committed")
 
 
-def test_an_untethered_source_is_let_go_by_its_times(spark, nodes, topic, log_dir, tmp_path):
+def test_an_untethered_source_is_let_go_by_its_times(
+    spark: SparkSession, nodes: Callable[..., Node], topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     """By the default times it would be let go after five seconds, and rejoin fifteen later."""
     publisher = Publisher(nodes(), topic)
     # what one reader allows is allowed until the next one is let go, so it is no more than what the other allows
@@ -168,7 +175,7 @@ def test_an_untethered_source_is_let_go_by_its_times(spark, nodes, topic, log_di
     wait_until(lambda: other.count == written, "all that was written")
 
 
-def test_the_group_of_a_sink(spark, nodes, topic):
+def test_the_group_of_a_sink(spark: SparkSession, nodes: Callable[..., Node], topic: str) -> None:
     tagged = ReaderPolicy(group_tag=5)
     reader = PacedReader(nodes(), topic, POINT.name, keyed=POINT.is_keyed, policy=tagged)
     group = {"flow_control__strategy": "tagged", "flow_control__group_tag": "5", "connect_timeout": "60s"}
@@ -180,7 +187,9 @@ def test_the_group_of_a_sink(spark, nodes, topic):
     assert reader.count == COUNT
 
 
-def test_a_sink_sends_to_a_group_unless_it_is_told_not_to(spark, nodes, topic):
+def test_a_sink_sends_to_a_group_unless_it_is_told_not_to(
+    spark: SparkSession, nodes: Callable[..., Node], topic: str
+) -> None:
     readers = [
         PacedReader(nodes(multicast_receive=GROUP), topic, POINT.name, keyed=POINT.is_keyed) for _ in range(2)
     ]
@@ -197,7 +206,9 @@ def test_a_sink_sends_to_a_group_unless_it_is_told_not_to(spark, nodes, topic):
     notes.unlink()
 
 
-def test_a_source_receives_by_a_group(spark, nodes, topic, log_dir, tmp_path):
+def test_a_source_receives_by_a_group(
+    spark: SparkSession, nodes: Callable[..., Node], topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     publisher = Publisher(nodes(), topic)
     other = PacedReader(nodes(multicast_receive=GROUP), topic, POINT.name, keyed=POINT.is_keyed)
     with running(source(spark, topic, log_dir, multicast__receive=GROUP), tmp_path / "c") as query:
@@ -224,7 +235,9 @@ def shows(port: int, kind: str, topic: str) -> bool:
 
 
 @pytest.mark.skipif(IS_CLUSTER, reason="the sink's exporter is on another host")
-def test_metrics_of_a_source_and_of_a_sink(spark, topic, log_dir, tmp_path):
+def test_metrics_of_a_source_and_of_a_sink(
+    spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     of_source, of_sink = free_port(), free_port()
     with running(source(spark, topic, log_dir, metrics__port=of_source), tmp_path / "c") as query:
         save(spark, topic, metrics__port=of_sink, connect_timeout="60s")

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_rtps.transport.log.counters import COUNTERS_FILE, Counters
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
+from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.policies import LossCause
 from spark_rtps.transport.qos import ReliabilityKind
 from spark_rtps.transport.types.cdr.codec import Codec
@@ -54,7 +56,16 @@ def losses(log_dir: Path) -> dict[str, int]:
     [(True, {}), (False, {}), (False, {"receive_buffer": "128KiB"})],
     ids=["reliable", "best_effort", "best_effort_without_room"],
 )
-def test_each_image_arrives_or_is_told_to_be_lost(spark, node, topic, log_dir, tmp_path, *, reliable, more):
+def test_each_image_arrives_or_is_told_to_be_lost(
+    spark: SparkSession,
+    node: Node,
+    topic: str,
+    log_dir: Path,
+    tmp_path: Path,
+    *,
+    reliable: bool,
+    more: dict[str, str],
+) -> None:
     reliability = ReliabilityKind.RELIABLE if reliable else ReliabilityKind.BEST_EFFORT
     publisher = Publisher(node, topic, ros_type(IMAGE), reliability=reliability)
     options = {"type": IMAGE, "key": None, "reliability": reliability.name.lower(), **more}

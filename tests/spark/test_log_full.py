@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from spark_rtps.transport.log.segment import list_segments
+from spark_rtps.transport.net.node import Node
 from tests.spark.spark_streams import Publisher, running, source
 from tests.support.stream_logs import NOTE
 from tests.support.waiting import wait_until
@@ -23,7 +26,9 @@ def notes(first: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("on_log_full", ["fail", "drop"])
-def test_no_writer_waits(spark, node, topic, log_dir, tmp_path, on_log_full):
+def test_no_writer_waits(
+    spark: SparkSession, node: Node, topic: str, log_dir: Path, tmp_path: Path, on_log_full: str
+) -> None:
     publisher = Publisher(node, topic, NOTE)
     given = {"type": "Note", "on_log_full": on_log_full, "log.max_bytes": "16MiB", "maxRowsPerTrigger": 1}
     loss = {} if on_log_full == "fail" else {"failOnDataLoss": "false"}

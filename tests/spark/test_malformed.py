@@ -29,7 +29,7 @@ def bad_sample() -> Samples:
 @pytest.mark.usefixtures("chatty")
 def test_permissive_and_a_filter(
     spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
-):
+) -> None:
     ddl = f"{POINT_DDL}, _corrupt_record BINARY"
     df = source(spark, topic, log_dir, ddl, mode="permissive", filter="id <> 3")
     with running(df, tmp_path / "c") as query:
@@ -59,7 +59,9 @@ def test_permissive_and_a_filter(
     assert [(e["count"], "unknown encapsulation 0x7777" in e["text"]) for e in log["errors"]] == [(1, True)]
 
 
-def test_failfast(spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path):
+def test_failfast(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     df = source(spark, topic, log_dir, mode="failfast")
     with running(df, tmp_path / "c") as query:
         publisher.write(points(0, 2))

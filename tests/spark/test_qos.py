@@ -137,7 +137,9 @@ def stderr(spark: SparkSession) -> Stderr:
 
 class TestSource:
     @pytest.mark.parametrize("payload", [{}, BINARY], ids=["cdr", "binary"])
-    def test_ownership_exclusive(self, node, topic, watch, payload):
+    def test_ownership_exclusive(
+        self, node: Node, topic: str, watch: Callable[..., Watched], payload
+    ) -> None:
         weak, strong = (
             Offering(node, topic, ownership=OwnershipKind.EXCLUSIVE, ownership_strength=strength, batch=10)
             for strength in (1, 5)
@@ -159,7 +161,7 @@ class TestSource:
         else:
             assert found == [1.0, 1.0, 1.0, 2.0, 3.0, 3.0, 3.0]
 
-    def test_time_based_filter(self, node, topic, watch):
+    def test_time_based_filter(self, node: Node, topic: str, watch: Callable[..., Watched]) -> None:
         writer = Offering(node, topic)
         query = watch(time_based_filter="1s")
         now = time.time_ns()
@@ -168,7 +170,9 @@ class TestSource:
         assert query.xs(3) == [0.0, 1000.0, 2100.0]
         query.wait_for_count("cache.time_based_filter_dropped_sample_count", 2, received=5)
 
-    def test_lifespan_of_the_writer(self, node, topic, watch, monkeypatch):
+    def test_lifespan_of_the_writer(
+        self, node: Node, topic: str, watch: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The clock of the writer's host is behind the reader's by more than its samples live."""
         writer = Offering(node, topic, lifespan=60 * S)
         query = watch()
@@ -181,7 +185,7 @@ class TestSource:
         assert query.xs(1) == [2.0]
         query.wait_for_counter("cache.expired_dropped_sample_count", 1)
 
-    def test_destination_order(self, node, topic, watch):
+    def test_destination_order(self, node: Node, topic: str, watch: Callable[..., Watched]) -> None:
         by_source = DestinationOrderKind.BY_SOURCE_TIMESTAMP
         one, other = (Offering(node, topic, destination_order=by_source) for _ in range(2))
         query = watch(destination_order="by_source_timestamp")
@@ -194,7 +198,9 @@ class TestSource:
         assert query.xs(3) == [1.0, 2.0, 3.0]
         query.wait_for_count("cache.old_source_timestamp_dropped_sample_count", 1, received=5)
 
-    def test_a_batch_larger_than_readers_take(self, spark, node, topic, chatty, tmp_path):
+    def test_a_batch_larger_than_readers_take(
+        self, spark: SparkSession, node: Node, topic: str, chatty: None, tmp_path: Path
+    ) -> None:
         limits = {
             "history": {"history__depth": 3},
             "samples": {"resource_limits__max_samples": 4},
@@ -236,7 +242,9 @@ class TestSource:
             counts = {(4, 0), (0, 6), (0, 5), (0, 8)}
             wait_until(lambda: {(s["lost"], s["rejected"]) for s in statuses(query)} == counts, "the counts")
 
-    def test_deadline_and_liveliness(self, node, topic, watch, stderr):
+    def test_deadline_and_liveliness(
+        self, node: Node, topic: str, watch: Callable[..., Watched], stderr: Stderr
+    ) -> None:
         lease = {"liveliness": LivelinessKind.MANUAL_BY_TOPIC, "liveliness_lease_duration": 300 * MS}
         writer = Offering(node, topic, deadline=200 * MS, **lease)
         query = watch(
@@ -277,13 +285,15 @@ def copying(spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path) -> I
 
 
 class TestSink:
-    def test_lifespan(self, spark, topic, watch):
+    def test_lifespan(self, spark: SparkSession, topic: str, watch: Callable[..., Watched]) -> None:
         query = watch()
         save(rows_of(spark, 50), topic, lifespan="1us")  # over before it can be there
         save(rows_of(spark, 3), topic, lifespan="1h")
         assert query.xs(3) == [0.0, 0.5, 1.0]
 
-    def test_exclusive_ownership(self, spark, topic, watch):
+    def test_exclusive_ownership(
+        self, spark: SparkSession, topic: str, watch: Callable[..., Watched]
+    ) -> None:
         query = watch(ownership="exclusive")
         save(rows_of(spark, 3), topic, ownership="exclusive", ownership__strength=7)
         save(rows_of(spark, 4), topic, ownership="exclusive", ownership__strength=5)
@@ -292,7 +302,7 @@ class TestSink:
 
 
 class TestProfiles:
-    def test_sensor_data(self, spark, topic, watch):
+    def test_sensor_data(self, spark: SparkSession, topic: str, watch: Callable[..., Watched]) -> None:
         query = watch(qos__profile="sensor_data")
 
         def all_came() -> bool:
@@ -303,7 +313,9 @@ class TestProfiles:
 
         wait_until(all_came, "the rows")
 
-    def test_file(self, spark, topic, watch, tmp_path, stderr):
+    def test_file(
+        self, spark: SparkSession, topic: str, watch: Callable[..., Watched], tmp_path: Path, stderr: Stderr
+    ) -> None:
         file = tmp_path / "profiles.xml"
         file.write_text(PROFILES)
         query = watch(qos__file=file)
@@ -314,7 +326,7 @@ class TestProfiles:
         assert stderr.text().count("datawriter_qos/writer_data_lifecycle") == 1
         assert stderr.text().count("datareader_qos/reader_data_lifecycle") == 1
 
-    def test_unknown_profile(self, spark, topic):
+    def test_unknown_profile(self, spark: SparkSession, topic: str) -> None:
         with pytest.raises(PySparkException, match="did you mean 'sensor_data'"):
             save(rows_of(spark, 1), topic, qos__profile="sensordata")
 
@@ -349,7 +361,9 @@ ADVICE = (
 
 
 class TestWarnings:
-    def test_of_a_stream_are_said_once(self, publisher, copying, stderr):
+    def test_of_a_stream_are_said_once(
+        self, publisher: Publisher, copying: Callable[..., Any], stderr: Stderr
+    ) -> None:
         query = copying(READ_ODDLY, **WRITE_ODDLY)
         for i in range(3):
             publisher.write(points(i, 1))
@@ -357,7 +371,9 @@ class TestWarnings:
         assert query.lastProgress["batchId"] > 1
         assert [stderr.text().count(each) for each in ADVICE] == [1, 1]
 
-    def test_of_a_batch_are_said_once(self, spark, topic, log_dir, stderr):
+    def test_of_a_batch_are_said_once(
+        self, spark: SparkSession, topic: str, log_dir: Path, stderr: Stderr
+    ) -> None:
         save(rows_of(spark, 100, 4), topic, **WRITE_ODDLY)
         options = network(log_dir, read__timeout="500ms", **READ_ODDLY)
         assert (
@@ -367,13 +383,17 @@ class TestWarnings:
 
 
 class TestMessageSizes:
-    def test_sinks_heed_what_readers_take(self, spark, topic, watch):
+    def test_sinks_heed_what_readers_take(
+        self, spark: SparkSession, topic: str, watch: Callable[..., Watched]
+    ) -> None:
         query = watch(message_size_max="32KiB")
         save(rows_of(spark, 5000), topic, batch__enable=True, max_batches=2)
         assert len(query.xs(5000)) == 5000
         query.wait_for_count("drop.message_too_large", 0, received=5000)
 
-    def test_a_foreign_writer_that_does_not(self, spark, topic, watch, stderr):
+    def test_a_foreign_writer_that_does_not(
+        self, spark: SparkSession, topic: str, watch: Callable[..., Watched], stderr: Stderr
+    ) -> None:
         with CyclonePeer(DOMAIN) as peer:
             query = watch(None, payload="binary", type="interop::Blob", key=None, message_size_max=4096)
             peer.writer(topic, Blob)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_rtps.columns.topic_plan import METADATA_DDL
+from spark_rtps.transport.net.node import Node
 from tests.spark.spark_streams import DOMAIN, POINT_DDL, Publisher, wait_for_rows
 from tests.spark.spark_streams import running as running_into_memory
 from tests.support.receive_command import Receive
@@ -72,7 +73,9 @@ def free_port() -> int:
         return port
 
 
-def test_every_row_comes_once_over_kills_and_restarts(spark, publisher, topic, receivers, tmp_path):
+def test_every_row_comes_once_over_kills_and_restarts(
+    spark: SparkSession, publisher: Publisher, topic: str, receivers: dict[str, Receive], tmp_path: Path
+) -> None:
     options = options_of(receivers, topic, startingOffsets="earliest")
 
     @contextlib.contextmanager
@@ -109,7 +112,9 @@ def twice(count: int) -> list[int]:
     return sorted([*range(count), *range(count)])
 
 
-def test_the_recorded_past_by_time(spark, publisher, topic, receivers):
+def test_the_recorded_past_by_time(
+    spark: SparkSession, publisher: Publisher, topic: str, receivers: dict[str, Receive]
+) -> None:
     ddl = f"{POINT_DDL}, {METADATA_DDL}"
     reader = spark.read.format("rtps").schema(ddl).options(**options_of(receivers, topic))
     for first in range(0, 100, 10):
@@ -130,7 +135,9 @@ def test_the_recorded_past_by_time(spark, publisher, topic, receivers):
     assert not set(numbers(earlier)) & set(range(50, 100))
 
 
-def test_queries_bring_their_subscription_and_share_it(spark, publisher, topic, receivers, tmp_path):
+def test_queries_bring_their_subscription_and_share_it(
+    spark: SparkSession, publisher: Publisher, topic: str, receivers: dict[str, Receive], tmp_path: Path
+) -> None:
     qos = {"history": "keep_last", "history.depth": 1000, "startingOffsets": "earliest"}
     given = {**qos, "receiver.subscribe": "true", "receiver.token": ADMIN, "filter": "x >= 20"}
     df = spark.readStream.format("rtps").schema(POINT_DDL).options(**options_of(receivers, topic, **given))
@@ -141,7 +148,9 @@ def test_queries_bring_their_subscription_and_share_it(spark, publisher, topic, 
             assert numbers(wait_for_rows(spark, query, 120)) == sorted([*range(40, 100)] * 2)
 
 
-def test_topics_share_a_subscription(spark, node, topic, receivers, tmp_path):
+def test_topics_share_a_subscription(
+    spark: SparkSession, node: Node, topic: str, receivers: dict[str, Receive], tmp_path: Path
+) -> None:
     """A query asks for a pattern, topics join while it runs, and a batch of one type reads what was recorded."""
     two, late = f"{topic}/two", f"{topic}/late"
     publishers = {name: Publisher(node, name) for name in (f"{topic}/one", two)}
@@ -168,7 +177,9 @@ def test_topics_share_a_subscription(spark, node, topic, receivers, tmp_path):
     assert typed.count() == 300
 
 
-def test_slices_have_to_be_there_once(spark, node, topic, receivers, tmp_path):
+def test_slices_have_to_be_there_once(
+    spark: SparkSession, node: Node, topic: str, receivers: dict[str, Receive], tmp_path: Path
+) -> None:
     def give(name: str, part: str) -> None:
         receiver, runs = receivers[name], "subscription points: its receiver runs"
         before = receiver.said().count(runs)
@@ -192,7 +203,9 @@ def test_slices_have_to_be_there_once(spark, node, topic, receivers, tmp_path):
         assert numbers(wait_for_rows(spark, query, 100)) == list(range(100))
 
 
-def test_a_wrong_token(spark, topic, receivers, tmp_path):
+def test_a_wrong_token(
+    spark: SparkSession, topic: str, receivers: dict[str, Receive], tmp_path: Path
+) -> None:
     options = options_of(receivers, topic) | {"receiver.token": "geheim" * 8}
     df = spark.readStream.format("rtps").schema(POINT_DDL).options(**options).load(topic)
     with running_into_memory(df, tmp_path / "c") as query, pytest.raises(StreamingQueryException) as failed:
@@ -201,7 +214,7 @@ def test_a_wrong_token(spark, topic, receivers, tmp_path):
     assert "geheim" not in str(failed.value)
 
 
-def test_the_token_is_in_no_error(spark, topic, receivers):
+def test_the_token_is_in_no_error(spark: SparkSession, topic: str, receivers: dict[str, Receive]) -> None:
     options = options_of(receivers, topic)
     for wrong in ({"receiver.token.fil": "x"}, {"receivers": "one=127.0.0.1:1"}, {"receiver.ca": "/nowhere"}):
         with pytest.raises(PySparkException) as failed:

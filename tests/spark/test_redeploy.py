@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.interop.cyclone_types import Number
 from tests.spark.spark_streams import DOMAIN
@@ -9,7 +13,9 @@ from tests.support.surroundings import INTERFACE
 from tests.support.waiting import wait_until
 
 
-def test_nothing_is_lost_with_leave_on_stop_false(spark, topic, log_dir, tmp_path):
+def test_nothing_is_lost_with_leave_on_stop_false(
+    spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     given = {"domain": DOMAIN, "interface": INTERFACE, "log.dir": str(log_dir), "leave_on_stop": "false"}
     with CyclonePeer(DOMAIN, high_watermark="8MB", lease_seconds=60) as peer:
         peer.writer(topic, Number)

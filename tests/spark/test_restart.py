@@ -14,9 +14,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from spark_rtps.transport.log.counters import Counters
-from tests.spark.spark_streams import DOMAIN, source
+from tests.spark.spark_streams import DOMAIN, Publisher, source
 from tests.support.child_environment import child_environment
 from tests.support.killer import customization
 from tests.support.stream_logs import points
@@ -92,7 +93,9 @@ def rows_in(output: Path) -> int:
     return sum(pq.read_metadata(file).num_rows for file in files_in(output))
 
 
-def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log_dir, tmp_path):
+def test_killed_driver_restarts_from_its_checkpoint(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     def written() -> int:
         return rows_in(tmp_path / "output")
 
@@ -130,13 +133,13 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
 
 
 def test_a_query_that_fails_in_its_first_batch_goes_on_with_its_log(
-    spark, publisher, topic, log_dir, tmp_path
-):
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     """Its writer never waits for a reader that is gone, and the next run gets what came before and meanwhile."""
     found: list[int] = []
     fails = True
 
-    def copy(batch, _number):
+    def copy(batch, _number) -> None:
         rows = [row.id for row in batch.collect()]
         if fails:
             publisher.write(points(0, 100))
@@ -161,7 +164,9 @@ def test_a_query_that_fails_in_its_first_batch_goes_on_with_its_log(
     assert len(list(log_dir.iterdir())) == 1
 
 
-def test_killed_at_each_step_of_a_batch(publisher, topic, log_dir, tmp_path):
+def test_killed_at_each_step_of_a_batch(
+    publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     output, count = tmp_path / "output", 0
     driver = start(topic, log_dir, tmp_path, rows=5_000, places=STEPS)
     try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
@@ -14,6 +16,7 @@ from spark_rtps.columns.encoding import samples_of
 from spark_rtps.columns.topic_plan import TopicPlan, topic_type
 from spark_rtps.datasource.schema import plan_sink, plan_source, source_schema, to_spark
 from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.qos import DurabilityKind, ReliabilityKind
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.ros import ros_type
@@ -37,7 +40,7 @@ KEPT = DurabilityKind.TRANSIENT_LOCAL
 Column = Callable[[pa.Array], pa.Array]
 
 
-def test_every_message_of_jazzy(spark):
+def test_every_message_of_jazzy(spark: SparkSession) -> None:
     """Typed columns to payloads and back, in one job: each message is a column, and the payloads another."""
     reading, writing, expected, payloads = [], [], [], []
     for name in NAMES:
@@ -103,7 +106,7 @@ def without_padding(payload: bytes) -> bytes:
     return payload[:3] + bytes(1) + payload[4 : len(payload) - (payload[3] & 3)]
 
 
-def test_point_clouds_there_and_back(spark, node, log_dir, tmp_path):
+def test_point_clouds_there_and_back(spark: SparkSession, node: Node, log_dir: Path, tmp_path: Path) -> None:
     """A topic is read and written by the message's name alone, and announced as ROS 2 announces it."""
     name = "sensor_msgs/msg/PointCloud2"
     struct = ros_type(name)
@@ -122,7 +125,7 @@ def test_point_clouds_there_and_back(spark, node, log_dir, tmp_path):
             subscriber.stop()
 
 
-def test_format_ros2(spark, node, log_dir, tmp_path):
+def test_format_ros2(spark: SparkSession, node: Node, log_dir: Path, tmp_path: Path) -> None:
     """ROS 2's names and types, and what it offers, with no option that says so."""
     name = "sensor_msgs/msg/Temperature"
     struct = ros_type(name)

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.interop.cyclone_peer import CyclonePeer
@@ -56,7 +56,9 @@ class Followed:
         return found()[0]
 
 
-def test_a_query_follows_the_statuses_of_others(spark, topic, log_dir, tmp_path):
+def test_a_query_follows_the_statuses_of_others(
+    spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+) -> None:
     given = {"statuses": "true", "log.dir": str(log_dir)}
     followed = Followed(spark.readStream.format("rtps").options(**given).load(topic), tmp_path / "followed")
     watched = source(spark, topic, log_dir, COLUMNS, **TYPED, deadline="200ms")

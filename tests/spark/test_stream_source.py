@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_rtps.columns.encoding import arrow_sample
 from spark_rtps.columns.topic_plan import ARROW_BATCH, METADATA_DDL
 from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.qos import DurabilityKind
 from tests.spark.spark_streams import POINT_DDL, Publisher, network, rows, running, source, wait_for_rows
 from tests.support.stream_logs import points
@@ -25,7 +27,7 @@ from tests.support.waiting import wait_until
 AT_MOST = 90
 
 
-def expected(spark, count):
+def expected(spark: SparkSession, count: int):
     return spark.createDataFrame(points(0, count).to_pylist(), POINT_DDL)
 
 
@@ -40,14 +42,18 @@ def batches(query: StreamingQuery) -> list[int]:
 
 
 class TestColumns:
-    def test_typed_columns(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_typed_columns(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         with running(source(spark, topic, log_dir), tmp_path / "c") as query:
             publisher.write(points(0, 1000))
             assert_df_equality(
                 wait_for_rows(spark, query, 1000), expected(spark, 1000), ignore_row_order=True
             )
 
-    def test_type_from_idl(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_type_from_idl(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         idl = tmp_path / "point.idl"
         idl.write_text("struct Point { @key long id; double x; };")
         df = source(spark, topic, log_dir, None, key=None, type__file=idl)
@@ -56,7 +62,9 @@ class TestColumns:
             publisher.write(points(0, 10))
             assert_df_equality(wait_for_rows(spark, query, 10), expected(spark, 10), ignore_row_order=True)
 
-    def test_metadata_and_disposed_instances(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_metadata_and_disposed_instances(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir, f"{POINT_DDL}, {METADATA_DDL}")
         with running(df, tmp_path / "c") as query:
             publisher.write(points(0, 3))
@@ -76,7 +84,9 @@ class TestColumns:
             assert abs(row._rtps.source_timestamp.timestamp() - now) < 60 + 86_400
             assert row._rtps.source_timestamp <= row._rtps.reception_timestamp
 
-    def test_binary_payload(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_binary_payload(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir, None, key=None, payload="binary", keyed="true")
         with running(df, tmp_path / "c") as query:
             publisher.write(points(0, 5))
@@ -85,7 +95,9 @@ class TestColumns:
         assert [len(r.value) for r in found] == [20] * 5
         assert [int.from_bytes(r.value[4:8], "little") for r in found] == [0, 1, 2, 3, 4]
 
-    def test_arrow_payload(self, spark, node, topic, log_dir, tmp_path):
+    def test_arrow_payload(
+        self, spark: SparkSession, node: Node, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         publisher = Publisher(node, topic, ARROW_BATCH)
         df = source(spark, topic, log_dir, key=None, type=None, payload="arrow")
         with running(df, tmp_path / "c") as query:
@@ -97,7 +109,9 @@ class TestColumns:
 
 
 class TestProgress:
-    def test_rows_per_trigger_are_exact(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_rows_per_trigger_are_exact(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir, maxRowsPerTrigger=300)
         with running(df, tmp_path / "c") as query:
             publisher.write(points(0, 1000))
@@ -108,7 +122,9 @@ class TestProgress:
         assert max(sizes) == 300
         assert rows(spark, query).distinct().count() == 1000
 
-    def test_bytes_per_trigger(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_bytes_per_trigger(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir, maxBytesPerTrigger="10kB", maxRowsPerTrigger=10_000)
         with running(df, tmp_path / "c") as query:
             publisher.write(points(0, 1000))
@@ -118,7 +134,9 @@ class TestProgress:
         assert sum(sizes) == 1000
         assert len(sizes) > 2
 
-    def test_partitions_and_latest_offset(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_partitions_and_latest_offset(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir, minPartitions=3).withColumn("p", F.spark_partition_id())
         with running(df, tmp_path / "c", processingTime="3 seconds") as query:
             for i in range(6):
@@ -130,7 +148,9 @@ class TestProgress:
             latest = query.lastProgress["sources"][0]["latestOffset"]
             assert '"embedded"' in str(latest)
 
-    def test_available_now_takes_history_and_ends(self, spark, node, topic, log_dir, tmp_path):
+    def test_available_now_takes_history_and_ends(
+        self, spark: SparkSession, node: Node, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         publisher = Publisher(node, topic, durability=DurabilityKind.TRANSIENT_LOCAL)
         publisher.write_unread(points(0, 500))
         for listen in ("2s", "10s", "30s"):  # as long as a loaded machine has discovered nobody by then
@@ -145,7 +165,9 @@ class TestProgress:
         assert sizes == [200, 200, 100]
         assert_df_equality(rows(spark, query), expected(spark, 500), ignore_row_order=True)
 
-    def test_commit_trims_the_log(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_commit_trims_the_log(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir, log__segment_bytes="1MiB", log__max_bytes="16MiB")
         with running(df, tmp_path / "c") as query:
             for i in range(10):
@@ -156,14 +178,18 @@ class TestProgress:
 
 
 class TestSeveral:
-    def test_two_queries_at_once(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_two_queries_at_once(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         one, two = source(spark, topic, log_dir), source(spark, topic, log_dir).where("id % 2 = 0")
         with running(one, tmp_path / "1") as first, running(two, tmp_path / "2") as second:
             publisher.write(points(0, 400), readers=2)
             assert_df_equality(wait_for_rows(spark, first, 400), expected(spark, 400), ignore_row_order=True)
             assert wait_for_rows(spark, second, 200).count() == 200
 
-    def test_union_with_itself(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_union_with_itself(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir)
         with running(df.union(df), tmp_path / "c") as query:
             wait_until(lambda: query.lastProgress is not None, "the first batch")
@@ -171,7 +197,9 @@ class TestSeveral:
             found = wait_for_rows(spark, query, 200)
             assert found.groupBy("id").count().where("count = 2").count() == 100
 
-    def test_join_with_itself(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_join_with_itself(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir)
         joined = df.alias("a").join(df.alias("b"), "id").select("id", F.col("a.x").alias("x"))
         with running(joined, tmp_path / "c") as query:
@@ -181,28 +209,32 @@ class TestSeveral:
 
 
 class TestFaults:
-    def test_unknown_option(self, spark, topic, log_dir):
+    def test_unknown_option(self, spark: SparkSession, topic: str, log_dir: Path) -> None:
         with pytest.raises(AnalysisException, match="did you mean 'reliability'"):
             source(spark, topic, log_dir, None, reliabilty="reliable")
 
-    def test_wrong_value(self, spark, topic, log_dir):
+    def test_wrong_value(self, spark: SparkSession, topic: str, log_dir: Path) -> None:
         allowed = "option 'reliability' = 'fast': must be one of reliable, best_effort"
         with pytest.raises(AnalysisException, match=allowed):
             source(spark, topic, log_dir, None, reliability="fast")
 
-    def test_wrong_value_where_spark_asks_for_no_schema(self, spark, topic, log_dir, tmp_path):
+    def test_wrong_value_where_spark_asks_for_no_schema(
+        self, spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         with (
             pytest.raises(Exception, match="must be one of reliable"),
             running(source(spark, topic, log_dir, reliability="fast"), tmp_path / "c") as query,
         ):
             query.awaitTermination(AT_MOST)
 
-    def test_no_interface(self, spark, topic, log_dir, tmp_path):
+    def test_no_interface(self, spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path) -> None:
         df = source(spark, topic, log_dir, interface="nosuch0")
         with running(df, tmp_path / "c") as query, pytest.raises(StreamingQueryException, match="nosuch0"):
             query.awaitTermination(AT_MOST)
 
-    def test_one_micro_batch_alone_is_refused(self, spark, topic, log_dir, tmp_path):
+    def test_one_micro_batch_alone_is_refused(
+        self, spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         df = source(spark, topic, log_dir)
         with (
             running(df, tmp_path / "c", once=True) as query,
@@ -210,7 +242,9 @@ class TestFaults:
         ):
             query.awaitTermination(AT_MOST)
 
-    def test_asynchronous_progress(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_asynchronous_progress(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         """Spark commits late then, of which the source warns; that is no error."""
         writer = source(spark, topic, log_dir).writeStream.format("memory").queryName("asynchronous")
         options = {"asyncProgressTrackingEnabled": True, "checkpointLocation": str(tmp_path / "c")}
@@ -223,7 +257,9 @@ class TestFaults:
             query.stop()
         assert_df_equality(rows(spark, query), expected(spark, 5), ignore_row_order=True)
 
-    def test_receiver_killed(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_receiver_killed(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         with running(source(spark, topic, log_dir), tmp_path / "c") as query:
             publisher.write(points(0, 100))
             wait_for_rows(spark, query, 100)
@@ -234,8 +270,10 @@ class TestFaults:
             found = wait_for_rows(spark, query, 200)
             assert_df_equality(found, expected(spark, 200), ignore_row_order=True)
 
-    def test_a_first_batch_that_failed_is_read_again(self, spark, publisher, topic, log_dir, tmp_path):
-        def fail(batch, number):
+    def test_a_first_batch_that_failed_is_read_again(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
+        def fail(batch, number: int) -> None:
             if count := batch.count():
                 raise RuntimeError(f"batch {number} has {count} rows")
 
@@ -260,15 +298,19 @@ class TestFaults:
         assert sorted(found) == list(range(100))
         assert list(log_dir.iterdir()) == [log]
 
-    def test_receiver_ends_with_the_query(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_receiver_ends_with_the_query(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         with running(source(spark, topic, log_dir), tmp_path / "c"):
             publisher.wait_for_readers()
             pid = counters(log_dir)["receiver.pid"]
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the receiver's end")
 
-    def test_task_retry_reads_the_same(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_task_retry_reads_the_same(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         @F.udf("int", useArrow=False)
-        def fail_once(i):
+        def fail_once(i: int):
             from pyspark import TaskContext
 
             if i == 50 and TaskContext.get().attemptNumber() == 0:
@@ -280,10 +322,12 @@ class TestFaults:
             publisher.write(points(0, 100))
             assert_df_equality(wait_for_rows(spark, query, 100), expected(spark, 100), ignore_row_order=True)
 
-    def test_two_actions_on_one_batch(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_two_actions_on_one_batch(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         seen = []
 
-        def collect_twice(batch, batch_id):
+        def collect_twice(batch, batch_id) -> None:
             one, two = (sorted(batch.collect()) for _ in range(2))
             assert one == two
             seen.extend(one)
@@ -297,7 +341,9 @@ class TestFaults:
             query.stop()
         assert [r.id for r in seen] == list(range(100))
 
-    def test_lost_log(self, spark, publisher, topic, log_dir, tmp_path):
+    def test_lost_log(
+        self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         with running(source(spark, topic, log_dir), tmp_path / "c") as query:
             publisher.write(points(0, 100))
             wait_for_rows(spark, query, 100)
@@ -319,7 +365,7 @@ class TestFaults:
 
 
 class TestBatch:
-    def test_max_rows(self, spark, node, topic, log_dir):
+    def test_max_rows(self, spark: SparkSession, node: Node, topic: str, log_dir: Path) -> None:
         publisher = Publisher(node, topic, durability=DurabilityKind.TRANSIENT_LOCAL)
         publisher.write_unread(points(0, 500))
         options = network(log_dir, startingOffsets="earliest", read__max_rows=120, read__timeout="90s")
@@ -327,7 +373,7 @@ class TestBatch:
         assert_df_equality(df, expected(spark, 120), ignore_row_order=True)
         wait_until(lambda: list(log_dir.glob("*")) == [], "the end of the log")  # on the host of its task
 
-    def test_timeout(self, spark, topic, log_dir):
+    def test_timeout(self, spark: SparkSession, topic: str, log_dir: Path) -> None:
         options = network(log_dir, read__timeout="1s")
         df = spark.read.format("rtps").schema(POINT_DDL).options(**options).load(topic)
         assert df.count() == 0

@@ -46,7 +46,9 @@ def as_dicts(df: DataFrame) -> list[dict[str, object]]:
 
 
 class TestDiscovery:
-    def test_columns_of_a_topic(self, spark, cyclone, topic, log_dir, tmp_path):
+    def test_columns_of_a_topic(
+        self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         cyclone.writer(topic, cyclone_types.Nested)
         df = told(spark, topic, log_dir)
         point = "struct<x:double,y:double,tag:smallint>"
@@ -59,7 +61,9 @@ class TestDiscovery:
             write(cyclone, topic, rows)
             assert as_dicts(wait_for_rows(spark, query, 3)) == rows
 
-    def test_some_columns_of_filtered_rows(self, spark, cyclone, topic, log_dir, tmp_path):
+    def test_some_columns_of_filtered_rows(
+        self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         cyclone.writer(topic, cyclone_types.Vehicle)
         df = told(
             spark,
@@ -75,7 +79,9 @@ class TestDiscovery:
             found = as_dicts(wait_for_rows(spark, query, 4))
         assert found == [{"id": i, "note": f"n{i}"} for i in range(2, 6)]
 
-    def test_columns_given_are_found_by_name(self, spark, cyclone, topic, log_dir, tmp_path):
+    def test_columns_given_are_found_by_name(
+        self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         """Before there is a writer, which says what the type is called and that it has a key."""
         df = told(spark, topic, log_dir, schema="speed DOUBLE, id BIGINT")
         with running(df, tmp_path / "c") as query:
@@ -84,13 +90,15 @@ class TestDiscovery:
             found = as_dicts(wait_for_rows(spark, query, 5))
         assert found == [{"speed": i / 2, "id": i} for i in range(5)]
 
-    def test_binary_needs_no_name(self, spark, cyclone, topic, log_dir, tmp_path):
+    def test_binary_needs_no_name(
+        self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         with running(told(spark, topic, log_dir, payload="binary"), tmp_path / "c") as query:
             cyclone.writer(topic, cyclone_types.Part)
             write(cyclone, topic, [{"plant": "p", "number": 1, "weight": 0.5}])
             assert wait_for_rows(spark, query, 1).first().encapsulation == "CDR_LE"
 
-    def test_a_batch_read(self, spark, cyclone, topic, log_dir):
+    def test_a_batch_read(self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path) -> None:
         cyclone.writer(topic, cyclone_types.Part, transient_local=True)
         rows = [{"plant": "p", "number": i, "weight": i / 2} for i in range(3)]
         cyclone.write(topic, rows)
@@ -98,7 +106,7 @@ class TestDiscovery:
         reader = spark.read.format("rtps").options(**{k: str(v) for k, v in options.items()})
         assert sorted(as_dicts(reader.load(topic)), key=lambda row: row["number"]) == rows
 
-    def test_nobody_tells(self, spark, cyclone, topic, log_dir):
+    def test_nobody_tells(self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path) -> None:
         cyclone.writer(f"{topic}_other", cyclone_types.Part)
         for timeout in ("1.5", "10", "30"):  # as long as a loaded machine has discovered nobody by then
             with pytest.raises(PySparkException) as caught:
@@ -111,7 +119,9 @@ class TestDiscovery:
 
 
 class TestEvolution:
-    def test_a_type_that_grows_while_a_query_runs(self, spark, cyclone, topic, log_dir, tmp_path):
+    def test_a_type_that_grows_while_a_query_runs(
+        self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
+    ) -> None:
         cyclone.writer(topic, cyclone_types.Growing)
         df = told(spark, topic, log_dir)
         assert df.schema.simpleString() == "struct<id:int,name:string>"
@@ -129,7 +139,9 @@ class TestEvolution:
 
 
 class TestSink:
-    def test_what_a_sink_writes_needs_no_schema(self, spark, topic, log_dir, tmp_path, node: Node):
+    def test_what_a_sink_writes_needs_no_schema(
+        self, spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path, node: Node
+    ) -> None:
         rows = spark.sql(
             "SELECT id, IF(id % 2 = 0, NULL, concat('n', id)) AS `na-me`, map('k', CAST(id AS INT)) AS counts, "
             "named_struct('at', timestamp_micros(id), 'deep', array(named_struct('x', id / 2D))) AS inner FROM range(4)"
@@ -156,7 +168,7 @@ class TestSink:
             for i in range(4)
         ]
 
-    def test_times_of_ros(self, spark, topic, log_dir, tmp_path):
+    def test_times_of_ros(self, spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path) -> None:
         at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_901)
         header = f"named_struct('stamp', TIMESTAMP '{at}', 'frame_id', 'map')"
         rows = spark.sql(

@@ -49,22 +49,22 @@ class TestNames:
             "sensor_msgs::msg::dds_::Imu_",
         ],
     )
-    def test_types(self, name):
+    def test_types(self, name: str) -> None:
         assert ros_type_name(name) == "sensor_msgs/msg/Imu"
         assert dds_type_name(name) == "sensor_msgs::msg::dds_::Imu_"
 
-    def test_services_and_actions(self):
+    def test_services_and_actions(self) -> None:
         assert dds_type_name("lab/srv/Add_Request") == "lab::srv::dds_::Add_Request_"
         assert ros_type_name("lab::action::dds_::Go_SendGoal_Request_") == "lab/action/Go_SendGoal_Request"
 
     @pytest.mark.parametrize("name", ["", "Imu", "a/b/c/d", "a/idl/B", "a::B", "a/msg/", "ä/msg/B", "a b/C"])
-    def test_no_names(self, name):
+    def test_no_names(self, name: str) -> None:
         with pytest.raises(TypeDefinitionError, match="no name of a ROS 2 interface"):
             ros_type_name(name)
 
 
 class TestFields:
-    def test_types(self):
+    def test_types(self) -> None:
         found = types(
             read(
                 "bool b\nbyte o\nchar c\nint8 i8\nuint64 u64\nfloat32 f\nfloat64 d\n"
@@ -99,19 +99,19 @@ class TestFields:
             "again": inner,
         }
 
-    def test_struct(self):
+    def test_struct(self) -> None:
         struct = read("int32 a\nint32 b")
         assert struct.name == "lab::msg::dds_::T_"
         assert struct.extensibility is Extensibility.FINAL
         assert [member.id for member in struct.members] == [0, 1]
         assert not struct.is_keyed
 
-    def test_comments_and_spaces(self):
+    def test_comments_and_spaces(self) -> None:
         struct = read("# what it is\n\n  int32\t a   # how\n#int32 no\nint32 b#c\r\n\t# end")
         assert types(struct) == {"a": INT32, "b": INT32}
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "int32 A=1"])
-    def test_empty_messages_have_one_member(self, text):
+    def test_empty_messages_have_one_member(self, text: str) -> None:
         assert types(read(text)) == {"structure_needs_at_least_one_member": UINT8}
 
     @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ class TestFields:
             ("string x ''", ""),
         ],
     )
-    def test_defaults(self, line, value):
+    def test_defaults(self, line: str, value: bool | float | int | str) -> None:
         struct = read(line)
         assert struct.members[0].notes == (("default", value),)
         assert parse_idl(print_idl(struct))[struct.name] == struct
@@ -144,22 +144,22 @@ class TestFields:
             "float32[2] x [ .5 , 1 ]",
         ],
     )
-    def test_defaults_of_many_values_are_no_notes(self, line):
+    def test_defaults_of_many_values_are_no_notes(self, line: str) -> None:
         assert read(line).members[0].notes == ()
 
-    def test_constants_are_no_members(self):
+    def test_constants_are_no_members(self) -> None:
         struct = read(
             "int32 A=1\nstring NAME = 'x' # y\nfloat32 PI=3.14\nint32 a 3\nbyte B_2=0x10\nstring S=it's"
         )
         assert types(struct) == {"a": INT32}
 
-    def test_header_is_that_of_std_msgs_unless_there_is_one(self):
+    def test_header_is_that_of_std_msgs_unless_there_is_one(self) -> None:
         header = types(parse_msg("Header header", "lab/msg/T"))["header"]
         assert isinstance(header, Struct) and header.name == "std_msgs::msg::dds_::Header_"
         own = types(read("Header header", Header="int32 x"))["header"]
         assert isinstance(own, Struct) and own.name == "lab::msg::dds_::Header_"
 
-    def test_definitions_come_before_those_of_the_distribution(self):
+    def test_definitions_come_before_those_of_the_distribution(self) -> None:
         texts = {"std_msgs/msg/Header": "int32 mine"}
         header = types(parse_msg("std_msgs/Header header", "lab/msg/T", definitions=texts.get))["header"]
         assert isinstance(header, Struct) and types(header) == {"mine": INT32}
@@ -172,21 +172,21 @@ class TestConcatenated:
         f"{'=' * 80}\nMSG: std_msgs/Header\nint32 seq\n"
     )
 
-    def test_sections_define_what_the_first_uses(self):
+    def test_sections_define_what_the_first_uses(self) -> None:
         found = types(parse_msg(self.TEXT, "lab/Outer", definitions={"lab/msg/Inner": "int32 no"}.get))
         assert isinstance(found["inner"], Sequence) and isinstance(found["inner"].element, Struct)
         assert list(types(found["inner"].element)) == ["x", "y"]
         assert isinstance(found["header"], Struct) and types(found["header"]) == {"seq": INT32}
 
-    def test_first_may_be_headed_too(self):
+    def test_first_may_be_headed_too(self) -> None:
         headed = f"MSG: lab/Outer\n{self.TEXT}"
         assert parse_msg(headed, "lab/Outer") == parse_msg(self.TEXT, "lab/Outer")
 
-    def test_section_without_a_heading(self):
+    def test_section_without_a_heading(self) -> None:
         with pytest.raises(TypeDefinitionError, match="must begin with MSG: package/Name"):
             parse_msg("int32 x\n===\nint32 y", "lab/msg/T")
 
-    def test_sections_of_idl_are_missing(self):
+    def test_sections_of_idl_are_missing(self) -> None:
         with pytest.raises(TypeDefinitionError, match="lab/msg/T:1: lab/msg/Inner is not defined"):
             parse_msg("Inner x\n===\nIDL: lab/msg/Inner\nmodule lab {};", "lab/msg/T")
 
@@ -197,19 +197,19 @@ ACTION = "int32 order\n---\nint32[] sequence\n---\nint32[] partial\n"
 
 class TestServicesAndActions:
     @pytest.mark.parametrize("wanted", ["Add_Request", "lab/srv/Add_Request", "lab::srv::dds_::Add_Request_"])
-    def test_request(self, wanted):
+    def test_request(self, wanted: str) -> None:
         struct = parse_definition(SERVICE, "lab/srv/Add", wanted)
         assert struct.name == "lab::srv::dds_::Add_Request_"
         assert list(types(struct)) == ["a", "b"]
 
-    def test_response_and_event(self):
+    def test_response_and_event(self) -> None:
         response = parse_definition(SERVICE, "lab/srv/Add", "Add_Response")
         event = parse_definition(SERVICE, "lab/srv/Add", "Add_Event")
         assert event.name == "lab::srv::dds_::Add_Event_"
         assert types(event)["response"] == Sequence(response, 1)
         assert list(types(event)) == ["info", "request", "response"]
 
-    def test_empty_parts(self):
+    def test_empty_parts(self) -> None:
         for part in ("Request", "Response"):
             found = types(parse_definition("---", "lab/srv/Trigger", f"Trigger_{part}"))
             assert found == {"structure_needs_at_least_one_member": UINT8}
@@ -228,12 +228,12 @@ class TestServicesAndActions:
             ("Go_FeedbackMessage", ["goal_id", "feedback"]),
         ],
     )
-    def test_action(self, wanted, members):
+    def test_action(self, wanted: str, members: list[str]) -> None:
         struct = parse_definition(ACTION, "lab/action/Go", wanted)
         assert struct.name == f"lab::action::dds_::{wanted}_"
         assert list(types(struct)) == members
 
-    def test_package_of_the_wanted_name(self):
+    def test_package_of_the_wanted_name(self) -> None:
         # a file may lie anywhere
         struct = parse_definition("int32 x", "tmp/msg/T", "lab/msg/T")
         assert struct.name == "lab::msg::dds_::T_"
@@ -247,11 +247,11 @@ class TestServicesAndActions:
             ("Add_Respons", "did you mean Add_Response?"),
         ],
     )
-    def test_which_one(self, wanted, message):
+    def test_which_one(self, wanted: str | None, message: str) -> None:
         with pytest.raises(TypeDefinitionError, match=message):
             parse_definition(SERVICE, "lab/srv/Add", wanted)
 
-    def test_number_of_parts(self):
+    def test_number_of_parts(self) -> None:
         with pytest.raises(TypeDefinitionError, match="expected Request --- Response, found 3 parts"):
             parse_definition(ACTION, "lab/srv/Go", "Go_Request")
 
@@ -288,12 +288,12 @@ class TestRefused:
             ("int32 a=1", "constant a must be in capitals"),
         ],
     )
-    def test_texts(self, text, message):
+    def test_texts(self, text: str, message: str) -> None:
         others = {"A": "B b", "B": "A a"} if text == "A a" else {"B": "int32 x"}
         with pytest.raises(TypeDefinitionError, match=message):
             read(text, **others)
 
-    def test_nested_too_deeply(self):
+    def test_nested_too_deeply(self) -> None:
         with pytest.raises(TypeDefinitionError, match="nested too deeply"):
             parse_msg(
                 "M0 m",
@@ -303,30 +303,30 @@ class TestRefused:
 
 
 class TestDistributions:
-    def test_names(self):
+    def test_names(self) -> None:
         assert {"foxy", "humble", "jazzy"} <= set(distributions())
 
-    def test_forms_of_a_name(self):
+    def test_forms_of_a_name(self) -> None:
         forms = ["sensor_msgs/msg/Imu", "sensor_msgs/Imu", "sensor_msgs::msg::dds_::Imu_"]
         assert len({ros_type(name) for name in forms}) == 1
 
-    def test_they_differ(self):
+    def test_they_differ(self) -> None:
         old, new = (ros_type("shape_msgs/msg/SolidPrimitive", d) for d in ("foxy", "jazzy"))
         assert list(types(old)) == ["type", "dimensions"]
         assert list(types(new)) == ["type", "dimensions", "polygon"]
 
-    def test_unknown_message(self):
+    def test_unknown_message(self) -> None:
         with pytest.raises(
             TypeDefinitionError,
             match=r"no message sensor_msgs/msg/Imo of ROS 2 jazzy; .*mean sensor_msgs/msg/Imu",
         ):
             ros_type("sensor_msgs/Imo")
 
-    def test_unknown_distribution(self):
+    def test_unknown_distribution(self) -> None:
         with pytest.raises(UsageError, match=r"'melodic' is not known; known are .*jazzy"):
             ros_type("sensor_msgs/Imu", "melodic")
 
-    def test_without_rosbags(self, monkeypatch):
+    def test_without_rosbags(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "rosbags.typesys", None)
         with pytest.raises(UsageError, match=r"pip install 'spark-rtps\[ros\]'"):
             ros_type("sensor_msgs/Imu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rosbags.typesys.store import Typestore
 
 from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.types.model import Array, Member, Primitive, PrimitiveKind, Struct
@@ -14,7 +15,7 @@ from tests.support.ros_oracle import typestore
 CHAR = "RIHS01_3ad2d04dd29ba19d04b16659afa3ccaedd691914b02a64e82e252f2fa6a586a9"
 
 
-def has_char(name: str, store) -> bool:
+def has_char(name: str, store: Typestore) -> bool:
     def kinds(field) -> set[object]:
         node, value = field
         if node == 2:
@@ -25,7 +26,7 @@ def has_char(name: str, store) -> bool:
 
 
 @pytest.mark.parametrize("distribution", ["humble", "jazzy"])
-def test_every_message(distribution):
+def test_every_message(distribution: str) -> None:
     store = typestore(distribution)
     names = [name for name in store.fielddefs if not has_char(name, store)]
     assert len(names) > 100
@@ -33,11 +34,11 @@ def test_every_message(distribution):
     assert differ == []
 
 
-def test_char():
+def test_char() -> None:
     assert type_hash(ros_type("std_msgs/msg/Char")) == CHAR
 
 
-def test_bounds_and_text_of_ones_own():
+def test_bounds_and_text_of_ones_own() -> None:
     text = "string<=5 s\nuint8[<=3] few\nfloat64[9] m\nstring[] names\nwstring w\n"
     store = typestore()
     fields = {name: store.fielddefs[name] for name in ("std_msgs/msg/String",)}
@@ -48,7 +49,7 @@ def test_bounds_and_text_of_ones_own():
     assert type_hash(struct) != type_hash(parse_msg(text, "my_msgs/msg/Other"))
 
 
-def test_user_data():
+def test_user_data() -> None:
     struct = ros_type("std_msgs/msg/Char")
     assert user_data_of(struct) == f"typehash={CHAR};".encode()
     assert hash_in(user_data_of(struct)) == CHAR
@@ -64,7 +65,7 @@ def test_user_data():
         Struct("a::msg::dds_::B_", (Member("m", Array(Primitive(PrimitiveKind.FLOAT64), (3, 4)), 0),)),
     ],
 )
-def test_what_is_no_message_has_no_hash(struct):
+def test_what_is_no_message_has_no_hash(struct) -> None:
     with pytest.raises(TypeDefinitionError):
         type_hash(struct)
     assert user_data_of(struct) == b""
