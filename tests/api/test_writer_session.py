@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
@@ -242,7 +243,7 @@ class TestTask:
         monkeypatch.setattr(writer.WRITERS, "session", lambda *_: made)
         network.join(1)
 
-        def batches():
+        def batches() -> Iterator[pa.RecordBatch]:
             yield points(0, 5)
             network.acknowledge(1, 5)
             yield points(0, 0)

@@ -14,7 +14,7 @@ from spark_rtps.session import spark_defaults
 
 
 @udf(StringType())
-def host(_any):
+def host(_any: object) -> str:
     """The host whose task made the row."""
     import os
 

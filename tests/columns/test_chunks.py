@@ -85,7 +85,7 @@ def test_one_frame_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[1] * 100, [7, 1000, 3], [250, 250, 1]])
-def test_all_samples_once_and_in_order(tmp_path: Path, sizes) -> None:
+def test_all_samples_once_and_in_order(tmp_path: Path, sizes: list[int]) -> None:
     starts = np.cumsum([0, *sizes])
     runs = [run_of(encoded(points(int(a), int(b - a))), int(a) + 1) for a, b in pairwise(starts)]
     end = write_log(tmp_path, runs)

@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +52,7 @@ from tests.support.stream_logs import (
 RTPS = pa.field("_rtps", pa.struct(list(METADATA_SCHEMA)))
 
 
-def plan(struct: Struct = POINT, *, metadata: bool = False, payload=Payload.CDR) -> TopicPlan:
+def plan(struct: Struct = POINT, *, metadata: bool = False, payload: Payload = Payload.CDR) -> TopicPlan:
     data = arrow_schema(struct)
     columns = data.append(RTPS) if metadata else data
     return TopicPlan("T", struct.name, struct.is_keyed, payload, struct, data, columns)
@@ -60,7 +61,7 @@ def plan(struct: Struct = POINT, *, metadata: bool = False, payload=Payload.CDR)
 BINARY = TopicPlan("T", "Any", False, Payload.BINARY, None, BINARY_SCHEMA, BINARY_SCHEMA)
 
 
-def decode(tmp_path: Path, runs, plan: TopicPlan) -> pa.Table:
+def decode(tmp_path: Path, runs: Iterable[Run], plan: TopicPlan) -> pa.Table:
     end = write_log(tmp_path, runs)
     batches = list(decode_range(LogView(tmp_path), Cursor(0), end, plan))
     assert all(b.schema.equals(plan.columns) for b in batches)
@@ -196,7 +197,7 @@ class TestCdr:
         ],
     )
     def test_columns_that_a_writer_told_it_has_not_are_not_guessed(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted, reason: str
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted: pa.Schema, reason: str
     ) -> None:
         guess = TopicPlan(
             "T", "Point", False, Payload.CDR, struct_from_arrow(wanted, "Point"), wanted, wanted
@@ -222,7 +223,9 @@ class TestCdr:
         assert table.to_pylist()[:3] == [dict.fromkeys(wanted.names)] * 3
 
     @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
-    def test_writers_of_older_types_in_both_representations(self, tmp_path: Path, representation) -> None:
+    def test_writers_of_older_types_in_both_representations(
+        self, tmp_path: Path, representation: DataRepresentation
+    ) -> None:
         """In XCDR1, what follows a part that one of them lacks is found by the writer's own type."""
         part = "@appendable struct Part {{ long a; {} }};"
         idl = part + "@appendable struct Whole {{ Part part; Part parts[2]; long x; }};"
@@ -272,7 +275,7 @@ class TestParts:
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
-        mode,
+        mode: Mode,
         expression: str | None,
     ) -> None:
         given = replace(plan(metadata=True), mode=mode)
@@ -301,7 +304,7 @@ class TestParts:
             list(batches)
 
     @pytest.mark.parametrize("mode", [Mode.DROPMALFORMED, Mode.PERMISSIVE])
-    def test_rows_of_many_columns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode) -> None:
+    def test_rows_of_many_columns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
         """Be they rows of nulls, of samples that have no columns at all."""
         wide = Struct("Wide", tuple(Member(f"m{i}", Primitive(PrimitiveKind.INT32), i) for i in range(100)))
         monkeypatch.setattr(decoding, "DECODE_LEAVES_MAX", 1000)
@@ -371,7 +374,7 @@ class TestArrow:
     @pytest.mark.parametrize(
         ("representation", "low"), [(DataRepresentation.XCDR1, 0x01), (DataRepresentation.XCDR2, 0x07)]
     )
-    def test_representation(self, tmp_path: Path, representation, low: int) -> None:
+    def test_representation(self, tmp_path: Path, representation: DataRepresentation, low: int) -> None:
         sample = arrow_sample(points(0, 3), representation)
         assert bytes(sample.payload(0)[:2]) == bytes([0, low])
         (ipc,) = Codec(ARROW_BATCH).decode(sample).batch.column(0).to_pylist()
@@ -400,7 +403,7 @@ class TestArrow:
         ],
     )
     def test_a_batch_that_does_not_fit_is_malformed(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, batch, why: str
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, batch: pa.RecordBatch, why: str
     ) -> None:
         runs = [run_of(arrow_sample(batch), 1), run_of(arrow_sample(points(0, 1)), 2)]
         assert decode(tmp_path, runs, self.arrow_plan(metadata=True)).num_rows == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,14 @@ class TestFilter:
         ],
     )
     @pytest.mark.parametrize("paths", [None, ("name",), ("pose.y", "path.x"), ("id", "pose.color")])
-    def test_rows(self, tmp_path: Path, expression: str, parameters, passes, paths) -> None:
+    def test_rows(
+        self,
+        tmp_path: Path,
+        expression: str,
+        parameters: tuple[str, ...],
+        passes: Callable[[dict[str, Any]], bool],
+        paths: tuple[str, ...] | None,
+    ) -> None:
         data = arrow_schema(ROBOT) if paths is None else projected(arrow_schema(ROBOT), paths)
         rows = decode(tmp_path, [run_of(robots(20), 1)], plan_of(ROBOT, data, expression, *parameters))
         whole = [robot(i) for i in range(20) if passes(robot(i))]
@@ -151,7 +159,7 @@ class TestProjection:
         ],
         ids=["a list's fields", "a struct's, in another order", "one"],
     )
-    def test_columns(self, tmp_path: Path, data) -> None:
+    def test_columns(self, tmp_path: Path, data: pa.Schema) -> None:
         rows = decode(tmp_path, [run_of(robots(12), 1)], plan_of(ROBOT, data, None))
         assert rows == [pick(robot(i), data) for i in range(12)]
 
@@ -169,7 +177,7 @@ class TestEverySampleInItsPlace:
     """Random runs of good, malformed and filtered samples and ends of instances, against one sample after the other."""
 
     @pytest.mark.parametrize("seed", seeds(40))
-    def test_against_a_reference(self, tmp_path: Path, seed) -> None:
+    def test_against_a_reference(self, tmp_path: Path, seed: int) -> None:
         chance = random.Random(seed)
         mode = chance.choice([Mode.DROPMALFORMED, Mode.PERMISSIVE])
         has_metadata, filters = chance.random() < 0.7, chance.random() < 0.6

@@ -6,6 +6,7 @@ import logging
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +68,7 @@ INT = Primitive(PrimitiveKind.INT32)
 CDR_LE = b"\0\1\0\0"
 
 
-def of(name: str, member_type) -> Struct:
+def of(name: str, member_type: Any) -> Struct:
     return Struct(name, (Member("id", INT, 0), Member("value", member_type, 1)))
 
 
@@ -120,7 +121,7 @@ def plan(of: Struct, mode: Mode, corrupt: pa.Field | None = None, *, metadata: b
     return TopicPlan("T", of.name, of.is_keyed, Payload.CDR, of, data, columns, mode=mode, corrupt=name)
 
 
-def single(payload: bytes, sn: int, *, writer=WRITER, flags: int = 0) -> Run:
+def single(payload: bytes, sn: int, *, writer: Guid = WRITER, flags: int = 0) -> Run:
     return Run.single(writer, sn, np.frombuffer(payload, np.uint8), flags=flags, timestamp=SOURCE)
 
 
@@ -143,7 +144,9 @@ class TestModes:
         good = GOOD[of.name]
         return [single(good, 1), single(bad, 2, writer=OTHER), single(good, 3)]
 
-    def test_dropmalformed(self, tmp_path: Path, caplog: pytest.LogCaptureFixture, of, bad, word) -> None:
+    def test_dropmalformed(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, of: Struct, bad: bytes, word: str
+    ) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.DROPMALFORMED))
         assert [row["_rtps"]["sequence_number"] for row in rows] == [1, 3]
         assert {row["id"] for row in rows} == {7}
@@ -154,7 +157,7 @@ class TestModes:
         assert (found.first_ns, found.last_ns) == (RECEPTION, RECEPTION)
 
     def test_permissive_shows_the_payload(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, of, bad, word
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, of: Struct, bad: bytes, word: str
     ) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.PERMISSIVE, CORRUPT))
         names = [m.name for m in of.members]
@@ -168,18 +171,18 @@ class TestModes:
         assert f"1 malformed sample of writer {OTHER} read as nulls: " in caplog.text
         assert malformed(read_decoding_report(tmp_path).counters()) == 1
 
-    def test_permissive_shows_the_reason(self, tmp_path: Path, of, bad, word) -> None:
+    def test_permissive_shows_the_reason(self, tmp_path: Path, of: Struct, bad: bytes, word: str) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.PERMISSIVE, REASON))
         record = rows[1]["_corrupt_record"]
         assert record.endswith(f"; {len(bad)} bytes: {bad.hex()}")
         assert word in record
         assert rows[0]["_corrupt_record"] is rows[2]["_corrupt_record"] is None
 
-    def test_permissive_without_the_column(self, tmp_path: Path, of, bad, word) -> None:
+    def test_permissive_without_the_column(self, tmp_path: Path, of: Struct, bad: bytes, word: str) -> None:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.PERMISSIVE, metadata=False))
         assert [row["id"] for row in rows] == [7, None, 7]
 
-    def test_failfast(self, tmp_path: Path, of, bad, word) -> None:
+    def test_failfast(self, tmp_path: Path, of: Struct, bad: bytes, word: str) -> None:
         with pytest.raises(MalformedSampleError) as raised:
             decode(tmp_path, self.runs(of, bad), plan(of, Mode.FAILFAST))
         (found,) = read_decoding_report(tmp_path).malformed.values()
@@ -241,7 +244,7 @@ class TestNotNull:
         ),
     )
 
-    def samples(self):
+    def samples(self) -> tuple[list[dict[str, Any]], Any]:
         def inner(maybe: int | None) -> dict[str, int | None]:
             return {"maybe": maybe, "sure": 1}
 

@@ -151,7 +151,7 @@ def plain_values(message: dict[str, Any], field: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("height", [1, 3])
 @pytest.mark.parametrize("big", [False, True])
-def test_points(seed, height: int, big: bool) -> None:
+def test_points(seed: int, height: int, big: bool) -> None:
     rng = random.Random(f"{seed}{height}{big}")
     messages = [cloud(rng, height=height, big=big, more=rng.choice((0, 7))) for _ in range(3)]
     table = pa.Table.from_pylist(messages, schema=CLOUD)
@@ -200,7 +200,7 @@ def test_images_that_cannot_be(changes: dict[str, bytes | int | str | None], sai
         ({"point_step": (1 << 32) - 1}, "point_step=4294967295 is more than 2147483647"),
     ],
 )
-def test_clouds_that_cannot_be(changes, said: str) -> None:
+def test_clouds_that_cannot_be(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         pointcloud_points({**cloud(random.Random(4), height=2, big=False, more=0), **changes})
 

@@ -91,7 +91,7 @@ def test_of_much_damage_the_rest_is_a_number(log: StreamLog, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", [METADATA, WRITERS])
-def test_files_that_are_no_frames(log: StreamLog, name) -> None:
+def test_files_that_are_no_frames(log: StreamLog, name: str) -> None:
     rows = log.rows
     (log.directory / name).unlink()
     (found,) = json.loads(run(str(log.directory), "--json", exit_code=1).stdout)

@@ -53,7 +53,7 @@ class TestPositions:
         assert "not connected" in run().stdout
 
     @pytest.mark.parametrize("name", SENDER)
-    def test_that_has_no_publication_log(self, root: Path, name) -> None:
+    def test_that_has_no_publication_log(self, root: Path, name: str) -> None:
         sink(root, **{f"writer__{other}": 1 for other in self.SENDER if other != name})
         (stream,) = as_json()["streams"]
         assert stream["positions"] is None
@@ -83,7 +83,7 @@ class TestPositions:
         ("ns", "text"),
         [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 us"), (20_000_000, "20.0 ms"), (3_000 * SECOND, "3000 s")],
     )
-    def test_durations(self, ns, text: str) -> None:
+    def test_durations(self, ns: int, text: str) -> None:
         assert duration(ns) == text
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pickle
 import threading
 import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
 
 from spark_rtps.datasource.receiver_service_stream_reader import ReceiverServiceStreamReader
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.options.settings import Settings
 from spark_rtps.serving.wire_format.log_location import LogLocation
 from spark_rtps.serving.wire_format.misplaced_offset import MisplacedOffset, find_misplacement
 from spark_rtps.serving.wire_format.receiver_service import LogTail, SubscriptionInfo
@@ -75,7 +80,7 @@ class FakeReceiver:
         topic = "T" if self.selection is None else str(self.selection)
         return [SubscriptionInfo("t", topic, None, self.domain, *about, self.selection)]
 
-    def subscribe(self, options, *, patience: float | None = None) -> SubscriptionInfo:
+    def subscribe(self, options: Mapping[str, str], *, patience: float | None = None) -> SubscriptionInfo:
         self.asked.append(dict(options))
         self.patience = patience
         (found,) = self.subscriptions()
@@ -92,10 +97,10 @@ class FakeReceiver:
             self.together.wait(20)
         return LogTail(self.base, self.stream.position, 0, self.max_bytes, {})
 
-    def advance(self, log, start: Cursor, tail: LogTail, *, max_rows: int, max_bytes: int) -> Cursor:
+    def advance(self, log: str, start: Cursor, tail: LogTail, *, max_rows: int, max_bytes: int) -> Cursor:
         return self._view(log).advance(start, max_rows=max_rows, max_bytes=max_bytes, tail=tail.position)
 
-    def split(self, log, start, end, pieces):
+    def split(self, log: str, start: Cursor, end: Cursor, pieces: int) -> list[Cursor]:
         return self._view(log).split(start, end, pieces)
 
     def place(self, log: str, cursor: Cursor) -> Cursor | MisplacedOffset:
@@ -131,7 +136,7 @@ class FakeReceiver:
             raise LogLostError(f"there is no log {log}")
 
 
-def settings_of(**options: object):
+def settings_of(**options: object) -> Settings:
     receivers = ",".join(f"{name}={address}" for name, address in ADDRESSES.items())
     given = {"topic": "T", "receivers": receivers, **{k: str(v) for k, v in options.items()}}
     if given.keys() & {"subscribe", "subscribePattern"}:
@@ -145,7 +150,7 @@ class ReceiverServices:
     def __init__(self, root: Path) -> None:
         self.a, self.b = (FakeReceiver(root / name) for name in ADDRESSES)
 
-    def connect(self, served):
+    def connect(self, served: Any) -> Any:
         return self.a if served.addresses == (ADDRESSES["a"],) else self.b
 
     def reader(self, **options: object) -> ReceiverServiceStreamReader:
@@ -153,6 +158,6 @@ class ReceiverServices:
         return ReceiverServiceStreamReader(settings, plan_source(settings, COLUMNS), make=self.connect)
 
 
-def ids(reader, parts) -> list[int]:
+def ids(reader: Any, parts: Iterable[InputPartition]) -> list[int]:
     task = pickle.loads(pickle.dumps(reader))
     return [i for part in parts for batch in task.read(part) for i in batch.column("id").to_pylist()]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -16,6 +18,7 @@ from spark_rtps.datasource.stream_reader import RtpsStreamReader
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import LogError, LogLostError, RtpsError
 from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.subscription_log import open_log
 from spark_rtps.transport.receiver.writer_types import WriterTypes
 from tests.support.stream_logs import RECEPTION, WRITER, encoded, points, run_of
@@ -29,7 +32,7 @@ class FakeReceiver:
 
     pid = 0
 
-    def __init__(self, config) -> None:
+    def __init__(self, config: ReceiverConfig) -> None:
         self.log = open_log(config)
         try:
             wanted = config.records_writer_types
@@ -88,14 +91,14 @@ class Source:
         self.receivers: list[FakeReceiver] = []
         self.reader = RtpsStreamReader(settings, plan_source(settings, COLUMNS), start=self._start)
 
-    def begin(self):
+    def begin(self) -> dict[str, Any]:
         """What Spark does when a query begins: its first micro-batch is empty. Returns where it ends."""
         zero = self.reader.initialOffset()
         assert self.reader.latestOffset(zero, ALL) == self.reader.initialOffset() == zero
         assert self.reader.partitions(zero, zero) == []
         return zero
 
-    def go_on(self, end):
+    def go_on(self, end: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         """Where the query goes on behind ``end`` with a receiver, and the rows up to there.
 
         That is ``end``, or the beginning of a new log if its log is lost: a micro-batch of its own names that.
@@ -106,7 +109,7 @@ class Source:
         assert Offset.from_json(following).cursor == Cursor(0)
         return following, self.ids(end, following)
 
-    def _start(self, config) -> FakeReceiver:
+    def _start(self, config: ReceiverConfig) -> FakeReceiver:
         self.receivers.append(FakeReceiver(config))
         return self.receivers[-1]
 
@@ -114,7 +117,7 @@ class Source:
     def receiver(self) -> FakeReceiver:
         return self.receivers[-1]
 
-    def ids(self, start, end) -> list[int]:
+    def ids(self, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
         reader = pickle.loads(pickle.dumps(self.reader))  # as a task has it
         return [
             i
@@ -124,18 +127,18 @@ class Source:
         ]
 
 
-def beyond(offset, nbytes: int):
+def beyond(offset: dict[str, Any], nbytes: int) -> dict[str, Any]:
     """An offset that lies so many bytes behind this one, or before it."""
     moved = json.loads(json.dumps(offset))
     moved["receivers"]["embedded"]["position"] += nbytes
     return moved
 
 
-def log_of(offset) -> str:
+def log_of(offset: dict[str, Any]) -> str:
     return Offset.from_json(offset).log
 
 
-def planned(make) -> tuple:
+def planned(make: Callable[..., Source]) -> tuple:
     """Where a batch of ten samples starts and ends that a run planned before it was stopped."""
     first = make()
     zero = first.begin()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,14 @@ from tests.datasource.receiver_service_scene import ReceiverServices, settings_o
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, Source, planned
 
 
-def progress(reader, receive, *, is_async: bool, batches: int, latest) -> dict:
+def progress(
+    reader: Any,
+    receive: Callable[[int], None],
+    *,
+    is_async: bool,
+    batches: int,
+    latest: Callable[[dict[str, Any]], dict[str, Any]],
+) -> dict:
     """What Spark calls: it commits what is written down, which with asynchronous progress is what was planned before.
 
     The first micro-batch of a query follows no other. Returns what was committed last.
@@ -77,7 +86,12 @@ class TestReceiverServices:
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_nothing_is_committed_that_spark_may_repeat(
-        self, services, caplog: pytest.LogCaptureFixture, version, begins_with, is_async: bool
+        self,
+        services: ReceiverServices,
+        caplog: pytest.LogCaptureFixture,
+        version: type[Any],
+        begins_with: int,
+        is_async: bool,
     ) -> None:
         if version == "4.0":
             settings = settings_of(startingOffsets="earliest")

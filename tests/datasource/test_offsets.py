@@ -1,6 +1,7 @@
 """Offsets: JSON that Spark compares as text, versioned."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ LOG = "0b9e3c7e-6f5e-4b5e-9d0a-3f1f6d0c2a11"
 
 
 @pytest.mark.parametrize("cursor", [Cursor(0), Cursor(4096), Cursor(4096, 17)])
-def test_round_trip(cursor) -> None:
+def test_round_trip(cursor: Cursor) -> None:
     offset = Offset(LOG, cursor)
     text = json.dumps(offset.to_json())
     assert Offset.from_json(json.loads(text)) == offset
@@ -48,6 +49,6 @@ def test_newer_version() -> None:
         None,
     ],
 )
-def test_not_ours(raw) -> None:
+def test_not_ours(raw: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="no offset of the rtps source"):
         Offset.from_json(raw)

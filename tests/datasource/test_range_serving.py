@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_with_none_nothing_listens() -> None:
     ],
 )
 def test_where_it_listens_and_what_tasks_are_told(
-    there: Callable[..., None], up, options: dict[str, str], bound: str, told
+    there: Callable[..., None], up: Any, options: dict[str, str], bound: str, told: tuple[str, ...]
 ) -> None:
     there(*up)
     s = Scene(serve_port="7420", **options)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Never
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from spark_rtps.datasource import receiver_service_stream as stream_module
 from spark_rtps.datasource import receiver_services as module
@@ -35,7 +35,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverService
     return ReceiverServices(tmp_path)
 
 
-def step(reader, start, limit=ALL):
+def step(reader: Any, start: dict[str, Any], limit: ReadLimit = ALL) -> tuple[dict[str, Any], list[int]]:
     end = reader.latestOffset(json.loads(json.dumps(start)), limit)
     return end, sorted(ids(reader, reader.partitions(start, end)))
 
@@ -308,7 +308,7 @@ def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(
     zero = reader.initialOffset()
     real = getattr(receiver, asked)
 
-    def busy(*args: Any, **more):
+    def busy(*args: Any, **more: Any) -> Any:
         if not trimmed:
             trimmed.append(receiver.stream.trim_oldest())
             receiver.base = receiver.stream.base
@@ -333,7 +333,7 @@ def test_a_log_that_is_trimmed_each_time_it_is_asked_about_is_followed(
     offset = reader.initialOffset()
     advance, sent = receiver.advance, 100_000
 
-    def busy(*args: Any, **more):
+    def busy(*args: Any, **more: Any) -> Any:
         nonlocal sent
         receive(receiver, sent, 50_000)
         sent += 50_000
@@ -357,7 +357,7 @@ def test_trimming_while_a_batch_is_planned_fails_a_query_that_refuses_loss(
     zero = reader.initialOffset()
     advance = services.a.advance
 
-    def busy(*args: Any, **more):
+    def busy(*args: Any, **more: Any) -> Any:
         services.a.stream.trim_oldest()
         return advance(*args, **more)
 

@@ -13,8 +13,9 @@ from spark_rtps.datasource.receiver_service_types import receiver_service_type
 from spark_rtps.datasource.schema import plan_source, source_schema
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.receiver.writer_types import WriterTypes
+from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.model import Extensibility, Member, Primitive, PrimitiveKind, String, Struct
-from tests.datasource.receiver_service_scene import ReceiverServices, ids, settings_of
+from tests.datasource.receiver_service_scene import FakeReceiver, ReceiverServices, ids, settings_of
 from tests.support.stream_logs import NOTE, OTHER, POINT, RECEPTION, WRITER, encoded, run_of
 
 AT_ONCE = {"type.discovery_timeout": "0s"}
@@ -48,7 +49,9 @@ def test_a_first_writer_is_waited_for(services: ReceiverServices) -> None:
 
 
 @pytest.mark.parametrize("extensibility", [Extensibility.APPENDABLE, Extensibility.MUTABLE])
-def test_of_a_type_that_grows_the_one_with_most_members(services: ReceiverServices, extensibility) -> None:
+def test_of_a_type_that_grows_the_one_with_most_members(
+    services: ReceiverServices, extensibility: Extensibility
+) -> None:
     small, middle, large = (
         evolving(*members, extensibility=extensibility) for members in ((), (NAME,), (NAME, WEIGHT))
     )
@@ -67,7 +70,9 @@ def test_of_a_type_that_grows_the_one_with_most_members(services: ReceiverServic
         ),
     ],
 )
-def test_types_that_contradict_each_other(services: ReceiverServices, one, other, why: str) -> None:
+def test_types_that_contradict_each_other(
+    services: ReceiverServices, one: Struct, other: Struct, why: str
+) -> None:
     services.a.types, services.b.types = {WRITER: one}, {WRITER: other}
     with pytest.raises(OptionError, match=why) as failed:
         receiver_service_type(settings_of(), services.connect)
@@ -128,7 +133,7 @@ def test_a_writer_with_another_type_is_no_row_of_the_query(
     assert "its writer tells another type: " in caplog.text
 
 
-def fill(receiver, writer, struct: Struct, batch) -> None:
+def fill(receiver: FakeReceiver, writer: Guid, struct: Struct, batch: pa.RecordBatch) -> None:
     """A writer tells its type, and writes."""
     WriterTypes(receiver.root / receiver.log, {writer: struct}.get).note(writer)
     assert receiver.stream.append(run_of(encoded(batch, struct), 1, writer=writer), reception=RECEPTION)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from spark_rtps.datasource import receiver_services as module
 from spark_rtps.datasource.offsets import ReceiverServiceOffset
@@ -26,7 +29,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverService
     return ReceiverServices(tmp_path)
 
 
-def step(reader, start, limit=ALL):
+def step(reader: Any, start: dict[str, Any], limit: ReadLimit = ALL) -> tuple[dict[str, Any], list[int]]:
     end = reader.latestOffset(json.loads(json.dumps(start)), limit)
     return end, sorted(ids(reader, reader.partitions(start, end)))
 
@@ -310,7 +313,7 @@ class TestBatch:
         services: ReceiverServices,
         position: int | str,
         what: str,
-        rows,
+        rows: list[int],
         fails: bool,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
@@ -334,7 +337,9 @@ class TestBatch:
             batch(services, ("latest", "latest"), (0, "latest"))
 
 
-def batch(services: ReceiverServices, begin, end, **options):
+def batch(
+    services: ReceiverServices, begin: tuple[object, object], end: tuple[object, object], **options: object
+) -> tuple[ReceiverServiceBatchReader, Sequence[InputPartition]]:
     """A reader of the range at a and b, and its partitions."""
     start, stop = (json.dumps(dict(zip("ab", each, strict=True))) for each in (begin, end))
     settings = settings_of(startingOffsets=start, endingOffsets=stop, **options)

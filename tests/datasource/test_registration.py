@@ -6,6 +6,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from spark_rtps.datasource.recording_reader import RecordingReader
 from spark_rtps.datasource.source import Ros2DataSource, RtpsDataSource
 from spark_rtps.datasource.status_reader import StatusBatchReader
 from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.options.settings import Settings
 from spark_rtps.transport.errors import OptionError, UsageError
 from spark_rtps.transport.said import Said
 
@@ -101,7 +103,7 @@ def test_source_from_a_shipped_file_brings_its_path(monkeypatch: pytest.MonkeyPa
 def test_options_are_parsed_once_for_each_role(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = []
 
-    def parse(options, role: AppliesTo):
+    def parse(options: Mapping[str, str], role: AppliesTo) -> Settings:
         parsed.append(role)
         return parse_options(options, role)
 

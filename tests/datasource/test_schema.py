@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     DoubleType,
     IntegerType,
     MapType,
@@ -24,6 +25,7 @@ from spark_rtps.datasource.schema import plan_sink, plan_source, source_schema, 
 from spark_rtps.datasource.source import RtpsDataSource
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
 from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.options.settings import Settings
 from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
@@ -39,22 +41,22 @@ POSE = StructType().add("id", "integer").add("x", "double").add("y", "double").a
 
 
 @pytest.fixture
-def idl(tmp_path: Path):
+def idl(tmp_path: Path) -> str:
     path = tmp_path / "robots.idl"
     path.write_text(IDL)
     return str(path)
 
 
-def schema_of(given):
+def schema_of(given: Settings) -> StructType:
     """As Spark asks for it."""
     return source_schema(given, topic_type(given))
 
 
-def kind_of(name: str):
+def kind_of(name: str) -> DataType:
     return StructType().add("a", name)["a"].dataType
 
 
-def settings(role: AppliesTo = AppliesTo.READ, **options):
+def settings(role: AppliesTo = AppliesTo.READ, **options: object) -> Settings:
     return parse_options({"topic": "T", **{k.replace("__", "."): str(v) for k, v in options.items()}}, role)
 
 
@@ -62,18 +64,18 @@ class TestExtensibility:
     @pytest.mark.parametrize(
         ("given", "found"), [({}, "appendable"), ({"type__extensibility": "final"}, "final")]
     )
-    def test_of_structs_without_an_annotation(self, idl, given: dict[str, str], found: str) -> None:
+    def test_of_structs_without_an_annotation(self, idl: str, given: dict[str, str], found: str) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose", **given), POSE)
         assert plan.struct is not None
         assert plan.struct.extensibility.value == found
 
 
 class TestSourceSchema:
-    def test_from_idl(self, idl) -> None:
+    def test_from_idl(self, idl: str) -> None:
         assert schema_of(settings(type__file=idl, type="robots::Pose")) == POSE
         assert schema_of(settings(type__file=idl, type="Pose")) == POSE
 
-    def test_metadata(self, idl) -> None:
+    def test_metadata(self, idl: str) -> None:
         schema = schema_of(settings(type__file=idl, type="Pose", metadata="true"))
         assert schema["_rtps"].dataType == to_spark(METADATA_SCHEMA)
         assert schema.names[-1] == "_rtps"
@@ -87,7 +89,7 @@ class TestSourceSchema:
         with pytest.raises(OptionError, match=r"give them with \.schema"):
             schema_of(settings(payload="arrow"))
 
-    def test_some_members(self, idl) -> None:
+    def test_some_members(self, idl: str) -> None:
         assert schema_of(settings(type__file=idl, type="Pose", columns="name, x")).names == ["x", "name"]
         with pytest.raises(
             OptionError, match="option 'columns' = 'z': there is no member z; there are id, x, y, name"
@@ -103,13 +105,13 @@ class TestSourceSchema:
             ("x LIKE 'a'", "LIKE"),
         ],
     )
-    def test_a_wrong_filter_is_said_at_once(self, idl, expression: str, said: str) -> None:
+    def test_a_wrong_filter_is_said_at_once(self, idl: str, expression: str, said: str) -> None:
         with pytest.raises(OptionError, match="option 'filter'") as caught:
             RtpsDataSource({"topic": "T", "type.file": idl, "type": "Pose", "filter": expression}).schema()
         assert said in str(caught.value)
 
     @pytest.mark.parametrize("payload", ["binary", "cdr"])
-    def test_what_it_gives_can_be_read(self, idl, payload: str) -> None:
+    def test_what_it_gives_can_be_read(self, idl: str, payload: str) -> None:
         more = {"mode": "permissive", "metadata": "true", "filter": "x > 1"} if payload == "cdr" else {}
         options = {"topic": "T", "type.file": idl, "type": "Pose", "payload": payload, **more}
         source = RtpsDataSource(options)
@@ -133,7 +135,7 @@ class TestSourceSchema:
         chosen = settings(type__file=path, type="S", uint64="long", enum="int", bitmask="long")
         assert schema_of(chosen).simpleString() == "struct<n:bigint,e:int,b:bigint>"
 
-    def test_corrupt_records(self, idl) -> None:
+    def test_corrupt_records(self, idl: str) -> None:
         schema = schema_of(settings(type__file=idl, type="Pose", mode="PERMISSIVE"))
         assert schema["_corrupt_record"].dataType == BinaryType()
         named = settings(type__file=idl, type="Pose", mode="permissive", columnNameOfCorruptRecord="bad")
@@ -143,12 +145,12 @@ class TestSourceSchema:
 
 
 class TestIdl:
-    def test_unknown_struct_names_all_and_the_nearest(self, idl) -> None:
+    def test_unknown_struct_names_all_and_the_nearest(self, idl: str) -> None:
         with pytest.raises(OptionError) as caught:
             schema_of(settings(type__file=idl, type="robots::Pos"))
         assert "'robots::Pose', 'robots::Stamp'; did you mean 'robots::Pose'?" in str(caught.value)
 
-    def test_struct_must_be_named(self, idl) -> None:
+    def test_struct_must_be_named(self, idl: str) -> None:
         with pytest.raises(OptionError, match=r"option 'type': robots\.idl defines .*; name one"):
             schema_of(settings(type__file=idl))
 
@@ -169,20 +171,20 @@ class TestIdl:
 
 
 class TestReading:
-    def test_idl(self, idl) -> None:
+    def test_idl(self, idl: str) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose"), POSE)
         assert (plan.type_name, plan.keyed, plan.has_metadata) == ("robots::Pose", True, False)
 
-    def test_announced_name(self, idl) -> None:
+    def test_announced_name(self, idl: str) -> None:
         given = settings(type__file=idl, type="Pose", type__name="robots::dds_::Pose_")
         assert plan_source(given, POSE).type_name == "robots::dds_::Pose_"
 
-    def test_some_columns_in_any_order(self, idl) -> None:
+    def test_some_columns_in_any_order(self, idl: str) -> None:
         schema = StructType().add("y", "double").add("id", "long")
         plan = plan_source(settings(type__file=idl, type="Pose"), schema)
         assert plan.data.names == ["y", "id"]
 
-    def test_column_that_is_no_member(self, idl) -> None:
+    def test_column_that_is_no_member(self, idl: str) -> None:
         with pytest.raises(UsageError, match="no member 'z'"):
             plan_source(settings(type__file=idl, type="Pose"), StructType().add("z", "double"))
 
@@ -222,7 +224,7 @@ class TestReading:
         with pytest.raises(OptionError, match="must be declared as _rtps STRUCT<writer"):
             plan_source(settings(), StructType([*POSE, StructField("_rtps", IntegerType())]))
 
-    def test_binary(self, idl) -> None:
+    def test_binary(self, idl: str) -> None:
         given = settings(payload="binary", type="robots::Pose", keyed="true")
         plan = plan_source(given, to_spark(BINARY_SCHEMA))
         assert (plan.type_name, plan.keyed) == ("robots::Pose", True)
@@ -232,7 +234,7 @@ class TestReading:
         with pytest.raises(OptionError, match="schema of its own"):
             plan_source(given, POSE)
 
-    def test_what_nobody_named_is_the_first_writers_to_name(self, idl) -> None:
+    def test_what_nobody_named_is_the_first_writers_to_name(self, idl: str) -> None:
         at = StructType().add("at", "long")
         assert plan_source(settings(type__file=idl, type="Stamp"), at).named
         assert plan_source(settings(type="Stamp"), at).named
@@ -262,7 +264,7 @@ class TestReading:
         monkeypatch.setattr("spark_rtps.columns.topic_plan.discovered_type", lambda _: found)
         assert topic_type(settings(payload="binary", **options)) == (found if asked else None)
 
-    def test_no_member_among_the_columns(self, idl) -> None:
+    def test_no_member_among_the_columns(self, idl: str) -> None:
         alone = StructType([StructField("_rtps", to_spark(METADATA_SCHEMA))])
         with pytest.raises(OptionError, match=r"only '_rtps': add some; or leave it out"):
             plan_source(settings(), alone)
@@ -272,7 +274,7 @@ class TestReading:
         plan = plan_source(settings(payload="arrow"), POSE)
         assert (plan.type_name, plan.keyed) == ("spark_rtps::ArrowBatch", False)
 
-    def test_corrupt_record_column(self, idl) -> None:
+    def test_corrupt_record_column(self, idl: str) -> None:
         given = settings(type__file=idl, type="Pose", mode="permissive")
         for kind in ("binary", "string"):
             plan = plan_source(given, StructType([*POSE, StructField("_corrupt_record", kind_of(kind))]))
@@ -281,7 +283,7 @@ class TestReading:
         with pytest.raises(OptionError, match="must be a nullable BINARY"):
             plan_source(given, StructType([*POSE, StructField("_corrupt_record", IntegerType())]))
 
-    def test_filter(self, idl) -> None:
+    def test_filter(self, idl: str) -> None:
         given = settings(
             type__file=idl, type="Pose", filter="x > %0 AND name LIKE 'a%'", filter__parameters="1.5"
         )
@@ -290,7 +292,7 @@ class TestReading:
         with pytest.raises(OptionError, match="option 'filter' = 'z > 1'"):
             plan_source(settings(type__file=idl, type="Pose", filter="z > 1"), POSE)
 
-    def test_what_is_a_guess_is_not_told(self, idl, tmp_path: Path) -> None:
+    def test_what_is_a_guess_is_not_told(self, idl: str, tmp_path: Path) -> None:
         assert not plan_source(settings(), POSE).announced
         assert not plan_source(settings(type__file=idl, type="Pose"), POSE).announced
         assert plan_source(settings(type__file=idl, type="Pose", type__extensibility="final"), POSE).announced
@@ -341,7 +343,7 @@ class TestReading:
         with pytest.raises(OptionError, match="is no column; columns are 'größe'"):
             plan_source(settings(key="groesse"), StructType().add("größe", "integer"))
 
-    def test_plan_is_shipped_to_tasks(self, idl) -> None:
+    def test_plan_is_shipped_to_tasks(self, idl: str) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose"), POSE)
         assert pickle.loads(pickle.dumps(plan)) == plan
 
@@ -351,7 +353,7 @@ class TestWriting:
         plan = plan_sink(settings(AppliesTo.WRITE, key="id"), POSE).plan
         assert (plan.type_name, plan.keyed) == ("T", True)
 
-    def test_idl(self, idl) -> None:
+    def test_idl(self, idl: str) -> None:
         given = settings(AppliesTo.WRITE, type__file=idl, type="Pose")
         assert plan_sink(given, POSE).plan.type_name == "robots::Pose"
         with pytest.raises(UsageError, match="robots::Pose needs also 'name'; add the column"):
@@ -399,7 +401,7 @@ class TestWriting:
             (StructType().add("v", ArrayType(VariantType())), "x.v[]", "VARIANT"),
         ],
     )
-    def test_column_that_spark_does_not_hand_out(self, t, path: str, name: str) -> None:
+    def test_column_that_spark_does_not_hand_out(self, t: DataType, path: str, name: str) -> None:
         with pytest.raises(TypeDefinitionError) as caught:
             plan_sink(settings(AppliesTo.WRITE), StructType().add("a", "integer").add("x", t))
         assert str(caught.value) == f"column {path!r}: {name} has no DDS type; cast it, or leave it out"

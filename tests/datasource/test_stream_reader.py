@@ -11,6 +11,7 @@ from typing import Any, Never
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from spark_rtps.columns.topic_plan import BINARY_SCHEMA
 from spark_rtps.datasource import source_process
@@ -26,6 +27,7 @@ from spark_rtps.transport.errors import (
     RtpsError,
     UsageError,
 )
+from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver, Source
 
@@ -265,7 +267,7 @@ class TestBatch:
     def test_its_receiver_is_told(self, tmp_path: Path, ephemeral: bool) -> None:
         configs = []
 
-        def start(config):
+        def start(config: ReceiverConfig) -> FakeReceiver:
             configs.append(config)
             return FakeReceiver(config)
 
@@ -279,7 +281,7 @@ class TestBatch:
     ) -> None:
         """Also where it is more than half of the log, which is read at most at a time."""
 
-        def start(config):
+        def start(config: ReceiverConfig) -> FakeReceiver:
             receiver = FakeReceiver(config)
             for first in range(0, 600_000, 100_000):
                 receiver.receive(first, 100_000)
@@ -300,7 +302,7 @@ class TestBatch:
         """A damaged frame is left out, or fails the read; so does a log that is lost under a receiver that died."""
         receivers = []
 
-        def start(config):
+        def start(config: ReceiverConfig) -> FakeReceiver:
             receivers.append(receiver := FakeReceiver(config))
             n = len(receivers)
             receiver.receive(100 * n, 10)
@@ -311,7 +313,7 @@ class TestBatch:
                     file.write(b"damaged")
                 cursor = receiver.cursor
 
-                def vanish():
+                def vanish() -> Cursor:
                     receiver.dead, found = "killed", cursor()
                     receiver.log.close()
                     return found
@@ -352,7 +354,9 @@ class TestNaming:
             ({"payload": "arrow"}, ("spark_rtps::ArrowBatch", False)),
         ],
     )
-    def test_of_columns(self, tmp_path: Path, options: dict[str, str], named) -> None:
+    def test_of_columns(
+        self, tmp_path: Path, options: dict[str, str], named: tuple[str | None, bool | None]
+    ) -> None:
         assert self.told(tmp_path, COLUMNS, **options) == named
 
     @pytest.mark.parametrize(
@@ -364,13 +368,15 @@ class TestNaming:
             ({"type": "Point", "keyed": "true"}, ("Point", True)),
         ],
     )
-    def test_of_payloads(self, tmp_path: Path, options: dict[str, str], named) -> None:
+    def test_of_payloads(
+        self, tmp_path: Path, options: dict[str, str], named: tuple[str | None, bool | None]
+    ) -> None:
         assert self.told(tmp_path, to_spark(BINARY_SCHEMA), payload="binary", **options) == named
 
-    def told(self, tmp_path: Path, schema, **options):
+    def told(self, tmp_path: Path, schema: StructType, **options: object) -> tuple[str | None, bool | None]:
         configs = []
 
-        def start(config):
+        def start(config: ReceiverConfig) -> FakeReceiver:
             configs.append(ReceiverConfig.from_json(config.to_json()))
             return FakeReceiver(config)
 

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -16,6 +17,7 @@ from spark_rtps.monitoring.reports import read_losses
 from spark_rtps.transport.errors import LogDamagedError, LogLostError
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.receiver import writer_types
+from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, Source, beyond, log_of
 
 #: Of a frame of ten points.
@@ -105,7 +107,7 @@ class TestOffsets:
         source = make(**{LOSS: "false"})
         started = source.reader._start
 
-        def busy(config):
+        def busy(config: ReceiverConfig) -> Any:
             receiver = started(config)
             receiver.receive(50, 10)
             return receiver
@@ -122,7 +124,7 @@ class TestOffsets:
         written: tuple[dict, dict, Path],
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
-        nbytes,
+        nbytes: int,
     ) -> None:
         zero, end, directory = written
         inside = beyond(end, nbytes)

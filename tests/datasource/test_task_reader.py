@@ -3,6 +3,7 @@
 import pickle
 import sys
 from importlib.machinery import ModuleSpec
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -21,7 +22,7 @@ def reader_of(**options: str) -> RtpsStreamReader:
     return RtpsStreamReader(settings, plan_source(settings, COLUMNS))
 
 
-def shipped(reader):
+def shipped(reader: Any) -> Any:
     return pickle.loads(cloudpickle.dumps(lambda: reader))()
 
 

@@ -16,7 +16,7 @@ COLUMNS = StructType().add("id", IntegerType(), False)
 
 
 @pytest.fixture
-def frozen(monkeypatch: pytest.MonkeyPatch):
+def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The processes that have excluded what they have, each as often as it did; this one has not yet."""
     found: list[int] = []
     monkeypatch.setattr(workers, "_settled", (0, 0))
@@ -24,7 +24,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch):
     return found
 
 
-def test_what_is_imported_later_is_excluded_too(frozen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_imported_later_is_excluded_too(frozen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     workers.settle()
     workers.settle()
     assert len(frozen) == 1
@@ -34,7 +34,9 @@ def test_what_is_imported_later_is_excluded_too(frozen, monkeypatch: pytest.Monk
     assert len(frozen) == 2
 
 
-def test_modules_that_come_and_go_are_excluded_once(frozen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_that_come_and_go_are_excluded_once(
+    frozen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(3):
         monkeypatch.setitem(sys.modules, "tests.imported_by_a_task", ModuleType("imported_by_a_task"))
         workers.settle()
@@ -43,7 +45,7 @@ def test_modules_that_come_and_go_are_excluded_once(frozen, monkeypatch: pytest.
     assert len(frozen) == 1
 
 
-def test_a_forked_process_excludes_its_own(frozen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_excludes_its_own(frozen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     workers.settle()
     monkeypatch.setattr(os, "getpid", lambda: 1)
     workers.settle()
@@ -60,7 +62,9 @@ def test_a_forked_process_excludes_its_own(frozen, monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_a_process_that_plans_a_sink_again_and_again_excludes_what_it_needs(frozen, plan: str) -> None:
+def test_a_process_that_plans_a_sink_again_and_again_excludes_what_it_needs(
+    frozen: list[int], plan: str
+) -> None:
     sink = RtpsDataSource({"topic": "Alerts", "type": "Alert"})
     for _ in range(3):
         getattr(sink, plan)(COLUMNS, overwrite=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 from spark_rtps.columns.decoding import decode_range
 from spark_rtps.columns.encoding import encoder_for
 from spark_rtps.columns.relabelling import relabelled
-from spark_rtps.columns.topic_plan import METADATA_SCHEMA
+from spark_rtps.columns.topic_plan import METADATA_SCHEMA, TopicPlan
 from spark_rtps.datasource.schema import plan_sink, plan_source, to_arrow, to_spark
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.log.frame import Cursor
@@ -46,7 +47,7 @@ def batch() -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(ROWS, schema=to_arrow(COLUMNS))
 
 
-def values(value):
+def values(value: Any) -> Any:
     """Without the names."""
     if isinstance(value, dict):
         return [values(v) for v in value.values()]
@@ -91,7 +92,7 @@ class TestRelabelled:
         ],
         ids=lambda column: str(column.type),
     )
-    def test_types_stay_as_they_are(self, column) -> None:
+    def test_types_stay_as_they_are(self, column: pa.Array) -> None:
         given = pa.record_batch([column], ["a b"])
         said = pa.schema([("a_b", column.type)])
         if pa.types.is_struct(column.type):
@@ -110,7 +111,7 @@ class TestRelabelled:
 
 
 class TestWriting:
-    def plan(self, columns: StructType, **options: str):
+    def plan(self, columns: StructType, **options: str) -> TopicPlan:
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
         return plan_sink(parse_options(given, AppliesTo.WRITE), columns).plan
 
@@ -132,7 +133,7 @@ class TestWriting:
         assert hashes.tobytes() == bytes([0, 0, 0, 7]) + bytes(12)
 
     @pytest.mark.parametrize("text", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
-    def test_other_arrow_types_than_planned(self, text) -> None:
+    def test_other_arrow_types_than_planned(self, text: pa.DataType) -> None:
         columns = StructType().add("a text", "string").add("some bytes", "binary")
         plan = self.plan(columns)
         given = pa.record_batch(
@@ -160,7 +161,9 @@ class TestWriting:
 class TestReading:
     """With ``.schema(frame.schema)`` the frame comes back as it was."""
 
-    def rows(self, directory: Path, samples, columns: StructType, **options: str) -> list[dict[str, object]]:
+    def rows(
+        self, directory: Path, samples: Any, columns: StructType, **options: str
+    ) -> list[dict[str, object]]:
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
         plan = plan_source(parse_options(given, AppliesTo.READ), columns)
         end = write_log(directory, [run_of(samples, 1)])
@@ -170,7 +173,7 @@ class TestReading:
             found.validate(full=True)
         return pa.Table.from_batches(batches).to_pylist()
 
-    def samples(self):
+    def samples(self) -> Any:
         given = {"topic": "T", "nullable": "required"}
         return encoder_for(plan_sink(parse_options(given, AppliesTo.WRITE), COLUMNS).plan)(batch())[0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from spark_rtps.transport.net.node import Node
@@ -37,7 +39,12 @@ FILTERS = pytest.mark.parametrize(
 
 @FILTERS
 def test_our_filter_at_its_writer(
-    expression: str, parameters: tuple[str, ...], passes, peer: FastPeer, node: Node, topic: str
+    expression: str,
+    parameters: tuple[str, ...],
+    passes: Callable[[int], bool],
+    peer: FastPeer,
+    node: Node,
+    topic: str,
 ) -> None:
     """What does not pass is told to be irrelevant, but for the last, of which nothing is told: nothing is lost, and the
     order stays."""
@@ -95,7 +102,12 @@ def test_two_readers_of_one_writer(peer: FastPeer, node: Node, topic: str) -> No
 
 @FILTERS
 def test_its_filter_at_our_writer(
-    expression: str, parameters: tuple[str, ...], passes, peer: FastPeer, node: Node, topic: str
+    expression: str,
+    parameters: tuple[str, ...],
+    passes: Callable[[int], bool],
+    peer: FastPeer,
+    node: Node,
+    topic: str,
 ) -> None:
     """We send everything: it filters for itself."""
     peer.reader(topic, NUMBER, expression=expression, parameters=parameters)

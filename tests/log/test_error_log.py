@@ -162,7 +162,7 @@ class TestReopening:
         ]
 
     @pytest.mark.parametrize("raw", [b"", b"x" * 10, b"x" * 4096, b"rtpserr1" + bytes(4088)])
-    def test_what_is_none_is_replaced(self, path: Path, raw) -> None:
+    def test_what_is_none_is_replaced(self, path: Path, raw: bytes) -> None:
         path.write_bytes(raw)
         with pytest.raises(LogError, match="damaged, or something else"):
             read_error_log(path)

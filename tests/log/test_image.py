@@ -6,6 +6,7 @@ import contextlib
 import random
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,7 +174,7 @@ def test_who_is_more_than_a_term_behind_gets_nothing(log: PublicationLog) -> Non
 
 def test_what_is_overwritten_while_it_is_copied_is_not_handed_on(log: PublicationLog) -> None:
     class Slow(CopyBuffer):
-        def copy(self, data):  # type: ignore[no-untyped-def]
+        def copy(self, data: Any) -> Any:  # type: ignore[no-untyped-def]
             while log.position <= 2 * TERM:
                 publish(log, 9)
             assert log.clean_position > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,10 +67,10 @@ def test_segments_before_are_not_walked(log: StreamLog, monkeypatch: pytest.Monk
     assert len(walked) < len(positions) / 2
 
 
-def _recorded(view: LogView, walked: list[int]):  # type: ignore[no-untyped-def]
+def _recorded(view: LogView, walked: list[int]) -> Any:  # type: ignore[no-untyped-def]
     headers = view._segments.headers
 
-    def record(position: int, stop: int):  # type: ignore[no-untyped-def]
+    def record(position: int, stop: int) -> Any:  # type: ignore[no-untyped-def]
         for header in headers(position, stop):
             walked.append(header.position)
             yield header

@@ -11,6 +11,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from wsgiref.simple_server import make_server
 
 import pytest
@@ -119,7 +120,7 @@ def scrape(*roots: Path) -> Scraped:
     return by_name(StreamCollector(roots).collect())
 
 
-def by_name(families) -> Scraped:
+def by_name(families: Any) -> Scraped:
     found: Scraped = {}
     for family in families:
         for sample in family.samples:
@@ -236,7 +237,7 @@ class TestExporter:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             return by_name(text_string_to_metric_families(answer.read().decode()))
 
-    def test_over_http(self, tmp_path: Path, port) -> None:
+    def test_over_http(self, tmp_path: Path, port: int) -> None:
         everything(tmp_path)
         start_exporter(port, [tmp_path])
         found = self.get(port)
@@ -255,7 +256,7 @@ class TestExporter:
             ("unknown", 1.0),
         ]
 
-    def test_once_a_process(self, tmp_path: Path, port) -> None:
+    def test_once_a_process(self, tmp_path: Path, port: int) -> None:
         source(tmp_path / "a", "A")
         source(tmp_path / "b", "B")
         for name in ("a", "b", "a"):
@@ -267,7 +268,7 @@ class TestExporter:
         start_exporter(0, [tmp_path])
         assert metrics._EXPORTERS.by_place == {}
 
-    def test_a_port_that_is_taken(self, tmp_path: Path, taken) -> None:
+    def test_a_port_that_is_taken(self, tmp_path: Path, taken: int) -> None:
         for _ in range(2):
             with pytest.raises(
                 OptionError, match=r"'metrics.port' = \d+: cannot be listened on \(Address alr"
@@ -285,7 +286,7 @@ class TestExporter:
         with pytest.raises(OptionError):
             start_exporter(1 << 16, [tmp_path], shared=True)
 
-    def test_this_host_alone_unless_an_address_is_given(self, tmp_path: Path, port) -> None:
+    def test_this_host_alone_unless_an_address_is_given(self, tmp_path: Path, port: int) -> None:
         source(tmp_path)
         start_exporter(port, [tmp_path])
         with pytest.raises(OSError):
@@ -295,7 +296,7 @@ class TestExporter:
             assert b"spark_rtps_up" in answer.read()
 
     @pytest.mark.parametrize("address", ["192.0.2.1", "no.such.host.invalid"])
-    def test_an_address_that_is_none_of_this_host(self, tmp_path: Path, port, address: str) -> None:
+    def test_an_address_that_is_none_of_this_host(self, tmp_path: Path, port: int, address: str) -> None:
         with pytest.raises(
             OptionError, match=rf"'metrics.address' = '{address}': is no address of this host"
         ):
@@ -306,13 +307,13 @@ class TestExporter:
         with pytest.raises(OptionError, match="cannot be listened on"):
             start_exporter(port, [tmp_path])
 
-    def test_without_the_package(self, tmp_path: Path, port, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_package(self, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "prometheus_client", None)
         with pytest.raises(OptionError, match=r"pip install 'spark-rtps\[metrics\]'"):
             start_exporter(port, [tmp_path])
 
     def test_a_forked_child_starts_its_own(
-        self, tmp_path: Path, port, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         start_exporter(port, [tmp_path])
         monkeypatch.setattr(os, "getpid", lambda: DEAD)

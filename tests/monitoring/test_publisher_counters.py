@@ -326,14 +326,14 @@ class TestWriterPool:
         settings = parse_options(options, AppliesTo.WRITE)
         return publishers.session(settings, plan_sink(settings, StructType().add("id", "integer")).plan)
 
-    def test_a_writer_and_its_files_are_made_once(self, root: Path, publishers) -> None:
+    def test_a_writer_and_its_files_are_made_once(self, root: Path, publishers: WriterPool) -> None:
         for _ in range(2):
             self.publish(publishers, "T")
         stream = only(root)
         assert (stream.topic, stream.domain, stream.type) == ("T", domains.MONITORING, "T")
 
     def test_what_happens_before_a_writer_has_its_files_is_told(
-        self, root: Path, publishers, monkeypatch: pytest.MonkeyPatch
+        self, root: Path, publishers: WriterPool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         add = PublisherCounters.add
 
@@ -354,7 +354,7 @@ class TestWriterPool:
         (stream,) = [stream for stream in streams(root) if stream.topic == "T"]
         assert stream.counters["status.publication_matched.total_count"] == 1
 
-    def test_why_a_reader_does_not_match_is_said(self, root: Path, publishers) -> None:
+    def test_why_a_reader_does_not_match_is_said(self, root: Path, publishers: WriterPool) -> None:
         with contextlib.closing(Node.open(NodeConfig(domain=domains.MONITORING, interface="lo"))) as node:
             node.start().create_reader(ReaderSpec("T", "Other", Qos()), Discard())
             publication = self.publish(publishers, "T", on_no_reader="wait", connect_timeout="10ms")
@@ -364,7 +364,7 @@ class TestWriterPool:
                 publication.wait_for_reader()
 
     def test_the_writer_used_longest_ago_is_let_go(
-        self, root: Path, publishers, monkeypatch: pytest.MonkeyPatch
+        self, root: Path, publishers: WriterPool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(writer_pool, "WRITERS_MAX", 2)
         a, b, _, _ = (self.publish(publishers, topic)._writer for topic in ("A", "B", "A", "C"))
@@ -378,7 +378,7 @@ class TestStale:
     def directory(self, tmp_path: Path) -> Path:
         return tmp_path
 
-    def test_of_processes_that_are_no_more(self, directory) -> None:
+    def test_of_processes_that_are_no_more(self, directory: Path) -> None:
         mine = f"{os.getpid()}-{process_start(os.getpid())}-0"
         kept = [f"{mine}.counters", f"{mine}.json", "readme", "1-x.json"]
         reborn = f"{os.getpid()}-1-0.counters"  # somebody had our process id before
@@ -387,7 +387,7 @@ class TestStale:
         remove_stale(directory)
         assert sorted(p.name for p in directory.iterdir()) == sorted(kept)
 
-    def test_nothing_there(self, directory) -> None:
+    def test_nothing_there(self, directory: Path) -> None:
         remove_stale(directory / "none")
 
     def test_the_next_start_removes_them(self, root: Path, writer: BlockingWriter) -> None:

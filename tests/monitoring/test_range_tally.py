@@ -8,6 +8,7 @@ import json
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,9 @@ def counts(*tallies: RangeTally) -> tuple[object, ...]:
 
 
 @given(numbers, numbers, st.integers(0, 2_000), st.integers(0, 5_000), st.booleans())
-def test_what_arrives_counts_as_what_was_sent(malformed, filtered, first, length, fails) -> None:
+def test_what_arrives_counts_as_what_was_sent(
+    malformed: Any, filtered: Any, first: int, length: int, fails: bool
+) -> None:
     last = first + length
     failed = last + 3 if fails else -1
     malformed, filtered = (some[(some >= first) & (some <= last)] for some in (malformed, filtered))
@@ -100,7 +103,9 @@ def test_samples_of_many_reasons_are_sent_in_as_many_parts_as_it_takes(
 
 
 @given(numbers, numbers, st.integers(0, 2_000), st.integers(-1, 5_000), st.booleans(), st.integers(0, 900))
-def test_parts_count_as_the_whole(malformed, filtered, first, length, fails, most) -> None:
+def test_parts_count_as_the_whole(
+    malformed: Any, filtered: Any, first: int, length: int, fails: bool, most: int
+) -> None:
     last = first + length
     failed = last + 3 if fails else -1
     malformed, filtered = (some[(some >= first) & (some <= last)] for some in (malformed, filtered))

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from spark_rtps.transport.protocol.policies import (
     Scheduling,
     WriterPolicy,
 )
+from spark_rtps.transport.qos import Qos
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Clock, Scene, clock_for, scene_of
 from tests.support import domains
 from tests.support.numbered_samples import numbered
@@ -55,7 +57,7 @@ def settle(node: Node) -> None:
     with node.lock:
         before = node.participant.datagrams_to_send
 
-        def look(now: int, *, asynchronous: bool):
+        def look(now: int, *, asynchronous: bool) -> Any:
             if asynchronous:
                 done.set()
             return before(now, asynchronous=asynchronous)
@@ -212,7 +214,7 @@ def test_wait_for_asynchronous_publishing(scene: Scene, clock: Clock) -> None:
 
 @pytest.mark.parametrize("qos", [BEST_EFFORT, RELIABLE], ids=["best_effort", "reliable"])
 def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(
-    scene: Scene, qos, caplog: pytest.LogCaptureFixture
+    scene: Scene, qos: Qos, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.reader(scene.node(), qos)
     node = scene.node()
@@ -241,7 +243,9 @@ def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_re
 
 
 @pytest.mark.parametrize("batch", [BatchPolicy(), OPEN_BATCH], ids=["unbatched", "batch"])
-def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene: Scene, batch) -> None:
+def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(
+    scene: Scene, batch: BatchPolicy
+) -> None:
     scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, batch=batch, flow_controller=CLOSED)

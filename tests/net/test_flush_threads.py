@@ -12,7 +12,7 @@ import pytest
 
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.protocol.policies import BatchPolicy
-from spark_rtps.transport.qos import PresentationScope
+from spark_rtps.transport.qos import PresentationScope, Qos
 from spark_rtps.transport.structure import INFINITE
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
 from tests.support import domains
@@ -121,7 +121,7 @@ def test_resource_limits_max_samples_per_instance_flushes_in_the_writing_thread(
 
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
 def test_max_flush_delay_flushes_in_the_nodes_thread(
-    scene: Scene, qos, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, qos: Qos, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = clock_for(monkeypatch)
     got = scene.reader(scene.node(), qos)
@@ -192,7 +192,7 @@ def test_turbo_mode_batches_a_burst_and_the_nodes_thread_sends_the_rest(
 
 @pytest.mark.parametrize("delay", [None, 3_600_000 * MILLISECOND], ids=["no delay", "a delay"])
 def test_single_writes_wake_the_node_at_most_once_per_batch(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, delay
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, delay: int | None
 ) -> None:
     scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()

@@ -18,6 +18,7 @@ from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.participant.events import MessageTooLarge
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression
+from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import INFINITE, Locator
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, scene_of
 from tests.support import domains
@@ -50,7 +51,7 @@ def sizes(scene: Scene, *nodes: Node) -> list[int]:
     ids=["coalesced", "batches", "compressed"],
 )
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
-def test_no_datagram_exceeds_the_mtu(scene: Scene, qos, batch) -> None:
+def test_no_datagram_exceeds_the_mtu(scene: Scene, qos: Qos, batch: BatchPolicy) -> None:
     there = scene.node(mtu=1_400)
     got = scene.reader(there, qos)
     here = scene.node(mtu=1_400)
@@ -203,7 +204,9 @@ def test_batches_larger_than_a_datagram_warn_once_and_name_both(
     ],
     ids=["they fit", "unlimited", "flushed before", "turbo mode", "none"],
 )
-def test_other_batches_do_not_warn(scene: Scene, caplog: pytest.LogCaptureFixture, batch) -> None:
+def test_other_batches_do_not_warn(
+    scene: Scene, caplog: pytest.LogCaptureFixture, batch: BatchPolicy
+) -> None:
     with caplog.at_level(logging.WARNING):
         scene.writer(scene.node(mtu=1_400), readers=0, batch=batch)
     assert caplog.text == ""
@@ -248,7 +251,7 @@ def test_message_size_max_of_a_stranger_names_its_address(
 
 
 @pytest.mark.parametrize("batch", [BatchPolicy(), BATCH], ids=["coalesced", "batches"])
-def test_our_writers_send_nothing_that_a_reader_drops(scene: Scene, batch) -> None:
+def test_our_writers_send_nothing_that_a_reader_drops(scene: Scene, batch: BatchPolicy) -> None:
     there, here = scene.node(message_size_max=2_000), scene.node()
     got = scene.reader(there)
     writer = scene.writer(here, batch=batch)

@@ -56,7 +56,9 @@ def joined(threads: list[threading.Thread]) -> bool:
     [BatchPolicy(), replace(OPEN, max_samples=7), BatchPolicy(turbo_mode=True)],
     ids=["unbatched", "batch", "turbo"],
 )
-def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(scene: Scene, batch) -> None:
+def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(
+    scene: Scene, batch: BatchPolicy
+) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=batch)
     sources, count = 4, 300
@@ -130,7 +132,7 @@ def written_while_the_lock_is_taken(node: Node, writer: BlockingWriter, patience
 
 
 @pytest.mark.parametrize("batch", [OPEN, SINGLE_THREADED], ids=["thread safe", "not"])
-def test_every_write_takes_the_lock(scene: Scene, batch) -> None:
+def test_every_write_takes_the_lock(scene: Scene, batch: BatchPolicy) -> None:
     got = scene.reader(scene.node())
     node = scene.node()
     writer = scene.writer(node, batch=batch)
@@ -205,7 +207,7 @@ def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("error", [errno.ENETUNREACH, errno.EMSGSIZE, errno.EPERM])
-def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene: Scene, error) -> None:
+def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene: Scene, error: int) -> None:
     there, here = scene.node(), scene.node()
     scene.reader(there, BEST_EFFORT)
     writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_samples=2))
@@ -300,7 +302,9 @@ def test_a_failure_is_told_to_those_whose_reader_it_was(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "flow_controller", [None, FlowControllerPolicy()], ids=["synchronous", "asynchronous"]
 )
-def test_a_call_that_waits_on_a_node_that_is_closed_raises(scene: Scene, flow_controller) -> None:
+def test_a_call_that_waits_on_a_node_that_is_closed_raises(
+    scene: Scene, flow_controller: FlowControllerPolicy | None
+) -> None:
     node = scene.node()
     writer = scene.writer(node, flow_controller=flow_controller, readers=0)
     errors: list[Exception] = []
@@ -334,7 +338,7 @@ def test_reliable_failures_are_counted_and_repaired(scene: Scene) -> None:
 
 @pytest.mark.parametrize("kind", [LivelinessKind.MANUAL_BY_TOPIC, LivelinessKind.MANUAL_BY_PARTICIPANT])
 def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, kind
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, kind: LivelinessKind
 ) -> None:
     clock = clock_for(monkeypatch)
     qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=10_000 * SECOND)

@@ -246,7 +246,9 @@ def held_back_by(writer: BlockingWriter, reader: PacedReader) -> bool:
     [({"strategy": "min"}, (None, None)), ({"strategy": "tagged", "group_tag": TAG}, (None, TAG))],
     ids=["min", "the tagged one"],
 )
-def test_a_slow_reader_sets_the_pace(scene_on: Callable[[Shape], Scene], strategy, tags) -> None:
+def test_a_slow_reader_sets_the_pace(
+    scene_on: Callable[[Shape], Scene], strategy: dict[str, Any], tags: tuple[int | None, int | None]
+) -> None:
     count = 4_000  # three rooms full
     scene = scene_on(LOSSY)
     fast = scene.reader(policy=ReaderPolicy(group_tag=tags[0]))
@@ -275,7 +277,9 @@ def test_a_slow_reader_sets_the_pace(scene_on: Callable[[Shape], Scene], strateg
     [({"strategy": "max"}, (None, None)), ({"strategy": "tagged", "group_tag": TAG}, (TAG, None))],
     ids=["max", "the other one is tagged"],
 )
-def test_a_slow_reader_falls_behind_and_rejoins(scene_on: Callable[[Shape], Scene], strategy, tags) -> None:
+def test_a_slow_reader_falls_behind_and_rejoins(
+    scene_on: Callable[[Shape], Scene], strategy: dict[str, Any], tags: tuple[int | None, int | None]
+) -> None:
     count = 12_000  # several terms
     scene = scene_on(LOSSY)
     # What it takes can always be sent again.

@@ -73,7 +73,7 @@ class TestFields:
     HINTS = get_type_hints(Settings, {**vars(settings), "Offsets": str | tuple[tuple[str, int | str], ...]})
 
     @pytest.mark.parametrize("role", [AppliesTo.READ, AppliesTo.WRITE])
-    def test_values_are_of_the_types_that_fields_declare(self, role) -> None:
+    def test_values_are_of_the_types_that_fields_declare(self, role: AppliesTo) -> None:
         found = [_parse({}, role)]
         for spec in OPTIONS:
             texts = (
@@ -179,7 +179,7 @@ class TestValues:
             ("DURATION_INFINITE", INFINITE),
         ],
     )
-    def test_duration(self, text: str, ns) -> None:
+    def test_duration(self, text: str, ns: int) -> None:
         assert read(deadline=text).qos.deadline == ns
 
     @pytest.mark.parametrize("text", ["3", "fast", "3 parsecs", "-1s", "", "s"])
@@ -226,7 +226,7 @@ class TestValues:
             ("ownership", "EXCLUSIVE_OWNERSHIP_QOS", OwnershipKind.EXCLUSIVE),
         ],
     )
-    def test_dds_constants(self, option: str, constant: str, value) -> None:
+    def test_dds_constants(self, option: str, constant: str, value: object) -> None:
         assert getattr(write(**{option: constant}).qos, option) is value
 
     def test_wrong_word_names_all(self) -> None:
@@ -268,7 +268,7 @@ class TestValues:
     @pytest.mark.parametrize(
         "names", [["a", "b"], ["", "a"], [""], ["a,b"], [" a"], ["[1]"], ['["a"]'], ["a'b,c", "d'"], []]
     )
-    def test_list_of_python(self, names) -> None:
+    def test_list_of_python(self, names: list[str]) -> None:
         """What a program gives is what it gets, whatever the names are."""
         options = {"partition": names}
         settings = topic_settings("T", AppliesTo.READ, of_participant={}, options=options, keywords={})

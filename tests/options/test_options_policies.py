@@ -110,13 +110,13 @@ class TestFields:
 
 class TestValues:
     @pytest.mark.parametrize("field", sorted(WRITER_FIELDS))
-    def test_a_writer_field(self, field) -> None:
+    def test_a_writer_field(self, field: str) -> None:
         text, value = _other(WriterPolicy(), field, WRITER_FIELDS)
         settings = write(**{WRITER_FIELDS[field]: text}, **_room(field))
         assert getattr(settings.writer_policy, field) == value
 
     @pytest.mark.parametrize("field", sorted(set(READER_FIELDS) - {"congestion_control"}))
-    def test_a_reader_field(self, field) -> None:
+    def test_a_reader_field(self, field: str) -> None:
         text, value = _other(ReaderPolicy(), field, READER_FIELDS)
         settings = read(**{READER_FIELDS[field]: text}, **_room(field))
         assert getattr(settings.reader_policy, field) == value

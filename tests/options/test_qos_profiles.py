@@ -35,7 +35,7 @@ class TestRos2:
             ("parameter_events", ReliabilityKind.RELIABLE, 1000),
         ],
     )
-    def test_queues(self, role, name: str, reliability, depth: int) -> None:
+    def test_queues(self, role: AppliesTo, name: str, reliability: ReliabilityKind, depth: int) -> None:
         qos = ros(name, role)
         assert (qos.reliability, qos.durability) == (reliability, DurabilityKind.VOLATILE)
         assert (qos.history, qos.history_depth) == (HistoryKind.KEEP_LAST, depth)
@@ -60,7 +60,7 @@ class TestRos2:
         assert ros(text).reliability is ReliabilityKind.BEST_EFFORT
 
     @pytest.mark.parametrize("role", [READ, WRITE, AppliesTo.BOTH])
-    def test_an_unknown_name_names_the_nearest(self, role) -> None:
+    def test_an_unknown_name_names_the_nearest(self, role: AppliesTo) -> None:
         with pytest.raises(OptionError) as caught:
             parse(role, {"qos.profile": "sensordata"})
         assert caught.value.option == "qos.profile"

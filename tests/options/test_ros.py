@@ -221,7 +221,7 @@ class TestEnvironment:
         variables: dict[str, str],
         interface: str | None,
         multicast: bool,
-        peers,
+        peers: tuple[str, ...],
     ) -> None:
         for name, text in variables.items():
             monkeypatch.setenv(f"ROS_{name}", text)

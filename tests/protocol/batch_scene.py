@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -98,7 +98,7 @@ class Scene:
                     replace(info.info, batches=False, codecs=frozenset()), now=self.network.now
                 )
 
-    def run(self, duration: int = 10 * SECOND, until=None) -> None:
+    def run(self, duration: int = 10 * SECOND, until: Callable[[], bool] | None = None) -> None:
         end = self.network.now + duration
         while self.network.now < end:
             self.network.run(MILLISECOND)

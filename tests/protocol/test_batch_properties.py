@@ -6,6 +6,7 @@ in bounded time; then nothing is held and nobody speaks any more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -340,7 +341,7 @@ class Story:
 
     # --- time ------------------------------------------------------------------------------------
 
-    def run(self, duration: int, until=None) -> None:
+    def run(self, duration: int, until: Callable[[], bool] | None = None) -> None:
         def look() -> bool:
             self.take()
             return until is not None and until()
@@ -483,7 +484,7 @@ def quiet(participant: Participant) -> None:
     """Its readers say nothing of batches, as other vendors' do."""
     announce = participant._sedp.announce
 
-    def without(data, *, now: int) -> None:
+    def without(data: Any, *, now: int) -> None:
         size = type(data.abilities)(message_size_max=data.abilities.message_size_max)
         announce(replace(data, abilities=size), now=now)
 

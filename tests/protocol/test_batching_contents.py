@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +132,7 @@ def test_samples_without_payload_are_batched_too() -> None:
 
 
 @pytest.mark.parametrize("make", [uniform, strided])
-def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make) -> None:  # type: ignore[no-untyped-def]
+def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make: Callable[..., Any]) -> None:  # type: ignore[no-untyped-def]
     batcher = Batcher(replace(OPEN, max_data_bytes=1600), limit=LIMIT)
     samples = make(0, 1_030)
     samples.data = samples.data.copy()

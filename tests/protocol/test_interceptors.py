@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -317,7 +318,9 @@ def test_all_orders_of_decisions_lose_and_double_nothing() -> None:
         dropped: list[int] = []
         sent: list[int] = []
 
-        def decide(request: BatchRequest, random=random, held=held, dropped=dropped) -> None:  # type: ignore[no-untyped-def]
+        def decide(
+            request: BatchRequest, random: Any = random, held: Any = held, dropped: Any = dropped
+        ) -> None:  # type: ignore[no-untyped-def]
             if held and random.random() < 0.3:
                 earlier = held.pop(int(random.integers(len(held))))
                 if earlier.held_samples and random.random() < 0.5:

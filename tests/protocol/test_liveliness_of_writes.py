@@ -66,7 +66,7 @@ class Scene:
     [BatchPolicy(), BATCH, replace(BATCH, compression=Compression.LZ4, compression_threshold=0)],
     ids=["unbatched", "batch", "compressed"],
 )
-def test_writes_keep_a_manual_by_topic_writer_alive(qos, size: int, batch) -> None:
+def test_writes_keep_a_manual_by_topic_writer_alive(qos: Qos, size: int, batch: BatchPolicy) -> None:
     scene = Scene(qos, policy=PublicationPolicy(batch=batch))
     scene.write(size=size)
     assert scene.said(scene.there) == scene.said(scene.here) == []
@@ -92,7 +92,7 @@ def test_what_waits_in_a_batch_keeps_it_alive_here() -> None:
 
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
 @pytest.mark.parametrize("batch", [BatchPolicy(), BATCH], ids=["heartbeat", "heartbeat_batch"])
-def test_assertions_keep_a_manual_by_topic_writer_alive(qos, batch) -> None:
+def test_assertions_keep_a_manual_by_topic_writer_alive(qos: Qos, batch: BatchPolicy) -> None:
     scene = Scene(qos, policy=PublicationPolicy(batch=batch))
     for _ in range(12):
         scene.here.assert_liveliness(scene.network.now, scene.writer.guid)

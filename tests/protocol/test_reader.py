@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,7 +211,9 @@ def test_held_data_survives_a_gap_over_it() -> None:
         (Qos(), False, lambda s: s.data(7).data(8), [7, 8]),
     ],
 )
-def test_where_a_reader_starts(qos: Qos, transient_local: bool, steps, expected: list[int]) -> None:  # type: ignore[no-untyped-def]
+def test_where_a_reader_starts(
+    qos: Qos, transient_local: bool, steps: list[Any], expected: list[int]
+) -> None:  # type: ignore[no-untyped-def]
     s = Script(qos, transient_local=transient_local)
     steps(s)
     assert s.taken() == expected

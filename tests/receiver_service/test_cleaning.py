@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_a_client_s_subscription_that_cannot_be_taken_up_keeps_its_log(
     c = log_of(scene, "C")
     wanted = supervisor_module.wanted
 
-    def refusing(name: str, options, **more):
+    def refusing(name: str, options: Any, **more: Any) -> Any:
         if name == "C":
             raise OptionError("topic", "C", "is not known to this version")
         return wanted(name, options, **more)

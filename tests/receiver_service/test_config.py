@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ IDL = "struct Point { @key long id; double x; };"
 
 
 @pytest.fixture
-def read(tmp_path: Path):
+def read(tmp_path: Path) -> Callable[[str], ReceiverServiceConfig]:
     def read(text: str, *, directory: str = 'directory = "state"\n') -> ReceiverServiceConfig:
         file = tmp_path / "receiver.toml"
         file.write_text(directory + text)
@@ -30,13 +31,13 @@ def tls(tmp_path: Path) -> str:
 
 
 class TestWhatItSays:
-    def test_defaults(self, read, tmp_path: Path) -> None:
+    def test_defaults(self, read: Callable[..., ReceiverServiceConfig], tmp_path: Path) -> None:
         config = read("")
         assert (config.address, config.port, config.directory) == ("127.0.0.1", 7420, tmp_path / "state")
         assert config.tokens is None and config.client_role == "commit" and not config.subscriptions
         assert config.groups_retention == 7 * 86_400 * 10**9
 
-    def test_a_subscription(self, read) -> None:
+    def test_a_subscription(self, read: Callable[..., ReceiverServiceConfig]) -> None:
         text = """
             [defaults]
             domain = 7
@@ -53,53 +54,67 @@ class TestWhatItSays:
         assert imu.settings.qos.partition == ("a", "b") and not imu.settings.multicast
         assert imu.options["reliability"] == "best_effort" and imu.settings.retention == "bytes"
 
-    def test_keys_have_any_case_and_may_be_dotted_tables(self, read) -> None:
+    def test_keys_have_any_case_and_may_be_dotted_tables(
+        self, read: Callable[..., ReceiverServiceConfig]
+    ) -> None:
         text = '[subscriptions.a]\ntopic = "t"\n[subscriptions.a.log]\nMAX_BYTES = "1GiB"\nsegment_bytes = 1048576\n'
         (subscription,) = read(text).subscriptions
         assert subscription.settings.log_max_bytes == 1 << 30
         assert subscription.options["log.max_bytes"] == "1GiB"
 
-    def test_paths_are_relative_to_the_file(self, read, tmp_path: Path) -> None:
+    def test_paths_are_relative_to_the_file(
+        self, read: Callable[..., ReceiverServiceConfig], tmp_path: Path
+    ) -> None:
         (tmp_path / "point.idl").write_text(IDL)
         (subscription,) = read('[subscriptions.a]\ntopic = "t"\ntype.file = "point.idl"\n').subscriptions
         assert subscription.settings.type_file == str(tmp_path / "point.idl")
         assert subscription.plan.type_name == "Point" and subscription.plan.keyed
 
-    def test_who_looks_around_is_where_the_defaults_say(self, read) -> None:
+    def test_who_looks_around_is_where_the_defaults_say(
+        self, read: Callable[..., ReceiverServiceConfig]
+    ) -> None:
         network = read('[defaults]\ndomain = 7\ninterface = "lo"\nretention.time = "1h"\n').network
         assert (network.domain, network.interface) == (7, "lo")
 
-    def test_patterns_are_apart(self, read) -> None:
+    def test_patterns_are_apart(self, read: Callable[..., ReceiverServiceConfig]) -> None:
         config = read('[subscriptions.a]\ntopic = "rt/*"\n[subscriptions.b]\ntopic = "rt/b"\n')
         assert [each.name for each in config.patterns] == ["a"]
         assert [each.name for each in config.subscriptions] == ["b"]
 
-    def test_tokens(self, read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tokens(
+        self, read: Callable[..., ReceiverServiceConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "r.token").write_text(TOKEN + "\n")
         monkeypatch.setenv("ADMIN", TOKEN + "2")
         config = read('[tokens]\nread = "r.token"\nadmin = "env:ADMIN"\n')
         assert config.tokens == {"read": TOKEN, "admin": TOKEN + "2"}
         assert TOKEN not in repr(config)
 
-    def test_tls_and_tokens_for_other_hosts(self, read, tmp_path: Path) -> None:
+    def test_tls_and_tokens_for_other_hosts(
+        self, read: Callable[..., ReceiverServiceConfig], tmp_path: Path
+    ) -> None:
         (tmp_path / "r.token").write_text(TOKEN)
         config = read(f'listen = "0.0.0.0:7421"\n{tls(tmp_path)}[tokens]\nread = "r.token"\n')
         assert (config.address, config.port, config.certificate) == ("0.0.0.0", 7421, tmp_path / "tls.crt")
 
-    def test_certificates_of_clients_for_other_hosts(self, read, tmp_path: Path) -> None:
+    def test_certificates_of_clients_for_other_hosts(
+        self, read: Callable[..., ReceiverServiceConfig], tmp_path: Path
+    ) -> None:
         config = read(f'listen = "0.0.0.0:7421"\n{tls(tmp_path)}client_ca = "ca.crt"\nclient_role = "read"\n')
         assert (config.client_ca, config.client_role, config.tokens) == (tmp_path / "ca.crt", "read", None)
 
-    def test_a_certificate_that_is_renewed_under_its_name(self, read, tmp_path: Path) -> None:
+    def test_a_certificate_that_is_renewed_under_its_name(
+        self, read: Callable[..., ReceiverServiceConfig], tmp_path: Path
+    ) -> None:
         before = read(tls(tmp_path)).pem_digest
         assert read("certificate = 'tls.crt'\nkey = 'tls.key'\n").pem_digest == before
         (tmp_path / "tls.crt").write_text("renewed")
         assert read("certificate = 'tls.crt'\nkey = 'tls.key'\n").pem_digest != before
 
-    def test_groups_may_stay(self, read) -> None:
+    def test_groups_may_stay(self, read: Callable[..., ReceiverServiceConfig]) -> None:
         assert read('groups_retention = "infinite"\n').groups_retention == INFINITE
 
-    def test_ended_logs(self, read) -> None:
+    def test_ended_logs(self, read: Callable[..., ReceiverServiceConfig]) -> None:
         config = read("")
         assert (config.ended_logs_retention, config.ended_logs_bytes) == (7 * 86_400 * 10**9, None)
         config = read('ended_logs_retention = "0s"\nended_logs_bytes = "2GiB"\n')
@@ -178,7 +193,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "table", "key", "fix"), WRONG, ids=[each[0][:40] for each in WRONG])
 def test_errors_name_the_place_and_the_fix(
-    read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, table: str, key: str, fix: str
+    read: Callable[..., ReceiverServiceConfig],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    table: str,
+    key: str,
+    fix: str,
 ) -> None:
     (tmp_path / "short").write_text("short")
     monkeypatch.delenv("NOT_THERE", raising=False)
@@ -189,13 +210,13 @@ def test_errors_name_the_place_and_the_fix(
 
 
 def test_a_certificate_that_goes_while_the_file_is_read(
-    read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    read: Callable[..., ReceiverServiceConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a renewal replaces it."""
     text = tls(tmp_path)
     read_bytes = Path.read_bytes
 
-    def gone(path):
+    def gone(path: Path) -> bytes:
         if path.name == "tls.crt":
             raise FileNotFoundError(2, "No such file or directory")
         return read_bytes(path)
@@ -205,19 +226,19 @@ def test_a_certificate_that_goes_while_the_file_is_read(
         read(text)
 
 
-def test_the_directory_has_no_default(read) -> None:
+def test_the_directory_has_no_default(read: Callable[..., ReceiverServiceConfig]) -> None:
     with pytest.raises(ReceiverFileError, match="directory: is missing"):
         read("", directory="")
 
 
-def test_roles_have_tokens_of_their_own(read, tmp_path: Path) -> None:
+def test_roles_have_tokens_of_their_own(read: Callable[..., ReceiverServiceConfig], tmp_path: Path) -> None:
     (tmp_path / "one").write_text(TOKEN)
     with pytest.raises(ReceiverFileError, match="token of admin too") as error:
         read('[tokens]\nread = "one"\nadmin = "one"\n')
     assert TOKEN not in str(error.value)
 
 
-def test_a_token_in_the_file_itself_is_not_repeated(read) -> None:
+def test_a_token_in_the_file_itself_is_not_repeated(read: Callable[..., ReceiverServiceConfig]) -> None:
     with pytest.raises(ReceiverFileError, match="write a path") as error:
         read(f'[tokens]\nread = "{TOKEN}"\n')
     assert TOKEN not in str(error.value)

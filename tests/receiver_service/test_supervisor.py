@@ -53,7 +53,7 @@ class TestStart:
         there: list[bool] = []
         start = Scene._receiver
 
-        def looking(self, config):
+        def looking(self: Any, config: Any) -> Any:
             there.append(config.log_directory.rpartition("/")[2] in str(scene.recorded()))
             return start(self, config)
 

@@ -8,6 +8,7 @@ import socket
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from spark_rtps.serving.server.log_server import LogServer
 from spark_rtps.serving.server.server_config import Bounds, LogServerConfig
@@ -51,7 +52,9 @@ class Scene:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
 
-    def get(self, path: str, token: str | None = TOKEN, method: str = "GET", body: bytes | None = None):
+    def get(
+        self, path: str, token: str | None = TOKEN, method: str = "GET", body: bytes | None = None
+    ) -> SimpleNamespace:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         connection.request(method, path, body, headers)
@@ -63,10 +66,10 @@ class Scene:
             status=response.status, raw=raw, json=json.loads(raw) if is_json else None, headers=response
         )
 
-    def about(self):
+    def about(self) -> Any:
         return self.get(f"/v1/logs/{LOG}").json
 
-    def frames(self, start: object, stop: object, **how: str):
+    def frames(self, start: object, stop: object, **how: str) -> SimpleNamespace:
         return self.get(f"/v1/logs/{LOG}/frames?from={start}&to={stop}", **how)
 
     def on_disk(self, start: int, stop: int) -> bytes:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_rtps.options import default_log_dir
@@ -271,7 +271,7 @@ class Sums:
         self._topic = topic
         self._held_back = 0
 
-    def __call__(self, batch, batch_id: int) -> None:
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
         length = F.length("data")
         found = batch.agg(
             F.count("id"), F.min("id"), F.max("id"), F.sum("id"), F.min(length), F.max(length)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from pyspark.errors import PySparkException
@@ -259,7 +259,7 @@ class TestCoherentAccess:
         tmp_path: Path,
         subscriber: Subscriber,
         saving: Callable[..., Future[None]],
-        batch,
+        batch: dict[str, Any],
     ) -> None:
         df = source(spark, topic, log_dir, "id INT, text STRING", type="Note", **self.OPTIONS)
         gate = tmp_path / "gate"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from spark_rtps.monitoring.decoding_report import DAMAGED, LOG_LOST
 from spark_rtps.monitoring.reports import read_losses
@@ -26,7 +27,7 @@ def test_right_rows_or_a_named_loss(
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
 
-    def start(got: list[int], *, listens: str = "3s", **options: object):
+    def start(got: list[int], *, listens: str = "3s", **options: object) -> StreamingQuery:
         """A query that listens for a while, processes what has come, and ends."""
         df = source(spark, topic, log_dir, read__timeout=listens, **options)
         writer = df.writeStream.foreachBatch(lambda batch, _: got.extend(row.id for row in batch.collect()))

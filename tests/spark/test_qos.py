@@ -138,7 +138,7 @@ def stderr(spark: SparkSession) -> Stderr:
 class TestSource:
     @pytest.mark.parametrize("payload", [{}, BINARY], ids=["cdr", "binary"])
     def test_ownership_exclusive(
-        self, node: Node, topic: str, watch: Callable[..., Watched], payload
+        self, node: Node, topic: str, watch: Callable[..., Watched], payload: dict[str, Any]
     ) -> None:
         weak, strong = (
             Offering(node, topic, ownership=OwnershipKind.EXCLUSIVE, ownership_strength=strength, batch=10)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_rtps.transport.log.counters import Counters
 from tests.spark.spark_streams import DOMAIN, Publisher, source
@@ -139,7 +139,7 @@ def test_a_query_that_fails_in_its_first_batch_goes_on_with_its_log(
     found: list[int] = []
     fails = True
 
-    def copy(batch, _number) -> None:
+    def copy(batch: DataFrame, _number: int) -> None:
         rows = [row.id for row in batch.collect()]
         if fails:
             publisher.write(points(0, 100))

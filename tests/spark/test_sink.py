@@ -38,13 +38,13 @@ def subscribe(tmp_path: Path, topic: str) -> Iterator[Callable[..., Subscriber]]
         subscriber.stop()
 
 
-def frame(spark: SparkSession, count: int, partitions: int = 1):
+def frame(spark: SparkSession, count: int, partitions: int = 1) -> DataFrame:
     df = spark.range(0, count, 1, partitions).selectExpr("CAST(id AS INT) AS id", "id / 2 AS x")
     assert df.schema.simpleString() == "struct<id:int,x:double>"
     return df
 
 
-def write(df: DataFrame, topic: str, **options) -> None:
+def write(df: DataFrame, topic: str, **options: object) -> None:
     df.write.format("rtps").options(**sink_options(**options)).mode("append").save(topic)
 
 

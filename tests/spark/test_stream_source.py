@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,7 +28,7 @@ from tests.support.waiting import wait_until
 AT_MOST = 90
 
 
-def expected(spark: SparkSession, count: int):
+def expected(spark: SparkSession, count: int) -> DataFrame:
     return spark.createDataFrame(points(0, count).to_pylist(), POINT_DDL)
 
 
@@ -273,11 +274,11 @@ class TestFaults:
     def test_a_first_batch_that_failed_is_read_again(
         self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
-        def fail(batch, number: int) -> None:
+        def fail(batch: DataFrame, number: int) -> None:
             if count := batch.count():
                 raise RuntimeError(f"batch {number} has {count} rows")
 
-        def start(function):
+        def start(function: Callable[[DataFrame, int], None]) -> StreamingQuery:
             rows = source(spark, topic, log_dir, **{"participant.lease_duration": "60s"})
             return (
                 rows.writeStream.foreachBatch(function).option("checkpointLocation", tmp_path / "c").start()
@@ -310,7 +311,7 @@ class TestFaults:
         self, spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
         @F.udf("int", useArrow=False)
-        def fail_once(i: int):
+        def fail_once(i: int) -> int:
             from pyspark import TaskContext
 
             if i == 50 and TaskContext.get().attemptNumber() == 0:
@@ -327,7 +328,7 @@ class TestFaults:
     ) -> None:
         seen = []
 
-        def collect_twice(batch, batch_id) -> None:
+        def collect_twice(batch: DataFrame, batch_id: int) -> None:
             one, two = (sorted(batch.collect()) for _ in range(2))
             assert one == two
             seen.extend(one)

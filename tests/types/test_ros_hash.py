@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rosbags.typesys.store import Typestore
 
@@ -16,7 +18,7 @@ CHAR = "RIHS01_3ad2d04dd29ba19d04b16659afa3ccaedd691914b02a64e82e252f2fa6a586a9"
 
 
 def has_char(name: str, store: Typestore) -> bool:
-    def kinds(field) -> set[object]:
+    def kinds(field: Any) -> set[object]:
         node, value = field
         if node == 2:
             return {kind for _, inner in store.fielddefs[value][1] for kind in kinds(inner)}
@@ -65,7 +67,7 @@ def test_user_data() -> None:
         Struct("a::msg::dds_::B_", (Member("m", Array(Primitive(PrimitiveKind.FLOAT64), (3, 4)), 0),)),
     ],
 )
-def test_what_is_no_message_has_no_hash(struct) -> None:
+def test_what_is_no_message_has_no_hash(struct: Struct) -> None:
     with pytest.raises(TypeDefinitionError):
         type_hash(struct)
     assert user_data_of(struct) == b""
