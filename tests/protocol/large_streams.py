@@ -166,10 +166,11 @@ def trains_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
         found = [each for each in found if chance.random() < 0.95] + [
             each for each in found if chance.random() < 0.2
         ]
-        i = chance.randrange(len(found))
-        broken = bytearray(found[i][0])
+        datagram, _ = found[chance.randrange(len(found))]
+        broken = bytearray(datagram)
         broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
-        found[i] = bytes(broken), found[i][1]
+        # All copies of it: which of two copies that differ counts depends on their order.
+        found = [(bytes(broken) if each == datagram else each, source) for each, source in found]
     return found
 
 
