@@ -10,9 +10,8 @@ from ..columns.key_columns import KeyColumns
 from ..transport.errors import TransportError, UsageError
 from ..transport.net.buffer_claim import BufferClaim
 from ..transport.structure import KEY_HASH_BYTES
+from ..transport.wire.samples import OPTIONS_LOW_BYTE
 
-#: The low two bits of an encapsulation header's options count the bytes of padding (XTypes 1.3 §7.6.3.1.2).
-_OPTIONS_LOW_BYTE = 3
 _HEADER_SIZE = 4
 
 
@@ -59,7 +58,7 @@ class Claim:
         data = self._claim.data
         padding = len(data) - self._size
         data[self._size :] = 0
-        data[_OPTIONS_LOW_BYTE] |= padding
+        data[OPTIONS_LOW_BYTE] |= padding
         if key_hash is not None:
             if len(key_hash) != KEY_HASH_BYTES:
                 raise UsageError(f"a key hash has {KEY_HASH_BYTES} bytes, not {len(key_hash)}")

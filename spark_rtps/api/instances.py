@@ -32,7 +32,6 @@ import pyarrow as pa
 from ..columns.chunks import Chunk, chunks
 from ..columns.sample_columns import (
     ALIVE,
-    ENCAPSULATION_BYTES,
     NOT_ALIVE_DISPOSED,
     NOT_ALIVE_NO_WRITERS,
     select,
@@ -44,7 +43,15 @@ from ..transport.receiver.instance_keys import InstanceKeys
 from ..transport.structure import Guid
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.model import Struct
-from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, KEY_ONLY, U8, UNREGISTERED
+from ..transport.wire.samples import (
+    DISPOSED,
+    ENCAPSULATION_BYTES,
+    HAS_KEY_HASH,
+    I64,
+    KEY_ONLY,
+    U8,
+    UNREGISTERED,
+)
 
 _NEW, _ALIVE, _DISPOSED, _NO_WRITERS = range(4)
 _STATES: Final = {_ALIVE: ALIVE, _DISPOSED: NOT_ALIVE_DISPOSED, _NO_WRITERS: NOT_ALIVE_NO_WRITERS}

@@ -12,13 +12,12 @@ from ..options import Payload
 from ..transport.errors import EncodeError
 from ..transport.qos import DataRepresentation
 from ..transport.types.cdr.lanes import copy_pieces
-from ..transport.wire.samples import U8, Samples
+from ..transport.wire.samples import OPTIONS_LOW_BYTE, U8, Samples
 from .decoding import codec_for
 from .relabelling import relabelled
 from .topic_plan import TopicPlan
 
 #: The low two bits of an encapsulation header's options count the padding bytes at the end.
-_OPTIONS_LOW_BYTE: Final = 3
 _PADDING_BITS: Final = np.uint8(0x03)
 #: Low byte of the encapsulation identifiers CDR_LE and CDR2_LE.
 _CDR_LE: Final = 0x01
@@ -80,7 +79,7 @@ def samples_of(values: pa.Array) -> Samples:
     out = np.zeros(int(padded.sum()), np.uint8)
     copy_pieces(out, starts, data, offsets[:-1], lengths)
     short_of = np.flatnonzero(padded > lengths)
-    options = starts[short_of] + _OPTIONS_LOW_BYTE
+    options = starts[short_of] + OPTIONS_LOW_BYTE
     out[options] = (out[options] & ~_PADDING_BITS) | (padded - lengths)[short_of].astype(np.uint8)
     return Samples.ragged(out, starts, padded)
 
@@ -99,7 +98,7 @@ def arrow_sample(
     padding = -len(ipc) % 4
     data = np.zeros(8 + len(ipc) + padding, np.uint8)
     data[1] = _CDR2_LE if representation is DataRepresentation.XCDR2 else _CDR_LE
-    data[_OPTIONS_LOW_BYTE] = padding
+    data[OPTIONS_LOW_BYTE] = padding
     data[4:8] = np.frombuffer(len(ipc).to_bytes(4, "little"), np.uint8)
     data[8 : 8 + len(ipc)] = ipc
     return Samples.uniform(data, 1, len(data))

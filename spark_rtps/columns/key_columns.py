@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 
 from ..transport.errors import EncodeError, UsageError
 from ..transport.qos import DataRepresentation
 from ..transport.types.arrow import arrow_schema
 from ..transport.types.cdr.codec import Codec
-from ..transport.wire.samples import U8, Samples
+from ..transport.wire.samples import CDR2_BE, U8, Samples
 from .relabelling import relabelled
 from .topic_plan import TopicPlan
-
-#: Encapsulation identifiers from this one on are of XCDR version 2.
-_CDR2_BE: Final = 0x06
 
 
 class KeyColumns:
@@ -52,7 +47,7 @@ class KeyColumns:
         decoded = self._codec.decode(Samples.uniform(payload, 1, len(payload)))
         if decoded.malformed is not None and decoded.malformed.any():
             raise EncodeError(f"a serialized sample of {self._codec.struct.name} does not decode")
-        xcdr2 = int(payload[1]) >= _CDR2_BE
+        xcdr2 = int(payload[1]) >= CDR2_BE
         representation = DataRepresentation.XCDR2 if xcdr2 else DataRepresentation.XCDR1
         key_hash: U8 = self._codec.key_hashes(decoded.batch, representation=representation)[0]
         return key_hash

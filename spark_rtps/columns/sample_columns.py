@@ -13,10 +13,17 @@ from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.arrow import TIME
 from ..transport.types.cdr.decoding.arrays import binary_array, constant_offsets
 from ..transport.types.cdr.lanes import gather_bytes, offsets_of
-from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, NO_TIMESTAMP, UNREGISTERED, Samples
+from ..transport.wire.samples import (
+    DISPOSED,
+    ENCAPSULATION_BYTES,
+    HAS_KEY_HASH,
+    I64,
+    NO_TIMESTAMP,
+    UNREGISTERED,
+    Samples,
+)
 from .chunks import Chunk
 
-ENCAPSULATION_BYTES: Final = 4
 #: Names of encapsulation identifiers (XTypes 1.3 §7.6.3.1.2, RTPS 2.5 §10.2.1.2).
 ENCAPSULATIONS: Final = {
     0x0000: "CDR_BE",

@@ -10,9 +10,10 @@ from ..options import Settings
 from ..transport.errors import EncodeError, MalformedSampleError, OptionError, TypeDefinitionError
 from ..transport.qos import DataRepresentation
 from ..transport.types.model import Extensibility, Struct, walk
+from ..transport.wire.samples import ENCAPSULATION_BYTES
 from .decoding import codec_for
 from .encoding import samples_of
-from .sample_columns import ENCAPSULATION_BYTES, payloads
+from .sample_columns import payloads
 from .type_files import listed, struct_named
 from .type_sources import is_ros_name
 

@@ -15,6 +15,7 @@ import typer
 
 from ..transport.errors import OptionError, TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from ..transport.value_classes import value
+from ..transport.wire.samples import ENCAPSULATION_BYTES
 from .network import AnyDomain, Interface, Peers, Ros, joined, ros_distribution, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
 from .recorded_runs import LATEST, RecordedRun, checked_start, recorded_runs
@@ -36,7 +37,6 @@ _INBOX_BYTES: Final = 128 << 20
 _LOOK_AGAIN_SECONDS: Final = 0.05
 #: How long a writer's type is waited for.
 _TYPE_SECONDS: Final = 3.0
-_ENCAPSULATION_BYTES: Final = 4
 
 
 class Unannotated(enum.Enum):
@@ -271,7 +271,7 @@ def _lines(run: Run, codec: Codec | None, topic: str | None = None) -> Iterator[
     from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, stretches
 
     flags = run.sample_flags()
-    empty = run.samples().all_lengths() < _ENCAPSULATION_BYTES
+    empty = run.samples().all_lengths() < ENCAPSULATION_BYTES
     for first, last in stretches((np.diff(flags) != 0) | np.diff(empty)):
         flag = int(flags[first])
         gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import OptionError
+from ..transport.wire.samples import CDR2_BE, ENCAPSULATION_BYTES
 from .network import Domain, Interface, Peers, joined, ros_distribution, seconds
 from .record import progress
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Samples of each instance that readers get which join while a recording is played, as ROS 2's default depth has it.
 _KEPT: Final = 10
-_ENCAPSULATION_BYTES: Final = 4
-_CDR2_BE: Final = 0x06
 
 
 def play(
@@ -154,7 +153,7 @@ class _Published:
         from ..columns.encoding import samples_of
         from ..transport.wire.samples import Samples
 
-        whole = [payload for payload in payloads if len(payload) >= _ENCAPSULATION_BYTES]
+        whole = [payload for payload in payloads if len(payload) >= ENCAPSULATION_BYTES]
         samples, hashes = samples_of(pa.array(whole, pa.binary())), None
         if self._codec is not None:
             known, hashes = _key_hashes(self._codec, samples)
@@ -175,7 +174,7 @@ def _key_hashes(codec: Codec, samples: Samples) -> tuple[Mask, U8]:
 
     known, hashes = np.zeros(samples.count, np.bool_), np.zeros((samples.count, 16), np.uint8)
     offsets, lengths = samples.all_offsets(), samples.all_lengths()
-    is_xcdr2 = samples.data[offsets + 1] >= _CDR2_BE
+    is_xcdr2 = samples.data[offsets + 1] >= CDR2_BE
     for representation, which in (
         (DataRepresentation.XCDR1, ~is_xcdr2),
         (DataRepresentation.XCDR2, is_xcdr2),
@@ -240,6 +239,6 @@ def _representation(files: list[TopicFile]) -> str | None:
             piece = Piece(each.path, each.file.form, each.channels, (section,), each.domain)
             for samples in each.file.read(piece, ALL_TIMES):
                 for i in range(samples.count):
-                    if samples.lengths[i] >= _ENCAPSULATION_BYTES:
-                        return "xcdr2" if samples.data[samples.offsets[i] + 1] >= _CDR2_BE else "xcdr1"
+                    if samples.lengths[i] >= ENCAPSULATION_BYTES:
+                        return "xcdr2" if samples.data[samples.offsets[i] + 1] >= CDR2_BE else "xcdr1"
     return None

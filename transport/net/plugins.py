@@ -16,7 +16,7 @@ from ..protocol.policies import CongestionControlPolicy, FlowControlPolicy
 from ..protocol.reading.flow.congestion_control import CongestionControl, CongestionControlFactory, built_in
 from ..protocol.writing.batching import BatchRequest, Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of
-from ..structure import Guid
+from ..structure import GUID_UNKNOWN, Guid
 from ..types.model import Struct
 from ..wire.samples import Samples
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 #: Names the interceptor of a whole worker (``spark.executorEnv.`` in Spark), as ``module:callable``.
 INTERCEPTOR_VARIABLE: Final = "SPARK_RTPS_BATCH_INTERCEPTOR"
 
-#: What a congestion control of a stream is made with when it is only seen whether it can be made.
-_NOBODY: Final = Guid(bytes(12), bytes(4))
 _CONGESTION_CONTROL_METHODS: Final = ("on_track_rebuild", "on_rtt_measurement")
 
 #: What :func:`set_worker_interceptor` was given.
@@ -138,7 +136,7 @@ def load_congestion_control(kind: str, topic: str = "") -> CongestionControlFact
         raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, "is none of static, cubic and module:callable")
     make = load_callable(Plugin.CONGESTION_CONTROL, kind)
     try:
-        made: object = make(CongestionControlPolicy(kind=kind), StreamInfo(topic, _NOBODY))
+        made: object = make(CongestionControlPolicy(kind=kind), StreamInfo(topic, GUID_UNKNOWN))
     except Exception as error:  # the user's code may raise anything
         reason = f"fails when it is called with (policy, stream): {type(error).__name__}: {error}"
         raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, reason) from error

@@ -13,14 +13,13 @@ from ..limits import INSTANCES_MAX, TYPED_WRITERS_MAX
 from ..qos import DataRepresentation
 from ..structure import Guid
 from ..types.model import Struct
-from ..wire.samples import KEY_ONLY, U8, Run, Samples
+from ..wire.samples import CDR2_BE, KEY_ONLY, U8, Run, Samples
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..types.cdr.codec import Codec
 
-_CDR2_BE: Final = 0x06
 #: The last encapsulation of XTypes, D_CDR2 or PL_CDR2 in little endian.
 _ENCAPSULATION_MAX: Final = 0x0B
 #: Combinations of the values of several key members that are numbered.
@@ -113,7 +112,7 @@ class InstanceKeys:
         at = samples.all_offsets()[rows]
         identifiers = samples.data[at + 1]
         sound = (samples.data[at] == 0) & (identifiers <= _ENCAPSULATION_MAX)
-        xcdr2 = identifiers >= _CDR2_BE
+        xcdr2 = identifiers >= CDR2_BE
         if self._xcdr2 is None and sound.any():
             self._xcdr2 = bool(xcdr2[np.argmax(sound)])
         others[rows] = sound & (xcdr2 != self._xcdr2)

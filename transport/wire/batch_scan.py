@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..errors import DecodeError, DropReason
 from ..limits import RUNS_PER_BATCH_MAX
-from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid
+from ..structure import GUID_UNKNOWN, INFINITE, Guid
 from .framing import ntp_words, spread
 from .inline_qos import scan_inline_qos, walk_inline_qos
 from .message import FLAG_E
@@ -413,10 +413,7 @@ def _mixed(infos: _Infos, payloads: _Payloads) -> Run:
         words = np.insert(words, starts[with_header] // 4, headers)
     else:
         words = words.copy()
-    return Run(_NOBODY, 1, len(bits), words.view(np.uint8), timestamp=payloads.timestamp, index=index)
-
-
-_NOBODY: Final = Guid(bytes(12), ENTITYID_UNKNOWN)
+    return Run(GUID_UNKNOWN, 1, len(bits), words.view(np.uint8), timestamp=payloads.timestamp, index=index)
 
 
 def _uniform(
@@ -443,7 +440,7 @@ def _uniform(
     rows[:, payload_at] = payloads.header(-length & 3 or min(padding, length)) if carries else 0
     rows[:, payload_at + 1 :] = words.reshape(count, width)
     return Run(
-        _NOBODY,
+        GUID_UNKNOWN,
         1,
         count,
         rows.reshape(-1).view(np.uint8),

@@ -22,6 +22,11 @@ from .ntp import to_ntp
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
+#: The header of a payload (RTPS 2.5 §10.2): its bytes; where the low byte of its options lies, whose two lowest bits
+#: count the bytes of padding (XTypes 1.3 §7.6.3.1.2); identifiers from this one on are of XCDR version 2.
+ENCAPSULATION_BYTES: Final = 4
+OPTIONS_LOW_BYTE: Final = 3
+CDR2_BE: Final = 0x06
 #: What the index of a run holds of each sample. ``offset`` is in bytes from the start of ``Run.data``.
 SAMPLE_INDEX: Final = np.dtype(
     [

@@ -17,13 +17,12 @@ from ...transport.log.frame import Cursor
 from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
 from ..wire_format.misplaced_offset import MisplacedOffset
 from ..wire_format.receiver_service import PIECES_MAX, LogTail, SubscriptionInfo, is_log, is_name, told_cursor
-from ..wire_format.served import Served
+from ..wire_format.served import WRITER_TYPES_BYTES_MAX, Served
 from .http_client import HttpClient
 
 #: One request waits no longer for more of a log: a connection that is silent for 10 s is given up.
 _POLL_SECONDS: Final = 5.0
 _SUBSCRIPTIONS_MAX: Final = 4_096
-_WRITER_TYPES_BYTES_MAX: Final = 64 << 20
 
 _OTHER_TOKEN: Final = (
     "set receiver.token.file to a token that the receiver's file names for that role, or receiver.certificate to a "
@@ -139,7 +138,7 @@ class ReceiverClient:
     def writer_types(self, log: str) -> ToldTypes:
         """What the log's writers told of their types."""
         target = f"/v1/logs/{_checked(log)}/writer-types"
-        raw = self._client.get(target, "the types of writers", max_bytes=_WRITER_TYPES_BYTES_MAX)
+        raw = self._client.get(target, "the types of writers", max_bytes=WRITER_TYPES_BYTES_MAX)
         return parse_writer_types(raw, Path(log))
 
     # --- groups ------------------------------------------------------------------------------------

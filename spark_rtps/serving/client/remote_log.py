@@ -16,7 +16,7 @@ from ...transport.log.segment import SegmentFile, StreamLogMetadata, lost
 from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
 from ...transport.said import Said
 from ...transport.value_classes import value
-from ..wire_format.served import Served
+from ..wire_format.served import WRITER_TYPES_BYTES_MAX, Served
 from .http_client import PATIENCE_SECONDS, HttpClient
 from .prefetch import Arriving, FetchedFrames, Wanted
 
@@ -25,7 +25,6 @@ _log = logging.getLogger("spark_rtps.datasource")
 _ABOUT_BYTES_MAX: Final = 4 << 20
 _SEGMENTS_MAX: Final = 1 << 16
 _SEED_MAX: Final = (1 << 32) - 1
-_WRITER_TYPES_BYTES_MAX: Final = 64 << 20
 _REPORT_BYTES_MAX: Final = 1 << 20
 #: A report is not worth more of a task's time.
 _REPORT_SECONDS: Final = 5.0
@@ -144,7 +143,7 @@ class RemoteLog:
     def writer_types(self) -> ToldTypes:
         """What the log's writers told of their types."""
         raw = self._client.get(
-            f"/v1/logs/{self._log}/writer-types", "the types of writers", max_bytes=_WRITER_TYPES_BYTES_MAX
+            f"/v1/logs/{self._log}/writer-types", "the types of writers", max_bytes=WRITER_TYPES_BYTES_MAX
         )
         return parse_writer_types(raw, self._directory)
 

@@ -22,7 +22,7 @@ from ...transport.log.segment import read_metadata
 from ..wire_format.log_scan import scan_log
 from ..wire_format.misplaced_offset import MisplacedOffset, find_misplacement
 from ..wire_format.receiver_service import PIECES_MAX, TAIL_SECONDS_MAX
-from .log_routes import Answer, Refusal, may_pass
+from .log_routes import SOON, Answer, Refusal, may_pass
 from .tail_watch import TailWatch, TooManyWait
 
 #: Walks along headers at once, and how long others wait for their turn.
@@ -31,7 +31,6 @@ _TURN_SECONDS: Final = 8.0
 #: Logs whose frames are remembered.
 _INDEXES_MAX: Final = 256
 _DIGITS_MAX: Final = 19
-_SOON: Final = (("Retry-After", "1"),)
 
 
 class LogQueries:
@@ -84,7 +83,7 @@ class LogQueries:
         try:
             self._watch.wait(directory, after, seconds, peer)
         except TooManyWait:
-            raise Refusal(503, "too many wait for more already", _SOON) from None
+            raise Refusal(503, "too many wait for more already", SOON) from None
         base, tail = _ends(directory)
         try:
             counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
@@ -159,7 +158,7 @@ class LogQueries:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(timeout=_TURN_SECONDS):
-            raise Refusal(503, "too many ask for places in logs", _SOON)
+            raise Refusal(503, "too many ask for places in logs", SOON)
         try:
             yield
         finally:

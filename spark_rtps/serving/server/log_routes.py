@@ -39,6 +39,8 @@ from ...transport.receiver.writer_types import WRITER_TYPES
 from ...transport.value_classes import slotted, value
 from ..wire_format.served import RANGE_BYTES_MAX
 
+#: With a refusal that is over in a moment.
+SOON: Final = (("Retry-After", "1"),)
 _DIGITS_MAX: Final = 19
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"

@@ -36,11 +36,11 @@ from ...transport.log.checkpoint import read_base, read_tail
 from ...transport.log.host_clocks import Clocks
 from ...transport.log.segment import read_metadata
 from ..wire_format.log_location import LogLocation
-from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, ROLES, is_name
+from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, OPTIONS_MAX, ROLES, is_name
 from . import report_queries
 from .consumer_group_file import ConsumerGroupFile
 from .log_queries import LogQueries, number_of_seconds
-from .log_routes import Answer, LogRoutes, Refusal, may_pass, refusal_of
+from .log_routes import SOON, Answer, LogRoutes, Refusal, may_pass, refusal_of
 from .readiness import Readiness
 from .server_config import LogServerConfig
 from .tail_watch import TailWatch, has_left
@@ -49,10 +49,8 @@ _log = logging.getLogger("spark_rtps.serving")
 
 #: Of a request other than a task's report.
 _BODY_BYTES_MAX: Final = 64 << 10
-_OPTIONS_MAX: Final = 512
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECRET: Final = ("token", "password", "secret")
-_SOON: Final = (("Retry-After", "1"),)
 #: What a task counted: it goes with reading.
 _REPORT: Final = re.compile(r"/v1/logs/[^/?]+/report")
 
@@ -261,7 +259,7 @@ class ReceiverServiceRoutes:
         except RtpsError as error:
             raise Refusal(409, str(error)) from error
         if found is None:
-            raise Refusal(503, "somebody else looks for topics just now", _SOON)
+            raise Refusal(503, "somebody else looks for topics just now", SOON)
         return Answer(200, found)
 
     # --- subscriptions -----------------------------------------------------------------------------
@@ -269,7 +267,7 @@ class ReceiverServiceRoutes:
     def _known(self) -> dict[str, dict[str, Any]]:
         known = self._subscriptions
         if known is None:
-            raise Refusal(503, "the receiver has not told yet what it receives", _SOON)
+            raise Refusal(503, "the receiver has not told yet what it receives", SOON)
         return known
 
     def _named(self, name: str) -> dict[str, Any]:
@@ -339,8 +337,8 @@ def _json(body: bytes) -> dict[str, Any]:
 
 def _options(told: dict[str, Any]) -> dict[str, str]:
     options = told.get("options")
-    if not isinstance(options, dict) or len(options) > _OPTIONS_MAX:
-        raise Refusal(400, f'"options" has to be an object with at most {_OPTIONS_MAX} texts')
+    if not isinstance(options, dict) or len(options) > OPTIONS_MAX:
+        raise Refusal(400, f'"options" has to be an object with at most {OPTIONS_MAX} texts')
     if not all(isinstance(value, str) for value in options.values()):
         raise Refusal(400, "options are texts")
     return options

@@ -12,7 +12,7 @@ from typing import Final
 from ...transport.errors import TransportError
 from ...transport.log.host_clocks import Clocks
 from ..wire_format.receiver_service import too_open
-from .log_routes import Refusal
+from .log_routes import SOON, Refusal
 from .log_server import LogServer
 from .receiver_service_routes import ReceiverServiceRoutes
 from .server_config import LogServerConfig
@@ -24,7 +24,6 @@ _ASK_SECONDS: Final = 8.0
 _ASKED_MAX: Final = 16
 #: Between two looks after consumer groups.
 _KEEP_SECONDS: Final = 1.0
-_SOON: Final = (("Retry-After", "1"),)
 
 
 class ReceiverServiceServer:
@@ -89,7 +88,7 @@ class ReceiverServiceServer:
         asked = _Asked()
         with self._lock:
             if len(self._asked) >= _ASKED_MAX:
-                raise Refusal(503, "too many ask for subscriptions just now", _SOON)
+                raise Refusal(503, "too many ask for subscriptions just now", SOON)
             number = next(self._numbers)
             self._asked[number] = asked
         try:
@@ -99,7 +98,7 @@ class ReceiverServiceServer:
             with self._lock:
                 del self._asked[number]
         if answer is None:
-            raise Refusal(503, "the supervisor of the receiver does not answer now", _SOON)
+            raise Refusal(503, "the supervisor of the receiver does not answer now", SOON)
         return answer
 
 

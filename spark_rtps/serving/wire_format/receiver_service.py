@@ -28,7 +28,7 @@ LISTEN_SECONDS_ASKED_MAX: Final = 8.0
 #: Pieces into which a range is split at most.
 PIECES_MAX: Final = 4_096
 _COUNTERS_MAX: Final = 4_096
-_OPTIONS_MAX: Final = 512
+OPTIONS_MAX: Final = 512
 _STATES: Final = ("starting", "running", "failed")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 
@@ -96,7 +96,7 @@ class SubscriptionInfo:
         if not is_log(log) or not is_name(name) or state not in _STATES:
             raise ValueError(f"{name!r:.40}, {log!r:.40}, {state!r:.40} are no name, log and state")
         error, kind, options = told.get("error"), told.get("type"), told.get("options", {})
-        if not isinstance(options, dict) or len(options) > _OPTIONS_MAX:
+        if not isinstance(options, dict) or len(options) > OPTIONS_MAX:
             raise ValueError(f"{options!r:.40} are no options")
         base, position, rows = (_position(told.get(key)) for key in ("base", "position", "rows"))
         found = cls(

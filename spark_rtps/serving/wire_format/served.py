@@ -7,6 +7,8 @@ from typing import Final
 
 #: One answer holds no more of a log: longer ranges are refused.
 RANGE_BYTES_MAX: Final = 64 << 20
+#: The types that the writers of one log announce, as they are served.
+WRITER_TYPES_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True)

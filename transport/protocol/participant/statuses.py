@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ...qos import QosPolicyId, policies_of
-from ...structure import INFINITE, Guid
+from ...structure import GUID_UNKNOWN, INFINITE, Guid
 from .events import Event, IncompatibleQos, LivelinessGained, LivelinessLost, Matched, Unmatched
 
 #: QosPolicyId_t of the policies that can be incompatible (DDS 1.4 §2.3.3; XTypes 1.3 §7.6.3.1.1). PARTITION is
@@ -41,7 +41,6 @@ POLICY_IDS: Final = {
 _OF_THE_TYPE: Final = ("TYPE", "KEY")
 
 _LIVELINESS_CHANGED: Final = "liveliness_changed"
-_NOBODY: Final = Guid(bytes(12), bytes(4))
 
 _Counts = Mapping[str, int]
 #: SAMPLE_LOST: reason, and the counter that has it.
@@ -92,7 +91,7 @@ class _Statuses:
         self._policies: Counter[str] = Counter()
         #: Whom the last change of a status was about.
         self._last: dict[str, Guid] = dict.fromkeys(
-            (self._matched_status, self._incompatible_status), _NOBODY
+            (self._matched_status, self._incompatible_status), GUID_UNKNOWN
         )
 
     def on_event(self, event: Event) -> None:
@@ -153,7 +152,7 @@ class ReaderStatuses(_Statuses):
     def __init__(self, local: Guid | None = None) -> None:
         super().__init__(local)
         self._not_alive: set[Guid] = set()  # of the matched ones
-        self._last[_LIVELINESS_CHANGED] = _NOBODY
+        self._last[_LIVELINESS_CHANGED] = GUID_UNKNOWN
 
     def on_event(self, event: Event) -> None:
         super().on_event(event)

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from ....errors import UsageError
-from ....structure import ENTITYID_UNKNOWN, INFINITE, PREFIX_UNKNOWN, Guid
+from ....structure import GUID_UNKNOWN, INFINITE, Guid
 from ....wire.parameters import KEY_HASH_SIZE, SENTINEL_SIZE, STATUS_INFO_SIZE
 from ....wire.samples import DISPOSED, FILTERED, U8, UNREGISTERED, Samples
 from ...policies import BatchPolicy, WriterCounters
@@ -47,7 +47,6 @@ _TIMESTAMP: Final = 8
 
 #: Fewer batches than these are no train.
 _TRAIN_MIN: Final = 2
-_NOBODY: Final = Guid(PREFIX_UNKNOWN, ENTITYID_UNKNOWN)
 
 
 def sample_metadata(flags: int, *, key_hash: bool, own_timestamp: bool) -> int:
@@ -72,7 +71,7 @@ class Batcher:
         *,
         limit: int,
         interceptor: Interceptor | None = None,
-        writer: Guid = _NOBODY,
+        writer: Guid = GUID_UNKNOWN,
         counters: WriterCounters | None = None,
         max_samples: int = INFINITE,
         max_samples_per_instance: int = INFINITE,
