@@ -97,7 +97,7 @@ class Script:
     def _out(self, together: list[PendingBatch]) -> list[PendingBatch]:
         batches = apart(together)
         self.sent += batches
-        self.batcher.sent()
+        self.batcher.leaving.sent()
         got = [each for batch in self.sent for each in payloads(batch)]
         assert got == self.written[: len(got)]
         assert len(got) + self.batcher.count == len(self.written)

@@ -170,7 +170,7 @@ class BatcherMachine(RuleBasedStateMachine):
             self._check_limits(batch, expected)
             self.sent += batch.count
             self.largest = max(self.largest, batch.nbytes)
-        self.batcher.sent()
+        self.batcher.leaving.sent()
 
     def _check_samples(self, batch: PendingBatch, expected: list[Sample]) -> None:
         data = batch.samples.data.tobytes()
@@ -233,7 +233,7 @@ class BatcherMachine(RuleBasedStateMachine):
     def all_is_sent_or_queued(self) -> None:
         if not hasattr(self, "batcher"):
             return
-        waiting = sum(batch.count for batch in self.batcher._ready)
+        waiting = sum(batch.count for batch in self.batcher.leaving.ready)
         assert self.sent + waiting + self.batcher.count == len(self.written)
         queued = self.written[len(self.written) - self.batcher.count :]
         assert self.batcher.nbytes == sum(len(payload) for payload, *_ in queued)
@@ -249,13 +249,13 @@ class BatcherMachine(RuleBasedStateMachine):
         if delay < INFINITE:
             assert due is not None and due <= first + delay
         elif due is not None:
-            assert self.batcher._ready
+            assert self.batcher.leaving.ready
 
     @invariant()
     def memory_is_bounded(self) -> None:
         if hasattr(self, "batcher"):
             largest = max(self.largest, self.batcher.nbytes, 2_000)
-            assert self.batcher._queue._buffer.nbytes <= max(4_096, 2 * largest)
+            assert self.batcher.queue._buffer.nbytes <= max(4_096, 2 * largest)
 
     def teardown(self) -> None:
         if hasattr(self, "batcher"):

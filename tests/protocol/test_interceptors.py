@@ -60,13 +60,13 @@ class Script:
         memory = uniform(self.written, count).data.copy()
         self.written += count
         found = numbers(self.batcher.add(Samples.uniform(memory, count, 16), timestamp=timestamp, now=0))
-        self.batcher.sent()
+        self.batcher.leaving.sent()
         memory[:] = 0xEE  # it is the caller's again
         return found
 
     def flush(self) -> list[list[int]]:
         found = numbers(self.batcher.flush())
-        self.batcher.sent()
+        self.batcher.leaving.sent()
         return found
 
 
@@ -187,12 +187,12 @@ def test_what_it_holds_waits_for_a_later_call(says_so: bool) -> None:
 
     s = Script(hold_odd)
     s.write(5, timestamp=1)
-    assert (s.batcher.queued_samples, held[0].held_samples, s.batcher.count) == (3, 2, 5)
+    assert (s.batcher.queue.count, held[0].held_samples, s.batcher.count) == (3, 2, 5)
     s.write(1, timestamp=2)
-    assert (s.batcher.queued_samples, s.batcher.count, s.batcher.nbytes) == (5, 6, 96)
+    assert (s.batcher.queue.count, s.batcher.count, s.batcher.nbytes) == (5, 6, 96)
     s.batcher.flush_intercepted()
     assert numbers(s.batcher.handle_timer(0)) == [[0, 2, 4, 1, 3]]
-    s.batcher.sent()
+    s.batcher.leaving.sent()
     assert s.batcher.count == 1  # the sixth is still held
     assert s.flush() == [[5]]
 
@@ -220,7 +220,7 @@ def test_the_flush_delay_sends_what_is_queued_alone() -> None:
     )
     s.write(2)
     assert numbers(s.batcher.handle_timer(5)) == [[0]]
-    s.batcher.sent()
+    s.batcher.leaving.sent()
     assert s.batcher.count == 1
 
 
@@ -245,9 +245,9 @@ def test_what_may_be_held_is_bounded(size: int, most: int) -> None:
     sent = 0
     for _ in range(most):
         sent += len(s.batcher.add(uniform(0, 1, size), timestamp=0, now=0))
-    assert (sent, s.batcher.queued_samples, s.batcher.count) == (0, 0, most)
+    assert (sent, s.batcher.queue.count, s.batcher.count) == (0, 0, most)
     batches = apart(s.batcher.add(uniform(0, 1, size), timestamp=0, now=0))
-    assert sum(counts(batches)) + s.batcher.queued_samples == most + 1
+    assert sum(counts(batches)) + s.batcher.queue.count == most + 1
 
 
 def test_what_is_held_has_the_timestamp_of_its_batch() -> None:
@@ -287,7 +287,7 @@ def test_what_it_raises_reaches_the_writer_and_loses_nothing() -> None:
     assert caught.value.__notes__ == ["raised by the batch interceptor, at a sample of 16 bytes"]
     assert s.batcher.get_timer() == 0
     assert numbers(s.batcher.handle_timer(0)) == [[0, 1]]
-    s.batcher.sent()
+    s.batcher.leaving.sent()
     with pytest.raises(UsageError, match="void"):
         kept[0].enqueue()
     assert s.flush() == [[2]]

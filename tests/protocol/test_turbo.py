@@ -47,7 +47,7 @@ class Simulation:
             self.sent.append((self.now, batch))
             self.delays += [self.now - written for written in self.waiting[: batch.count]]
             del self.waiting[: batch.count]
-        self.batcher.sent()
+        self.batcher.leaving.sent()
 
     def run(self, rate: int, count: int, *, block: int = 1, size: int = SIZE) -> Simulation:
         """``count`` writes of ``block`` samples, evenly at ``rate`` samples per second."""

@@ -37,6 +37,7 @@ from .batch_queue import (
     split,
 )
 from .interceptor import BatchRequest, Gate, Interceptor
+from .leaving_batches import LeavingBatches
 from .turbo import BLOCKED_DELAY_MAX, Turbo
 
 __all__ = ["Batcher", "FlushReason", "PendingBatch", "sample_metadata"]
@@ -101,45 +102,30 @@ class Batcher:
             if interceptor is None
             else Gate(interceptor, self, writer=writer, counters=counters or WriterCounters())
         )
-        self._queue = Queue()
+        #: The batch in progress.
+        self.queue = Queue()
         self._max_delay = min(policy.max_flush_delay, BLOCKED_DELAY_MAX if self._turbo else INFINITE)
         self._now = self._first_written = 0
         self._deadline: int | None = None
-        #: Full batches that were not fetched yet; those that were, and are not known to be :meth:`sent`.
-        self._ready: list[PendingBatch] = []
-        self._leaving: list[PendingBatch] = []
+        #: What is full, and not known to be sent.
+        self.leaving = LeavingBatches()
 
     @property
     def count(self) -> int:
         """Samples that wait: queued, or held by the interceptor."""
-        return self._queue.count + (0 if self._gate is None else len(self._gate.held))
+        return self.queue.count + (0 if self._gate is None else len(self._gate.held))
 
     @property
     def nbytes(self) -> int:
         """Serialized bytes of these."""
-        return self._queue.nbytes + (0 if self._gate is None else self._gate.held_bytes)
-
-    @property
-    def queued_samples(self) -> int:
-        """Samples in the batch in progress."""
-        return self._queue.count
-
-    @property
-    def queued_bytes(self) -> int:
-        """Serialized bytes of these."""
-        return self._queue.nbytes
-
-    @property
-    def largest(self) -> int:
-        """Serialized bytes of the largest batch."""
-        return min(self._max_bytes, self._limit)
+        return self.queue.nbytes + (0 if self._gate is None else self._gate.held_bytes)
 
     def fitting(self, samples: Samples, count: int, batches: int) -> int:
         """How many of the first ``count`` samples go into that many batches, with the one in progress.
 
         More limits than these may end a batch, an instance's for example; they are not foreseen.
         """
-        room = batches * self.largest - self.nbytes
+        room = batches * min(self._max_bytes, self._limit) - self.nbytes
         if samples.is_uniform:
             by_bytes = max(0, room) // max(samples.size, 1)
         else:
@@ -155,7 +141,7 @@ class Batcher:
     @limit.setter
     def limit(self, limit: int) -> None:
         self._limit = limit
-        if self._queue.wire_bytes > limit:
+        if self.queue.wire_bytes > limit:
             self._flush(FlushReason.AUTO_FLUSH_SIZE)
 
     # --- samples in ------------------------------------------------------------------------------
@@ -173,7 +159,7 @@ class Batcher:
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self._now = now
-        self._take_back()
+        self.leaving.take_back()
         if self._gate is None:
             self._add(samples, timestamp, now, flags, key_hashes)
         else:
@@ -182,11 +168,11 @@ class Batcher:
                 try:
                     self._gate.ask(part_of(samples, i, i + 1), timestamp, flags, hashes)
                 except BaseException:
-                    self._ready = [batch.copy() for batch in self._ready]
+                    self.leaving.own()
                     raise
         if self._turbo is not None and samples.count:
             self._steer(self._turbo, samples, now)
-        return self._fetch()
+        return self.leaving.fetch()
 
     def resume(self, now: int) -> None:
         """The last batch has been sent; turbo mode measures how fast the user writes from now on."""
@@ -202,11 +188,11 @@ class Batcher:
         self._flush(FlushReason.INTERCEPTOR)
 
     def _add(self, samples: Samples, timestamp: int, now: int, flags: int, key_hashes: U8 | None) -> None:
-        overhead = self._overhead(flags, key_hashes is not None)
+        overhead = _overhead(self.policy, flags, keyed=key_hashes is not None)
         if samples.count == 1:
             samples = part_of(samples, 0, 1)
         for first, last, encapsulation in encapsulations(samples):
-            if not self._queue.takes(encapsulation, key_hashes is not None):
+            if not self.queue.takes(encapsulation, key_hashes is not None):
                 self._flush(FlushReason.FORMAT)
             part, hashes = samples, key_hashes
             if last - first < samples.count:
@@ -214,16 +200,9 @@ class Batcher:
                 hashes = None if key_hashes is None else key_hashes[first:last]
             self._add_alike(Write(part, overhead, timestamp, flags, hashes, encapsulation), now)
 
-    def _overhead(self, flags: int, keyed: bool) -> int:
-        return sample_metadata(
-            flags,
-            key_hash=keyed and not self.policy.disable_inline_keyhash,
-            own_timestamp=self.policy.source_timestamp_resolution < INFINITE,
-        )
-
     def _add_alike(self, write: Write, now: int) -> None:
         """Cut samples that may share a batch into batches."""
-        queue = self._queue
+        queue = self.queue
         ends = None
         if write.key_hashes is not None and self._per_instance < INFINITE:
             ends = InstanceEnds(write.key_hashes, self._per_instance, self._instances)
@@ -239,7 +218,7 @@ class Batcher:
             if j == i:
                 if queue.count:  # the next sample would exceed a limit: what is queued goes first
                     self._flush(reason)
-                    queue = self._queue
+                    queue = self.queue
                 else:
                     self._emit(write.batch(i, i + 1, reason, alone=True))
                     i += 1
@@ -260,7 +239,7 @@ class Batcher:
                 self._enqueue(write, i, j, now)
                 if is_full:
                     self._flush(reason)
-                    queue = self._queue
+                    queue = self.queue
             i = j
 
     def _train(self, write: Write, i: int) -> PendingBatch | None:
@@ -282,7 +261,7 @@ class Batcher:
         return train
 
     def _enqueue(self, write: Write, i: int, j: int, now: int) -> None:
-        queue = self._queue
+        queue = self.queue
         stamp = write.timestamp
         if queue.count:
             # The previous sample's timestamp is inherited unless this one is later by more than the resolution.
@@ -301,80 +280,70 @@ class Batcher:
         lengths = samples.lengths
         nbytes = samples.size * samples.count if lengths is None else int(lengths.sum())
         limit, delay = turbo.limit(now, samples.count, nbytes, self.blocked)
-        if self._queue.count:
+        if self.queue.count:
             due = self._first_written + delay
             self._deadline = due if self._deadline is None else min(self._deadline, due)
-            if self._queue.nbytes >= limit or self._deadline <= now:
+            if self.queue.nbytes >= limit or self._deadline <= now:
                 self._flush(FlushReason.TURBO)
 
     # --- batches out -----------------------------------------------------------------------------
 
     def flush(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
         """Send what waits."""
-        self._take_back()
+        self.leaving.take_back()
         if self._gate is not None:
             self._gate.release()
         self._flush(reason)
-        return self._fetch()
-
-    def sent(self) -> None:
-        """What was fetched last is sent."""
-        self._leaving = []
-
-    def put_back(self, batches: list[PendingBatch]) -> None:
-        """These are left of what was fetched last: an exception has stopped that it is sent."""
-        self._ready[:0], self._leaving = batches, []
-
-    def _take_back(self) -> None:
-        """Keep what calls have left that an exception stopped before they could send it, or put it back: samples of
-        writes that have returned are among it. What views memory is of those calls, whose memory may be another's."""
-        if self._leaving or self._ready:
-            left = [batch for batch in (*self._leaving, *self._ready) if batch.is_own]
-            self._ready, self._leaving = left, []
+        return self.leaving.fetch()
 
     def discard(self) -> None:
         """Forget what waits."""
         if self._gate is not None:
             self._gate.discard()
-        self._queue, self._ready, self._leaving = Queue(), [], []
+        self.queue, self.leaving = Queue(), LeavingBatches()
         self._deadline = None
         self._instances.clear()
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
-        return 0 if self._ready or self._leaving else self._deadline
+        return 0 if self.leaving.are_due else self._deadline
 
     def handle_timer(self, now: int) -> list[PendingBatch]:
         """Send what has been queued for as long as it may."""
-        self._take_back()
+        self.leaving.take_back()
         if self._deadline is not None and now >= self._deadline:
             self._flush(FlushReason.TURBO if self._turbo else FlushReason.MAX_FLUSH_DELAY)
-        return self._fetch()
+        return self.leaving.fetch()
 
     def _flush(self, reason: FlushReason) -> None:
-        if self._queue.count:
-            batch, empty = self._queue.batch(reason)
+        if self.queue.count:
+            batch, empty = self.queue.batch(reason)
             batches = [batch]
-            if self._queue.wire_bytes > self._limit:  # which has become smaller meanwhile
+            if self.queue.wire_bytes > self._limit:  # which has become smaller meanwhile
                 flags = (
                     batch.flags if isinstance(batch.flags, int) else int(np.bitwise_or.reduce(batch.flags))
                 )
-                overhead = self._overhead(flags, batch.key_hashes is not None)
+                overhead = _overhead(self.policy, flags, keyed=batch.key_hashes is not None)
                 batches = list(split(batch, self._limit, overhead))
             # In one statement: what an exception stops before it is still queued, and is ready behind it.
-            self._ready[len(self._ready) :], self._queue = batches, empty
+            ready = self.leaving.ready
+            ready[len(ready) :], self.queue = batches, empty
             self.flushes[reason] += len(batches)
         self._deadline = None
         self._instances.clear()
 
     def _emit(self, batch: PendingBatch) -> None:
         self.flushes[batch.reason] += batch.batches
-        self._ready.append(batch)
-
-    def _fetch(self) -> list[PendingBatch]:
-        self._leaving, self._ready = self._ready, []
-        return self._leaving
+        self.leaving.ready.append(batch)
 
 
 def _bound(limit: int) -> int:
     return max(limit, 1)
+
+
+def _overhead(policy: BatchPolicy, flags: int, *, keyed: bool) -> int:
+    return sample_metadata(
+        flags,
+        key_hash=keyed and not policy.disable_inline_keyhash,
+        own_timestamp=policy.source_timestamp_resolution < INFINITE,
+    )

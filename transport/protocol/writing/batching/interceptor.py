@@ -27,6 +27,7 @@ from ....structure import Guid
 from ....value_classes import value
 from ....wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from ...policies import WriterCounters
+from .batch_queue import Queue
 
 #: Samples, and their bytes, that an interceptor may hold back; beyond that, all that are held are queued.
 HELD_MAX: Final = 4_096
@@ -41,13 +42,11 @@ class _State(enum.Enum):
     VOID = enum.auto()
 
 
-class _Queue(Protocol):
-    """The batch in progress, as far as requests concern it."""
+class _Batches(Protocol):
+    """The batcher, as far as requests concern it."""
 
-    @property
-    def queued_samples(self) -> int: ...
-    @property
-    def queued_bytes(self) -> int: ...
+    queue: Queue
+
     def enqueue(self, request: BatchRequest) -> None: ...
     def flush_intercepted(self) -> None: ...
 
@@ -69,12 +68,13 @@ class BatchRequest:
     writes: they are used within calls of the interceptor, their own or later ones.
     """
 
-    __slots__ = ("_gate", "_key_hash", "_samples", "_state", "flags", "timestamp")
+    __slots__ = ("_gate", "_state", "flags", "key_hashes", "samples", "timestamp")
 
     def __init__(self, gate: Gate, samples: Samples, timestamp: int, flags: int, key_hash: U8 | None) -> None:
         self._gate = gate
-        self._samples = samples
-        self._key_hash = key_hash
+        #: As the batch takes them: one sample, and its key hash, (1, 16).
+        self.samples = samples
+        self.key_hashes = key_hash
         self._state = _State.ASKED
         self.timestamp = timestamp
         self.flags = flags
@@ -94,17 +94,17 @@ class BatchRequest:
     @property
     def size(self) -> int:
         """Bytes of the sample as it is serialized."""
-        return self._samples.size
+        return self.samples.size
 
     @property
     def queued_samples(self) -> int:
         """Samples in the batch in progress now."""
-        return self._gate.queue.queued_samples
+        return self._gate.batches.queue.count
 
     @property
     def queued_bytes(self) -> int:
         """Serialized bytes of these samples."""
-        return self._gate.queue.queued_bytes
+        return self._gate.batches.queue.nbytes
 
     @property
     def held_samples(self) -> int:
@@ -114,7 +114,7 @@ class BatchRequest:
     @property
     def key(self) -> bytes | None:
         """The key hash of the sample's instance, 16 bytes; None where the topic has no key."""
-        return None if self._key_hash is None else self._key_hash.tobytes()
+        return None if self.key_hashes is None else self.key_hashes.tobytes()
 
     @property
     def is_dispose(self) -> bool:
@@ -124,7 +124,7 @@ class BatchRequest:
     @property
     def payload(self) -> bytes:
         """The serialized sample, with its encapsulation header."""
-        return bytes(self._samples.payload(0))
+        return bytes(self.samples.payload(0))
 
     def row(self) -> Mapping[str, Any] | None:
         """The sample's columns by name, decoded by this call.
@@ -132,14 +132,14 @@ class BatchRequest:
         None where the type is not known, and for a sample that has nothing but its key.
         """
         decode = self._gate.interceptor.row
-        return None if decode is None or self.flags & KEY_ONLY else decode(self._samples)
+        return None if decode is None or self.flags & KEY_ONLY else decode(self.samples)
 
     # --- what becomes of it ---------------------------------------------------------------------------
 
     def enqueue(self) -> None:
         """Queue the sample for the batch in progress, behind what is queued already."""
         self._leave(_State.QUEUED)
-        self._gate.queue.enqueue(self)
+        self._gate.batches.enqueue(self)
 
     def hold(self) -> None:
         """Keep the sample back, until a later call of the interceptor decides on it.
@@ -157,7 +157,7 @@ class BatchRequest:
 
     def flush(self) -> None:
         """Send the batch in progress: what is queued by now, without what is held."""
-        self._gate.queue.flush_intercepted()
+        self._gate.batches.flush_intercepted()
 
     # --- for the gate and the queue -------------------------------------------------------------------
 
@@ -166,22 +166,12 @@ class BatchRequest:
         """Whether it is neither queued nor dropped."""
         return self._state in (_State.ASKED, _State.HELD)
 
-    @property
-    def samples(self) -> Samples:
-        """The sample as the batch takes it."""
-        return self._samples
-
-    @property
-    def key_hashes(self) -> U8 | None:
-        """The key hash as the batch has it, (1, 16)."""
-        return self._key_hash
-
     def keep(self) -> None:
         """It is held from now on, with memory of its own."""
         self._state = _State.HELD
-        start, size = self._samples.start, self._samples.size
-        self._samples = replace(self._samples, data=self._samples.data[start : start + size].copy(), start=0)
-        self._key_hash = None if self._key_hash is None else self._key_hash.copy()
+        start, size = self.samples.start, self.samples.size
+        self.samples = replace(self.samples, data=self.samples.data[start : start + size].copy(), start=0)
+        self.key_hashes = None if self.key_hashes is None else self.key_hashes.copy()
 
     def void(self) -> None:
         """Nothing can become of it any more."""
@@ -201,10 +191,10 @@ class Gate:
     """Asks an interceptor about each sample of one writer, and keeps what it holds back."""
 
     def __init__(
-        self, interceptor: Interceptor, queue: _Queue, *, writer: Guid, counters: WriterCounters
+        self, interceptor: Interceptor, batches: _Batches, *, writer: Guid, counters: WriterCounters
     ) -> None:
         self.interceptor = interceptor
-        self.queue = queue
+        self.batches = batches
         self.writer = writer
         self.counters = counters
         #: In the order of writing.

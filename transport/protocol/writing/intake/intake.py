@@ -107,7 +107,7 @@ class Intake:
     def sent(self) -> None:
         """What was handed out last to be sent is."""
         if self._batcher is not None:
-            self._batcher.sent()
+            self._batcher.leaving.sent()
 
     def put_back(self, batches: Iterable[PendingBatch], sent: int) -> None:
         """These were to be sent, and an exception has stopped that: but for the first ``sent`` samples they go with
@@ -119,7 +119,7 @@ class Intake:
             for each in batches:
                 parts += each.behind(sent)
                 sent = max(0, sent - each.count)
-            self._batcher.put_back(parts)
+            self._batcher.leaving.put_back(parts)
 
     def discard(self) -> None:
         """Forget the batch in progress."""
