@@ -261,9 +261,9 @@ class Steps:
 def is_ours(frame: FrameType) -> bool:
     code = frame.f_code
     return "/transport/log/" in code.co_filename or code.co_qualname in (
-        "UnsentChanges._claim",
-        "UnsentChanges._place",
-        "UnsentChanges.claim",
+        "LogFrames._claim",
+        "LogFrames.place",
+        "LogFrames.claim",
     )
 
 

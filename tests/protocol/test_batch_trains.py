@@ -152,10 +152,12 @@ def answers(it: Batching, random: Random) -> list[object]:
     said: list[object] = [last, last_batch, state.sent_batch_sn, history.samples, history.batches]
     said += [history.first_sn, history.room, it.writer.window.samples, it.writer.unacknowledged()]
     for _ in range(6):
-        said.append(history.first_batch_sn(random.randint(1, last + 2)))
+        said.append(history.held_batches.first_from(random.randint(1, last + 2)))
         base = random.randint(1, last_batch + 2)
         missing = [sn for sn in range(base, base + 9) if random.random() < 0.4]
-        wanted = history.samples_of(SequenceNumberSet.from_numbers(base, missing), random.randint(0, last))
+        wanted = history.held_batches.missing_samples(
+            SequenceNumberSet.from_numbers(base, missing), random.randint(0, last)
+        )
         covered = {sn for first, stop in wanted.spans for sn in range(first, stop + 1)}
         said += [wanted.base, covered]
     said += [
@@ -282,7 +284,7 @@ def test_what_is_acknowledged_of_a_train_leaves_without_taking_it_apart() -> Non
     s.packets()
     s.acknack_batch(11)
     assert (s.trains_held, s.writer.history.batches, s.writer.history.first_sn) == (1, 30, 251)
-    assert s.writer.history.first_batch_sn(1) == 11
+    assert s.writer.history.held_batches.first_from(1) == 11
     s.acknack_batch(38)
     (first, second) = s.writer.history.changes()
     assert (first.count, first.batch_sn, second.batch_sn) == (50, 39, 40)

@@ -245,6 +245,7 @@ TRAINS = [write(20, 400), RUN, write(9, 400), RUN, write(1), RUN]
 BATCHING = ("/writing/batching/", "/intake/intake.py", "/writing/writer.py")
 NOTING = ("/keep_last.py", "/writing/writer.py", "/coherent_sets.py")
 ENDING = ("/coherent_sets.py", "/sender.py", "/unsent_changes.py")
+FRAMING = ("/unsent_changes.py", "/train_framer.py", "/log_frames.py")
 FLOW = ("/token_bucket.py", "/writing/asynchronous.py")
 ALL = ("/transport/protocol/writing/", "/transport/log/")
 
@@ -276,7 +277,7 @@ CASES: dict[str, tuple[Callable[[], Scene], list[Step], tuple[str, ...], int]] =
     ),
     "fragments": (Scene, LARGE, ALL, 211),
     "trains": (Scene, TRAINS, ALL, 211),
-    "trains, in small windows": (lambda: Scene(room=3_000), TRAINS, ("/unsent_changes.py",), 5),
+    "trains, in small windows": (lambda: Scene(room=3_000), TRAINS, FRAMING, 3),
     "asynchronous": (lambda: Scene(asynchronous=True), TRAINS, FLOW, 29),
     "best effort": (
         lambda: Scene(replace(RELIABLE, reliability=ReliabilityKind.BEST_EFFORT)),

@@ -18,7 +18,7 @@ from spark_rtps.transport.protocol.participant.participant import Participant, P
 from spark_rtps.transport.protocol.policies import PUBLICATION_POLICY, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.sending import broadcast as broadcast_module
-from spark_rtps.transport.protocol.writing.sending import sender as sender_module
+from spark_rtps.transport.protocol.writing.sending import heartbeats as heartbeats_module
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import (
@@ -456,7 +456,7 @@ def test_many_idle_participants_cost_next_to_nothing(monkeypatch: pytest.MonkeyP
     def too_dear(*_: object) -> None:
         raise AssertionError("where all of them are is not to be asked while nothing is sent")
 
-    for module, name in ((sender_module, "union_of"), (sender_module, "destinations_of")):
+    for module, name in ((heartbeats_module, "union_of"), (heartbeats_module, "destinations_of")):
         monkeypatch.setattr(module, name, too_dear)
     for name in ("destinations_of", "regroup"):
         monkeypatch.setattr(broadcast_module, name, too_dear)

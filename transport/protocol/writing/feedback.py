@@ -73,7 +73,7 @@ class Feedback:
         if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, now, batches=True):
             return
         if self._is_new(proxy.counts.acknack_batch, acknack.count, now):
-            missing = self._history.samples_of(acknack.missing, proxy.acked)
+            missing = self._history.held_batches.missing_samples(acknack.missing, proxy.acked)
             self._on_acknack(proxy, missing, now, final=acknack.final)
 
     def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
@@ -152,7 +152,7 @@ class Feedback:
         """Acknowledgements, or their absence, may let more be sent."""
         for proxy in self._acks.take_dropped():
             self._requests.forget(proxy.guid)
-            self._sender.heartbeat((proxy,), now)
+            self._sender.heartbeats.send_to((proxy,), now)
         # Nothing that waits, and yet not all is sent: an exception came between the two.
         if self._unsent.queue or self._state.sent_sn < self._state.last_sn:
             self._sender.transmit(now)

@@ -50,7 +50,7 @@ from .intake import (
 from .publication import MessageLog, UnsentChanges, WriterHistory
 from .readers import Acknowledgments, MatchedReaders
 from .repair import Repairs, Requests
-from .sending import Broadcast, Compressor, Heartbeats, Sender
+from .sending import Broadcast, Compressor, Sender
 from .state import WriterState
 
 _FRAGMENT_SIZE_MIN = 64
@@ -115,13 +115,13 @@ class StatefulWriter:
         broadcast = Broadcast(
             guid.entity, state.message_size, coalescing=coalescing, compressor=Compressor.of(batch)
         )
-        self._heartbeats = heartbeats = Heartbeats(state, history)
         self._matched = matched = MatchedReaders(state, broadcast.redirect)
         if matched.framing.fragment_size < _FRAGMENT_SIZE_MIN:
             raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
         #: All that are matched.
         self.readers = matched.proxies
-        self._sender = sender = Sender(state, history, unsent, self.readers, acks, broadcast, heartbeats)
+        self._sender = sender = Sender(state, history, unsent, self.readers, acks, broadcast)
+        self._heartbeats = heartbeats = sender.heartbeats
         repairs = Repairs(state, history, budget=matched.framing.budget)
         self._requests = Requests(state, self.readers, repairs, heartbeats, sender.queue)
         #: Where reports of readers go.
@@ -196,7 +196,7 @@ class StatefulWriter:
             if proxy.reliable:
                 self._acks.add(proxy, now)
                 self.feedback.expire(now)
-                self._sender.heartbeat((proxy,), now)
+                self._heartbeats.send_to((proxy,), now)
         finally:
             self.feedback.connect()
 
@@ -243,7 +243,7 @@ class StatefulWriter:
         """
         proxy = self.readers[reader]
         if proxy.reliable:
-            self._sender.heartbeat((proxy,), now)  # it announces where the reader goes on
+            self._heartbeats.send_to((proxy,), now)  # it announces where the reader goes on
         others = [each for each in self.readers.values() if each is not proxy]
         up_to_date = [each for each in others if each.acked >= self.last_sn]
         self._matched.address_one(proxy)
@@ -274,7 +274,7 @@ class StatefulWriter:
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         check_timestamp(timestamp)
         self.state.written_stamp, self.state.written_at = timestamp, now
-        self.history.note_time(timestamp if wall_clock is None else wall_clock, now)
+        self.history.lifespan.note_time(timestamp if wall_clock is None else wall_clock, now)
         self.feedback.expire(now)  # it may make room
         return self.intake.take(
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
@@ -287,7 +287,7 @@ class StatefulWriter:
         self.state.touch()
         before = self.state.last_sn
         try:
-            if self.history.is_mortal:
+            if self.history.lifespan.is_finite:
                 self.feedback.expire(now)
             for batch in batches:
                 for each in self._framer.together(batch):
@@ -355,7 +355,7 @@ class StatefulWriter:
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
-        timers = [self._acks.get_timer(), self._deadline.get_timer(), self.history.get_timer()]
+        timers = [self._acks.get_timer(), self._deadline.get_timer(), self.history.lifespan.get_timer()]
         timers += [self.intake.get_timer(), self.claims.get_timer()]
         if not self.state.is_congested:
             timers.append(self._acks.schedule.get_timer())
@@ -373,7 +373,7 @@ class StatefulWriter:
         self.claims.handle_timer(now)
         if not self.state.is_congested:
             self._requests.handle_timer(now)
-            self._sender.heartbeat(self._acks.due(now), now)
+            self._heartbeats.send_to(self._acks.due(now), now)
         self.feedback.progress(now)
 
     # --- acknowledgments -------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class StatefulWriter:
         """Ask every reader that is behind to acknowledge, now."""
         self.state.touch()
         self._acks.await_all(now)
-        self._sender.request_acknowledgment(now)
+        self._heartbeats.request_acknowledgment(now)
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -411,4 +411,4 @@ class StatefulWriter:
     def assert_liveliness(self, now: int) -> None:
         """Announce to all readers that this MANUAL_BY_TOPIC writer lives."""
         self.state.touch()
-        self._sender.assert_liveliness(now)
+        self._heartbeats.assert_liveliness(now)

@@ -77,7 +77,7 @@ class Admission:
             # At the publication's limit status messages are waited for, not acknowledgements.
             useful = stopped_by != WriterLimit.PUBLICATION
             if useful and wrote and self._window.has_unannounced and state.policy.heartbeats_per_max_samples:
-                self._sender.piggyback(now)
+                self._sender.heartbeats.piggyback(now)
         if stopped_by or state.blocked_by:
             self._acks.blocked(bool(stopped_by), now)
         state.blocked_by = stopped_by
@@ -94,12 +94,12 @@ class Admission:
     def begin_term(self, count: int, nbytes: int, *, keyed: bool) -> PublicationResult | None:
         """Whether the publication log is at the end of a term, or of all, for so many samples of ``nbytes`` in all.
 
-        See `UnsentChanges.begin_term`. Samples that wait in a batch have no place yet, so nothing is begun for them.
+        See `LogFrames.begin_term`. Samples that wait in a batch have no place yet, so nothing is begun for them.
         """
         nbytes += count * overhead(0, with_key_hash=keyed)
         messages = 2 * nbytes // self._readers.framing.budget + 1  # each but the last is more than half full
         nbytes += messages * PLACE_BYTES
-        return self._unsent.begin_term(nbytes, rotate=self._batcher is None)
+        return self._unsent.frames.begin_term(nbytes, rotate=self._batcher is None)
 
     def check_fits(self, samples: Samples) -> None:
         """UsageError for samples that can never be let in all at once."""

@@ -32,6 +32,7 @@ class CoherentSets:
     ) -> None:
         self._state = state
         self._history = history
+        self._keep_last = history.keep_last
         self._unsent = unsent
         self._readers = readers
         self._acks = acks
@@ -50,7 +51,7 @@ class CoherentSets:
             self.abort(now=now)
         self._check_open(is_open=False)
         self._flush(now)
-        self._history.end_set()  # of the set before, if an exception has stopped that
+        self._note_end()  # of the set before, if an exception has stopped that
         while state.sets and state.sets[0][1] <= state.sent_sn:
             state.sets.popleft()
         state.set_begun = state.last_sn + 1
@@ -90,7 +91,7 @@ class CoherentSets:
         self._close()
         if not is_empty:
             self._acks.written(now)
-            self._sender.request_acknowledgment(now)
+            self._sender.heartbeats.request_acknowledgment(now)
 
     def _close(self) -> None:
         """No set is open from now on. What an exception stops before leaves one, to be aborted or ended once more."""
@@ -99,7 +100,12 @@ class CoherentSets:
             state.sets.pop()
         self._window.end_set()
         self._is_aborting, state.set_begun = False, 0
-        self._history.end_set()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """What the set has replaced counts from now on."""
+        if self._keep_last is not None:
+            self._keep_last.note()
 
     def _write_marker(self, begun: int, now: int) -> None:
         """Write the last change of the set, which holds no sample of the user's."""
@@ -112,7 +118,8 @@ class CoherentSets:
         marker = Change(sn, sn, state.written_stamp, end, state.last_batch_sn)
         self._sender.write((marker,), 1, now)
         state.counters.written_samples -= 1
-        self._history.note_end_marker(sn)
+        if self._keep_last is not None:
+            self._keep_last.note_end_marker(sn)
 
     def _check_open(self, *, is_open: bool) -> None:
         if is_open != (self._state.set_begun > 0):

@@ -36,7 +36,7 @@ class Framer:
     ) -> None:
         self._state = state
         self._history = history
-        self._unsent = unsent
+        self._trains = unsent.trains
         self._readers = readers
         self._window = window
         self._pacing = pacing
@@ -49,7 +49,7 @@ class Framer:
             return [pending]
         if not self._broadcast.wants_batches:
             return [replace(pending, per_batch=0)]
-        qos, expired = self._state.qos, self._history.expired_before
+        qos, expired = self._state.qos, self._history.lifespan.expired_before
         is_whole = (qos.history is not HistoryKind.KEEP_LAST or qos.history_depth >= pending.per_batch) and (
             NO_TIMESTAMP in (expired, pending.timestamp) or pending.timestamp > expired
         )
@@ -63,7 +63,7 @@ class Framer:
         first_sn, coherent_set = state.last_sn + 1, state.set_begun
         if self._takes_together(pending):
             if self._goes_in_trains(pending):
-                return self._unsent.trains(
+                return self._trains.message_trains(
                     pending,
                     first_sn,
                     framing.budget,
@@ -71,7 +71,7 @@ class Framer:
                     coherent_set=coherent_set,
                 )
             if self._goes_in_fragment_trains(pending):
-                return self._unsent.fragment_trains(
+                return self._trains.fragment_trains(
                     pending,
                     first_sn,
                     framing,
@@ -80,10 +80,10 @@ class Framer:
                 )
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
-            return self._unsent.batch_trains(pending, first_sn, batch_sn, framing, coherent_set=coherent_set)
+            return self._trains.batch_trains(pending, first_sn, batch_sn, framing, coherent_set=coherent_set)
         if pending.alone or not self._broadcast.wants_batches:
             return data_changes(pending, first_sn, framing, state.last_batch_sn, coherent_set)
-        removed = removed_samples(pending, state.qos, self._history.expired_before)
+        removed = removed_samples(pending, state.qos, self._history.lifespan.expired_before)
         if removed is not None and removed.all():
             return self._skip(first_sn, first_sn + pending.count - 1)
         batch_sn = state.last_batch_sn + 1
@@ -91,7 +91,7 @@ class Framer:
 
     def _skip(self, first_sn: int, last_sn: int) -> Iterator[Change]:
         """The next numbers will never come. They are given away before anybody hears of it."""
-        self._history.note_skipped(first_sn, last_sn)
+        self._history.skipped.note(first_sn, last_sn)
         self._state.last_sn = last_sn
         self._broadcast.gap(first_sn, last_sn)
         yield from ()
@@ -119,7 +119,7 @@ class Framer:
             and not int(pending.flags) & (DISPOSED | UNREGISTERED | FILTERED)
             and pending.key_hashes is None
             and not self._state.set_begun
-            and self._unsent.takes_fragment_trains
+            and self._trains.takes_fragment_trains
         )
 
     def _group_bytes(self) -> int:

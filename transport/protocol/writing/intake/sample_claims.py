@@ -78,6 +78,7 @@ class SampleClaims:
         self.open: deque[SampleClaim] = deque()
         self._state = state
         self._history = history
+        self._keep_last = history.keep_last
         self._unsent = unsent
         self._readers = readers
         self._acks = acks
@@ -102,7 +103,7 @@ class SampleClaims:
         check_timestamp(timestamp)
         state.touch()
         self._flush(now)
-        self._history.note_time(timestamp if wall_clock is None else wall_clock, now)
+        self._history.lifespan.note_time(timestamp if wall_clock is None else wall_clock, now)
         self._expire(now)
         padded = size + 3 & ~3
         framed = padded + overhead(0, with_key_hash=self._keyed)
@@ -124,11 +125,12 @@ class SampleClaims:
         try:
             claim = self._unsent.claim(change)
             self._sender.published(change)
-            self._history.begin_claim(change)
+            if self._keep_last is not None:
+                self._keep_last.begin_claim(sn)
             key_hash = framed_key_hash(block.data) if self._keyed else None
             made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
             state.counters.written_samples += 1
-            self._unsent.placed()
+            self._unsent.frames.placing = None  # it is looked after here from now on
             self.open.append(made)
         except BaseException:
             self._sender.complete()
@@ -151,7 +153,9 @@ class SampleClaims:
 
     def _committed(self, claim: SampleClaim, now: int) -> None:
         # It is open until all of this is done: what an exception stops here, the next abort completes.
-        self._history.end_claim(claim.change, claim.key_hash)
+        claim.change.is_claimed = False
+        if self._keep_last is not None:
+            self._keep_last.end_claim(claim.sn, claim.key_hash)
         if self._deadline.is_finite:
             self._deadline.written(claim.key_hash, 0, now)
         self.open.remove(claim)

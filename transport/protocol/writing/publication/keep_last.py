@@ -198,7 +198,9 @@ class KeepLast:
     # --- coherent sets ---------------------------------------------------------------------------
 
     def note_end_marker(self, sn: int) -> None:
-        """``sn`` ends a set; it replaces the marker before it, whose set is also ended by what follows."""
+        """``sn`` ends a set, and is no sample; it replaces the marker before it, whose set is also ended by what
+        follows."""
+        self.note_hollow(sn, sn)
         if self._end_marker:
             self._replaced.add(self._end_marker, self._end_marker)
         self._end_marker = sn

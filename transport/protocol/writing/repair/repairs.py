@@ -274,7 +274,7 @@ class Answer(Packer):
             self._counters.repetitions_bounded += 1
             return
         self._proxy.sent_gap(first, last, GAP_BYTES)
-        first = self._history.start_of_gap(first)
+        first = self._history.skipped.start_of_gap(first)
         gap = Gap(self.reader_id, self._state.guid.entity, first, SequenceNumberSet(last + 1))
         self.add(gap.encode(), reserve=HEARTBEAT_ROOM)
         self._counters.gaps_sent += 1

@@ -1,26 +1,51 @@
-"""HEARTBEATs and HEARTBEAT_BATCHes of one writer: what they announce of its history (RTPS 2.5 §8.3.8.6)."""
+"""HEARTBEATs and HEARTBEAT_BATCHes of one writer: what they announce of its history, and where they go (RTPS 2.5
+§8.3.8.6).
+
+When a reader is sent one, and at which period, is in :mod:`..readers.heartbeat_schedule`; others ride behind data.
+"""
 
 from __future__ import annotations
 
-from ....structure import ENTITYID_UNKNOWN
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ....structure import ENTITYID_UNKNOWN, Locator
 from ....wire.submessages import Heartbeat, HeartbeatBatch
 from ...counts import next_count
+from ...outgoing import Packer, union_of
 from ..changes import DATA
 from ..publication import WriterHistory
-from ..readers import ReaderProxy
+from ..readers import Acknowledgments, ReaderProxy, destinations_of
 from ..state import WriterState
+from .broadcast import Broadcast
+
+#: HEARTBEATs to a group that a reader may leave unanswered.
+_UNANSWERED_MAX: Final = 2
 
 
 class Heartbeats:
-    """Encodes them and counts them; :mod:`..readers` decides which reader is sent one, and when."""
+    """Encodes, counts and sends them; those to all readers behind what ``broadcast`` has packed, others by ``send``."""
 
-    def __init__(self, state: WriterState, history: WriterHistory) -> None:
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        acks: Acknowledgments,
+        broadcast: Broadcast,
+        send: Callable[[Packer], None],
+    ) -> None:
         self._state = state
         self._writer_id = state.guid.entity
         self._history = history
         self._count = 0
         #: Whether the next ones also assert that the writer lives.
-        self.asserts_liveliness = False
+        self._asserts_liveliness = False
+        self._window = acks.window
+        self._schedule = acks.schedule
+        self._broadcast = broadcast
+        self._send = send
+
+    # --- what they announce ----------------------------------------------------------------------
 
     def next(self, now: int) -> int:
         """The count of the next HEARTBEAT; all its forms have the same."""
@@ -38,14 +63,65 @@ class Heartbeats:
 
     def _encode(self, reader_id: bytes, form: str, count: int, first_sn: int, last_sn: int | None) -> bytes:
         state, history, me = self._state, self._history, self._writer_id
-        liveliness = self.asserts_liveliness
+        liveliness = self._asserts_liveliness
         last = state.sent_sn if last_sn is None else last_sn
         first = min(max(history.first_announced, first_sn), last + 1)
         if form == DATA:
             return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
         # What waits to be sent may have outlived its LIFESPAN already: the history then begins behind what is sent.
         last_batch = state.sent_batch_sn
-        first_batch = min(history.first_batch_sn(first), last_batch + 1)
+        first_batch = min(history.held_batches.first_from(first), last_batch + 1)
         return HeartbeatBatch(
             reader_id, me, first_batch, last_batch, first, last, count, liveliness=liveliness
         ).encode()
+
+    # --- where they go ---------------------------------------------------------------------------
+
+    def piggyback(self, now: int, last_sn: int | None = None) -> None:
+        """A HEARTBEAT to all readers, behind the data queued so far."""
+        count = self.next(now)
+        self._broadcast.heartbeat(lambda form: self.to_all(form, count, last_sn))
+        self._window.announced()
+        self._schedule.sent_to_all(self._state.sent_sn, now)
+
+    def request_acknowledgment(self, now: int) -> None:
+        """Ask every reader that is behind to acknowledge, now."""
+        if self._schedule.waiting:
+            self.piggyback(now)
+
+    def send_to(self, readers: Iterable[ReaderProxy], now: int) -> None:
+        """One HEARTBEAT to those readers."""
+        due = list(readers)
+        if len(due) == 1:
+            packer = Packer(self._state.message_size, due[0].info.destinations, due[0].guid.prefix)
+            packer.add(self.to_one(due[0], now))
+            self._send(packer)
+        elif due:
+            count = self.next(now)
+            for form in dict.fromkeys(proxy.form for proxy in due):
+                packer = Packer(self._state.message_size, self._to(due, form), None)
+                packer.add(self.to_all(form, count))
+                self._send(packer)
+
+    def _to(self, due: Iterable[ReaderProxy], form: str) -> tuple[Locator, ...]:
+        """Where a HEARTBEAT to those of these readers goes that are sent this form.
+
+        A reader that has answered none for a while is sent it at its own address: what it does not hear may be the
+        group.
+        """
+        answering: list[ReaderProxy] = []
+        silent: list[tuple[Locator, ...]] = []
+        for proxy in due:
+            if proxy.form != form:
+                continue
+            if proxy.activity.unanswered > _UNANSWERED_MAX:
+                silent.append(proxy.info.destinations)
+            else:
+                answering.append(proxy)
+        return union_of([destinations_of(answering), *silent])
+
+    def assert_liveliness(self, now: int) -> None:
+        """Announce to all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
+        self._asserts_liveliness = True
+        self.piggyback(now)
+        self._asserts_liveliness = False

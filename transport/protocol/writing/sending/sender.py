@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ....structure import INFINITE, Guid, Locator
-from ...outgoing import Outgoing, Packer, union_of
+from ....structure import INFINITE, Guid
+from ...outgoing import Outgoing, Packer
 from ..changes import Change
 from ..publication import UnsentChanges, WriterHistory
-from ..readers import Acknowledgments, ReaderProxy, destinations_of
+from ..readers import Acknowledgments, ReaderProxy
 from ..state import WriterState
 from .broadcast import Broadcast
 from .heartbeats import Heartbeats
 
 #: What is framed before it is handed over: that is sent while the processor has it in its cache.
 HAND_OVER_BYTES: Final = 1 << 20
-#: HEARTBEATs to a group that a reader may leave unanswered.
-_UNANSWERED_MAX: Final = 2
 
 
 class Sender:
@@ -34,10 +32,10 @@ class Sender:
         readers: Mapping[Guid, ReaderProxy],
         acks: Acknowledgments,
         broadcast: Broadcast,
-        heartbeats: Heartbeats,
     ) -> None:
         self._state = state
         self._history = history
+        self._lifespan = history.lifespan
         self._unsent = unsent
         self._positions = unsent.positions
         self._readers = readers
@@ -49,9 +47,8 @@ class Sender:
         self._pacing = acks.pacing
         self._schedule = acks.schedule
         self._broadcast = broadcast
-        self._heartbeats = heartbeats
-        #: The last limit that stopped it.
-        self._met = -1
+        #: What it announces.
+        self.heartbeats = Heartbeats(state, history, acks, broadcast, self.queue)
         self._out: list[Outgoing] = []
 
     # --- what is published -----------------------------------------------------------------------
@@ -109,32 +106,15 @@ class Sender:
         unsent, pacing = self._unsent, self._pacing
         if self._broadcast.reaches_groups is not pacing.is_multicast:
             pacing.reaches(groups=not pacing.is_multicast)
-        queue, sent_before = unsent.queue, self._state.sent_sn
-        while queue and not queue[0].is_claimed:
-            change = queue[0]
-            if change.position > pacing.limit and not self._ends_a_set(change):
-                # What is larger than the whole window goes alone.
-                alone = pacing.has_consumed(self._positions.snd_pos)
-                if not unsent.divide(pacing.limit, at_least=alone) and not alone:
-                    self._note_limit(pacing.limit)
-                    break
-                change = queue[0]
-            unsent.sent(change)
+        sent_before, has_consumed = self._state.sent_sn, pacing.has_consumed
+        while (change := unsent.take_next(pacing.limit, has_consumed)) is not None:
             self._schedule.data_sent(now)
-            if not self._history.is_over(change):
+            if not self._lifespan.is_over(change):
                 self._send(change, now)
-        unsent.settle()
         if self._state.sent_sn > sent_before:
             self._acks.sent(now)
         unsent.conduct()
         self._positions.on_limit(self._limit_to_show())
-
-    def _note_limit(self, limit: int) -> None:
-        """Count that there is more to send than ``limit`` allows; each limit counts once."""
-        if limit != self._met:
-            self._met = limit
-            self._positions.back_pressured()
-            self._state.counters.flow_control_limits += 1
 
     def _limit_to_show(self) -> int:
         """The value of ``snd_lmt``; without status messages it is what the send window lets in."""
@@ -143,19 +123,6 @@ class Sender:
             return limit
         free = self._state.policy.window_bytes - self._window.nbytes if self._active else 0
         return self._positions.pub_pos + max(0, free)
-
-    def _ends_a_set(self, change: Change) -> bool:
-        """Whether readers consume nothing before it: it belongs to a coherent set of which some is sent, or the newest.
-
-        Such a set is sent whole, whatever readers take: they would wait for its end, and the writer for them.
-        """
-        sets = self._state.sets
-        while sets and sets[0][1] < change.first_sn:
-            sets.popleft()
-        if not sets:
-            return False
-        first, _ = sets[0]
-        return first <= change.first_sn and (len(sets) == 1 or first <= self._state.sent_sn)
 
     def _send(self, change: Change, now: int) -> None:
         """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
@@ -178,60 +145,11 @@ class Sender:
 
     def _sent(self, count: int, nbytes: int, last_sn: int, now: int) -> None:
         if self._window.sent(count, nbytes) and self._reliable:
-            self.piggyback(now, last_sn)
+            self.heartbeats.piggyback(now, last_sn)
 
     def gap(self, first_sn: int, last_sn: int) -> None:
         """Announce to all readers that first_sn..last_sn will never come."""
         self._broadcast.gap(first_sn, last_sn)
-
-    # --- heartbeats ------------------------------------------------------------------------------
-
-    def piggyback(self, now: int, last_sn: int | None = None) -> None:
-        """A HEARTBEAT to all readers, behind the data queued so far."""
-        count = self._heartbeats.next(now)
-        self._broadcast.heartbeat(lambda form: self._heartbeats.to_all(form, count, last_sn))
-        self._window.announced()
-        self._schedule.sent_to_all(self._state.sent_sn, now)
-
-    def request_acknowledgment(self, now: int) -> None:
-        """Ask every reader that is behind to acknowledge, now."""
-        if self._schedule.waiting:
-            self.piggyback(now)
-
-    def heartbeat(self, readers: Iterable[ReaderProxy], now: int) -> None:
-        """One HEARTBEAT to those readers."""
-        due = list(readers)
-        if len(due) == 1:
-            self.answer(due[0], self._heartbeats.to_one(due[0], now))
-        elif due:
-            count = self._heartbeats.next(now)
-            for form in dict.fromkeys(proxy.form for proxy in due):
-                packer = Packer(self._state.message_size, self._to(due, form), None)
-                packer.add(self._heartbeats.to_all(form, count))
-                self.queue(packer)
-
-    def _to(self, due: Iterable[ReaderProxy], form: str) -> tuple[Locator, ...]:
-        """Where a HEARTBEAT to those of these readers goes that are sent this form.
-
-        A reader that has answered none for a while is sent it at its own address: what it does not hear may be the
-        group.
-        """
-        answering: list[ReaderProxy] = []
-        silent: list[tuple[Locator, ...]] = []
-        for proxy in due:
-            if proxy.form != form:
-                continue
-            if proxy.activity.unanswered > _UNANSWERED_MAX:
-                silent.append(proxy.info.destinations)
-            else:
-                answering.append(proxy)
-        return union_of([destinations_of(answering), *silent])
-
-    def assert_liveliness(self, now: int) -> None:
-        """Announce to all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
-        self._heartbeats.asserts_liveliness = True
-        self.piggyback(now)
-        self._heartbeats.asserts_liveliness = False
 
     # --- out -------------------------------------------------------------------------------------
 

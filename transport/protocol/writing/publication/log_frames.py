@@ -1,0 +1,170 @@
+"""The frames of a writer's publication log: where its changes lie, ready for UDP, for readers on this host that map the
+log, and for sending again.
+
+A frame holds a whole RTPS message, or a train of them. A writer without a log keeps changes in memory of their own.
+
+Invariants:
+* what lies below ``positions.cleanable`` is cleaned; a change that is still held then gets memory of its own first;
+* a sample that is too large for a frame lies beside the log; an empty frame keeps its place;
+* ``placing`` is what is being put into the log and is not among the unsent changes yet: what an exception stops there
+  is found by `UnsentChanges.complete`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....errors import TransportError, UnloggedError
+from ....structure import INFINITE
+from ....wire.message import Header
+from ....wire.samples import NO_TIMESTAMP, U8
+from ....wire.submessages import InfoTimestamp
+from ..changes import Change
+from ..state import WriterState
+from .history import WriterHistory
+from .message_log import Claim, MessageLog, PublicationResult
+from .positions import PublicationPositions
+
+
+class LogFrames:
+    """Puts the changes of one writer into its ``log``, and cleans that a term behind the sender."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        positions: PublicationPositions,
+        log: MessageLog | None,
+    ) -> None:
+        self.log = log
+        #: What is being put into the log, and its place there.
+        self.placing: tuple[Change, Claim] | None = None
+        self._state = state
+        self._history = history
+        self._positions = positions
+        self._writer_id = state.guid.entity
+        #: What messages begin with, and with INFO_TS of the newest timestamp.
+        self._header = Header(prefix=state.guid.prefix).encode()
+        self._timestamp, self._headers = NO_TIMESTAMP, self._header
+        #: The last number of what views the log no more.
+        self._spilled_sn = 0
+
+    def begin_term(self, nbytes: int, *, rotate: bool) -> PublicationResult | None:
+        """Begin the next term if ``nbytes``, which are to come together, do not fit in this one any more.
+
+        ADMIN_ACTION: it has begun. BACK_PRESSURED: it is not clean yet. MAX_POSITION_EXCEEDED: there is none. None:
+        they fit, or are too many to lie in one frame; or without ``rotate``, which stands for what has no place yet.
+        """
+        log = self.log
+        if log is None:
+            return None
+        position = log.position
+        left = -position % log.term_length or log.term_length
+        if position + nbytes > log.max_position:
+            return PublicationResult.MAX_POSITION_EXCEEDED
+        if not rotate or nbytes <= left or nbytes > log.max_message_length:
+            return None
+        # With the header of its frame, what just fits does not.
+        while (answer := log.claim(left, limit=INFINITE)) is PublicationResult.BACK_PRESSURED:
+            if not self.clean():
+                break
+        return answer if isinstance(answer, PublicationResult) else None
+
+    def headers_of(self, timestamp: int) -> bytes:
+        """What a message of samples with that source timestamp begins with."""
+        if timestamp != self._timestamp:
+            self._timestamp = timestamp
+            stamp = b"" if timestamp == NO_TIMESTAMP else InfoTimestamp(timestamp).encode()
+            self._headers = self._header + stamp
+        return self._headers
+
+    # --- changes into the log --------------------------------------------------------------------
+
+    def place(self, change: Change, log: MessageLog) -> None:
+        """Copy the content of a change into the log, which it views from then on."""
+        content, headers = change.content, self.headers_of(change.timestamp)
+        headers += content.head_in_log(self._writer_id, change.first_sn)
+        data, head = content.data, len(headers)
+        if head + data.nbytes > log.max_message_length:
+            content.own()
+            self._commit(change, self._claim(log, 0, change))
+            return
+        claim = self._claim(log, head + data.nbytes, change)
+        body = claim.data
+        body[:head] = np.frombuffer(headers, np.uint8)
+        view = body[head:]
+        view[:] = data
+        content.data, change.start = view, claim.start
+        self._commit(change, claim)
+
+    def claim(self, change: Change) -> Claim:
+        """Claim the frame of a change that is still to be filled; it is to be committed once it is."""
+        log, content, headers = self.log, change.content, self.headers_of(change.timestamp)
+        if log is None:
+            raise UnloggedError("a sample can be claimed only in a publication log, and the writer has none")
+        data, head = content.data, len(headers)
+        claim = self._claim(log, head + data.nbytes, change)
+        self.placing = change, claim
+        claim.data[:head] = np.frombuffer(headers, np.uint8)
+        claim.data[head:] = data
+        content.data, change.start, change.position = claim.data[head:], claim.start, claim.end
+        return claim
+
+    def room_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, Claim | None]:
+        """Where a train is framed: in the log, if there is one; beside it, if a frame cannot be so long."""
+        if self.log is None:
+            return np.empty(nbytes, np.uint8), None
+        if nbytes > self.log.max_message_length:
+            return np.empty(nbytes, np.uint8), self._claim(self.log, 0, change)
+        claim = self._claim(self.log, nbytes, change, segment=segment)
+        return claim.data, claim
+
+    def placed(self, change: Change, claim: Claim | None) -> Change:
+        """The change, framed; its frame in the log is committed, an empty one for what lies beside it."""
+        if claim is not None:
+            change.start = claim.start if claim.data.size else -1
+            self._commit(change, claim)
+        return change
+
+    def _commit(self, change: Change, claim: Claim) -> None:
+        change.position = claim.end
+        self.placing = change, claim
+        claim.commit()
+
+    def _claim(self, log: MessageLog, length: int, change: Change, *, segment: int = 0) -> Claim:
+        while True:
+            claim = log.claim(
+                length, limit=INFINITE, first_sn=change.first_sn, count=change.count, segment=segment
+            )
+            if not isinstance(claim, PublicationResult):
+                if claim.start != self._positions.pub_pos:
+                    # What lies between is the padding of a full term, or a claim that an exception has stopped: readers
+                    # of the log would wait at it for ever.
+                    unblocked = log.unblock(self._positions.pub_pos, claim.start)
+                    self._state.counters.unblocked_publications += unblocked
+                return claim
+            if claim is PublicationResult.ADMIN_ACTION:
+                continue  # a term was full: the next one has room
+            if claim is not PublicationResult.BACK_PRESSURED or not self.clean():
+                raise TransportError(f"the publication log takes nothing more ({claim.name})")
+
+    # --- a term behind the sender ----------------------------------------------------------------
+
+    def clean(self) -> bool:
+        """Clean a piece of what lies a term behind the sender; False: there is nothing to clean."""
+        log, positions = self.log, self._positions
+        to, before = positions.cleanable, positions.clean_pos
+        if log is None or to <= before:
+            return False
+        self._spill(to)
+        positions.cleaned(log.clean(to))
+        return positions.clean_pos > before
+
+    def _spill(self, to: int) -> None:
+        """Give every change that is still held below ``to`` memory of its own."""
+        for change in self._history.changes_from(self._spilled_sn + 1):
+            if max(change.start, 0) >= to or (change.start < 0 and change.position > to):
+                break
+            if change.start >= 0:
+                change.content.data, change.start = change.content.data.copy(), -1
+            self._spilled_sn = change.last_sn

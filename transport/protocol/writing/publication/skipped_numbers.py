@@ -1,0 +1,50 @@
+"""Numbers of a writer that never had a sample, which are announced by GAPs (RTPS 2.5 §8.3.8.4)."""
+
+from __future__ import annotations
+
+from ....limits import REORDER_RUNS_MAX
+from ....structure import INFINITE
+from ...intervals import IntervalSet
+from .keep_last import KeepLast
+
+
+class SkippedNumbers:
+    """Those of one writer that some reader may not know yet, and the coherent sets that were aborted."""
+
+    def __init__(self, keep_last: KeepLast | None) -> None:
+        self._keep_last = keep_last
+        self._skipped = IntervalSet()
+        #: Sets that were aborted, each with the number behind its last one.
+        self._aborted = IntervalSet()
+
+    def note(self, first_sn: int, last_sn: int) -> None:
+        """The newest numbers, first_sn..last_sn, will never come."""
+        if self._keep_last is not None:
+            self._keep_last.note_hollow(first_sn, last_sn)
+        self._skipped.add(first_sn, last_sn)
+
+    def note_aborted_set(self, begun: int, last_sn: int) -> None:
+        """A coherent set, with the number behind it, will never come."""
+        self._aborted.add(begun, last_sn)
+        if len(self._aborted) > REORDER_RUNS_MAX:
+            self._aborted.remove(*self._aborted.lowest)
+        self.note(begun, last_sn)
+
+    def settle(self, last_sn: int) -> None:
+        """An exception has stopped what changed it: numbers above ``last_sn`` were not given away."""
+        self._aborted.remove(last_sn + 1, INFINITE)
+        self._skipped.remove(last_sn + 1, INFINITE)
+
+    def forget(self, acknowledged: int) -> None:
+        """Every reader knows up to there."""
+        if self._skipped:
+            self._skipped.remove(0, acknowledged)
+
+    def lowest(self, first_sn: int) -> int:
+        """The lowest one, if it is below ``first_sn``; else that."""
+        return min(first_sn, self._skipped.lowest[0]) if self._skipped else first_sn
+
+    def start_of_gap(self, sn: int) -> int:
+        """Where a GAP that covers ``sn`` begins: an aborted set is announced as a whole."""
+        aborted = self._aborted.around(sn)
+        return sn if aborted is None else aborted[0]

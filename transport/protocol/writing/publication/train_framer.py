@@ -1,0 +1,153 @@
+"""Trains: samples that are alike, framed together where they are sent from, as whole messages that leave together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from ....limits import (
+    FRAGMENT_TRAIN_BYTES_MAX,
+    GROUP_SAMPLES_MAX,
+    TRAIN_BYTES_MAX,
+    TRAIN_MESSAGES_MAX,
+    UDP_PAYLOAD_MAX,
+)
+from ....wire.batch_train import batch_train_framer
+from ....wire.fragment_train import frame_fragments, samples_per_group, train_bytes
+from ....wire.framing import DataBlock, frame_messages, message_shape
+from ....wire.samples import KEY_ONLY
+from ..batching import PendingBatch
+from ..changes import (
+    BatchTrainContent,
+    Change,
+    DataContent,
+    FragmentTrainContent,
+    Framing,
+    MessageTrainContent,
+)
+from ..state import WriterState
+from .log_frames import LogFrames
+
+#: A train is a small part of what may be in flight: HEARTBEATs ride behind whole trains.
+_TRAINS_IN_WINDOW: Final = 16
+#: Stands for what is still to be framed.
+_EMPTY: Final = DataContent(DataBlock(0, 0, np.zeros(0, np.uint8), 0))
+
+
+class TrainFramer:
+    """Frames the trains of one writer in its publication log, if it has one."""
+
+    def __init__(self, state: WriterState, frames: LogFrames) -> None:
+        self._state = state
+        self._frames = frames
+        self._log = frames.log
+        self._writer_id = state.guid.entity
+
+    def message_trains(
+        self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
+    ) -> Iterator[Change]:
+        """Uniform samples framed in their place, as trains of whole messages."""
+        headers = self._frames.headers_of(pending.timestamp)
+        samples, hashes = pending.samples, pending.key_hashes
+        flags = int(pending.flags)
+        shape = message_shape(
+            samples.size,
+            budget,
+            len(headers),
+            flags=flags,
+            with_key_hash=hashes is not None,
+            coherent_set=coherent_set,
+        )
+        step = shape.per_message * self._messages_max(shape.segment)
+        for start in range(0, samples.count, step):
+            part = samples.take(start, min(start + step, samples.count))
+            last_sn = first_sn + start + part.count - 1
+            change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
+            out, claim = self._frames.room_for(change, shape.nbytes(part.count), shape.segment)
+            train = frame_messages(
+                out,
+                shape,
+                headers,
+                part,
+                self._writer_id,
+                change.first_sn,
+                flags=flags,
+                key_hashes=None if hashes is None else hashes[start : start + part.count],
+            )
+            change.content = MessageTrainContent(train)
+            yield self._frames.placed(change, claim)
+
+    def batch_trains(
+        self, pending: PendingBatch, first_sn: int, batch_sn: int, framing: Framing, *, coherent_set: int
+    ) -> Iterator[Change]:
+        """Batches that are alike, framed in their place; ``first_sn`` and ``batch_sn`` are the numbers of the first."""
+        per, timestamp = pending.per_batch, pending.timestamp
+        framer = batch_train_framer(
+            self._frames.headers_of(timestamp),
+            pending.samples,
+            per,
+            self._writer_id,
+            flags=int(pending.flags),
+            key_hashes=None if framing.policy.disable_inline_keyhash else pending.key_hashes,
+            coherent_set=coherent_set,
+        )
+        step, batches = self._messages_max(framer.segment), pending.batches
+        for start in range(0, batches, step):
+            count = min(step, batches - start)
+            first, number = first_sn + start * per, batch_sn + start
+            change = Change(first, first + count * per - 1, timestamp, _EMPTY, number + count - 1)
+            out, claim = self._frames.room_for(change, count * framer.segment, framer.segment)
+            train = framer.frame(out, start, count, batch_sn=number, first_sn=first)
+            change.content = BatchTrainContent(train, timestamp, framing.policy, framing.budget)
+            yield self._frames.placed(change, claim)
+
+    def fragment_trains(
+        self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int, group_bytes: int
+    ) -> Iterator[Change]:
+        """Uniform samples too large for a datagram, framed in their place as trains of fragments.
+
+        The last fragments of samples that have ``group_bytes`` together may share a datagram.
+        """
+        headers, samples = self._frames.headers_of(pending.timestamp), pending.samples
+        size = framing.fragment_size
+        step = max(1, FRAGMENT_TRAIN_BYTES_MAX // samples.size)
+        per = min(samples_per_group(samples.size, size), GROUP_SAMPLES_MAX, step)
+        per = max(1, min(per, group_bytes // samples.size))
+        step += per // 2  # whole groups, as near to it as they come
+        step -= step % per
+        for start in range(0, samples.count, step):
+            part = samples.take(start, min(start + step, samples.count))
+            change = Change(
+                first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
+            )
+            nbytes = train_bytes(part.count, samples.size, size, len(headers), per)
+            out, claim = self._frames.room_for(change, nbytes, 0)
+            train = frame_fragments(
+                out,
+                headers,
+                part,
+                self._writer_id,
+                change.first_sn,
+                size,
+                per_message=per,
+                is_key=bool(int(pending.flags) & KEY_ONLY),
+            )
+            change.content = FragmentTrainContent(train)
+            yield self._frames.placed(change, claim)
+
+    @property
+    def takes_fragment_trains(self) -> bool:
+        """Whether only the network takes what is published: readers on this host read a large sample as one DATA."""
+        return self._log is None or self._log.path is None
+
+    def _messages_max(self, segment: int) -> int:
+        """How many messages of so many bytes a train has, at most."""
+        log = self._log
+        longest = min(TRAIN_BYTES_MAX, self._state.policy.window_bytes // _TRAINS_IN_WINDOW)
+        if log is not None:
+            longest = min(longest, log.max_message_length)
+            if log.path is not None:  # readers on this host take whole frames, as they have room
+                longest = min(longest, UDP_PAYLOAD_MAX)
+        return max(1, min(longest // segment, TRAIN_MESSAGES_MAX))
