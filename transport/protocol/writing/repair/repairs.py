@@ -102,9 +102,7 @@ class Answer(Packer):
         for first, last in requested.samples:
             first, last = max(first, done + 1), min(last, self._state.sent_sn)
             if first < proxy.first_relevant:
-                # No GAP: a reader that goes on where an earlier life of it ended has lost them. The HEARTBEAT behind
-                # the answer tells it so, and any other reader where it begins.
-                proxy.repairs.wants_heartbeat = True
+                self._announce_not_for_it(first, proxy.first_relevant - 1)
                 first = proxy.first_relevant
             done = self._resend(first, last, at_end=last == requested.full_at)
             if done < last:
@@ -218,7 +216,7 @@ class Answer(Packer):
             return  # it waits to be sent, or is claimed: what lies in the log there nobody has written yet
         change = self._history.find(sn)
         if sn < self._proxy.first_relevant:
-            self._proxy.repairs.wants_heartbeat = True  # as for whole samples
+            self._announce_not_for_it(sn, sn)
         elif change is None or change.first_sn > sn:
             self._announce_gone(sn, sn)
         elif (found := change.content.in_fragments(sn, change.timestamp, self.fits)) is not None:
@@ -266,6 +264,16 @@ class Answer(Packer):
             self._proxy.repairs.wants_heartbeat = True
             first = lost_before
         if first <= last:
+            self.announce_gap(first, last)
+
+    def _announce_not_for_it(self, first: int, last: int) -> None:
+        """first..last are below what is relevant to the reader: written before its match, before it was dropped, or to
+        another reader alone."""
+        if first <= self._proxy.joined_sn or self._proxy.rejoins_at:
+            # No GAP: a reader that goes on where an earlier life of it ended has lost them. The HEARTBEAT behind the
+            # answer tells it so, and any other reader where it begins.
+            self._proxy.repairs.wants_heartbeat = True
+        else:
             self.announce_gap(first, last)
 
     def announce_gap(self, first: int, last: int) -> None:
