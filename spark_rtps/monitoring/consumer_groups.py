@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..transport.value_classes import value
-from .told import told_json, told_number, told_text
+from .untrusted_json import parse_mapping, parse_number, parse_object, parse_text
 
 GROUPS: Final = "groups.json"
 _GROUPS_MAX: Final = 4_096
@@ -39,7 +39,7 @@ def read_groups(directory: Path) -> list[ConsumerGroup]:
     """The groups of the log in ``directory``, the one that is furthest behind first; none if that cannot be read."""
     try:
         with open(directory / GROUPS, "rb") as file:
-            return told_groups(file.read(_BYTES_MAX))
+            return parse_groups(file.read(_BYTES_MAX))
     except (OSError, ValueError):
         return []
 
@@ -60,18 +60,15 @@ def count_groups(directory: Path, *, base: int, end: int) -> dict[str, int]:
     }
 
 
-def told_groups(raw: bytes) -> list[ConsumerGroup]:
+def parse_groups(raw: bytes) -> list[ConsumerGroup]:
     """The groups in the file or in an answer. Raises ValueError."""
-    found = told_json(raw).get("groups")
-    if not isinstance(found, dict) or len(found) > _GROUPS_MAX:
-        raise ValueError(f"at most {_GROUPS_MAX} groups have to be where {found!r:.40} is")
+    found = parse_mapping(parse_object(raw).get("groups"), _GROUPS_MAX)
     groups = [_group(name, each) for name, each in found.items()]
     return sorted(groups, key=lambda group: (group.position, group.row, group.name))
 
 
-def _group(name: str, told: object) -> ConsumerGroup:
-    if not isinstance(told, dict):
-        raise ValueError(f"{told!r:.40} is no group")
-    position, row, at_ns = (told_number(told.get(key)) for key in ("position", "row", "at_ns"))
-    missed, idle_ns = (told_number(told.get(key, 0)) for key in ("missed", "idle_ns"))
-    return ConsumerGroup(told_text(name), position, row, at_ns, missed, idle_ns)
+def _group(name: str, raw: object) -> ConsumerGroup:
+    fields = parse_mapping(raw)
+    position, row, at_ns = (parse_number(fields.get(key)) for key in ("position", "row", "at_ns"))
+    missed, idle_ns = (parse_number(fields.get(key, 0)) for key in ("missed", "idle_ns"))
+    return ConsumerGroup(parse_text(name), position, row, at_ns, missed, idle_ns)

@@ -31,7 +31,7 @@ from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
 from ..transport.value_classes import slotted, value
 from ..transport.wire.samples import I64
-from .told import NUMBER_MAX
+from .untrusted_json import NUMBER_MAX
 
 _log = logging.getLogger("spark_rtps.datasource")
 

@@ -19,6 +19,7 @@ from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
 from ..transport.value_classes import value
 from ..transport.wire.samples import I64
 from .decoding_report import DecodingReport, LostPart, MalformedSamples
+from .untrusted_json import parse_number, parse_optional
 
 _VERSION: Final = 1
 _WRITER_MAX: Final = 80
@@ -226,7 +227,7 @@ def _malformed(entry: object, numbers: _Unpacking) -> MalformedNumbers:
 def _lost(entry: object) -> LostPart:
     match entry:
         case [str(cause), position, at_ns, nbytes, samples, str(writer)]:
-            count = None if samples is None else _number(samples)
+            count = parse_optional(samples, _number)
             return LostPart(
                 _text(cause, _CAUSE_MAX),
                 _number(position),
@@ -249,9 +250,7 @@ def _seen(seen: object) -> tuple[int, int] | None:
 
 
 def _number(value: object, *, least: int = 0, most: int = _NUMBER_MAX) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} where a number from {least} to {most} has to be")
-    return value
+    return parse_number(value, least, most)
 
 
 def _text(text: str, most: int) -> str:

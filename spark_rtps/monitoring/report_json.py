@@ -17,7 +17,15 @@ from ..transport.structure import Guid
 from .query_names import QueryName
 from .reports import ErrorReport, LossesOfLog
 from .stream_counters import Kind, State, Stream, system_counters
-from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
+from .untrusted_json import (
+    NUMBER_MAX,
+    parse_list,
+    parse_mapping,
+    parse_number,
+    parse_object,
+    parse_optional,
+    parse_text,
+)
 
 _COUNTERS_MAX: Final = 4_096
 
@@ -129,87 +137,84 @@ def _loss_as_json(loss: Loss) -> dict[str, object]:
 # --- from JSON --------------------------------------------------------------------------------------
 
 
-def told_streams(raw: bytes) -> list[Stream]:
+def parse_streams(raw: bytes) -> list[Stream]:
     """The streams of what :func:`streams_as_json` made. Raises ValueError."""
-    return _told(raw, "streams", _stream)
+    return _parse(raw, "streams", _stream)
 
 
-def told_errors(raw: bytes) -> list[ErrorReport]:
+def parse_errors(raw: bytes) -> list[ErrorReport]:
     """The error logs of what :func:`errors_as_json` made. Raises ValueError."""
-    return _told(raw, "logs", _error_report)
+    return _parse(raw, "logs", _error_report)
 
 
-def told_losses(raw: bytes) -> list[LossesOfLog]:
+def parse_losses(raw: bytes) -> list[LossesOfLog]:
     """The losses of what :func:`losses_as_json` made. Raises ValueError."""
-    return _told(raw, "reports", _losses)
+    return _parse(raw, "reports", _losses)
 
 
-def _told(raw: bytes, key: str, made: Callable[[dict[str, Any]], _T]) -> list[_T]:
-    return told_list(told_json(raw).get(key), made)
+def _parse(raw: bytes, key: str, made: Callable[[dict[str, Any]], _T]) -> list[_T]:
+    return parse_list(parse_object(raw).get(key), made)
 
 
-def _stream(told: dict[str, Any]) -> Stream:
-    counters = told.get("counters")
-    if not isinstance(counters, dict) or len(counters) > _COUNTERS_MAX:
-        raise ValueError(f"at most {_COUNTERS_MAX} counters have to be where {counters!r:.40} is")
-    name, domain = told.get("type"), told.get("domain")
+def _stream(raw: dict[str, Any]) -> Stream:
+    counters = parse_mapping(raw.get("counters"), _COUNTERS_MAX)
     return Stream(
-        Kind(told.get("kind")),
-        Path(told_text(told.get("path"))),
-        told_text(told.get("topic")),
-        None if name is None else told_text(name),
-        None if domain is None else told_number(domain),
-        told_text(told.get("guid_prefix")),
-        told_number(told.get("pid")),
-        State(told.get("state")),
-        {told_text(label): told_number(n, -NUMBER_MAX - 1) for label, n in counters.items()},
+        Kind(raw.get("kind")),
+        Path(parse_text(raw.get("path"))),
+        parse_text(raw.get("topic")),
+        parse_optional(raw.get("type"), parse_text),
+        parse_optional(raw.get("domain"), parse_number),
+        parse_text(raw.get("guid_prefix")),
+        parse_number(raw.get("pid")),
+        State(raw.get("state")),
+        {parse_text(label): parse_number(n, -NUMBER_MAX - 1) for label, n in counters.items()},
     )
 
 
-def _error_report(told: dict[str, Any]) -> ErrorReport:
+def _error_report(raw: dict[str, Any]) -> ErrorReport:
     return ErrorReport(
-        Path(told_text(told.get("path"))),
-        told_text(told.get("topic") or ""),
-        told_number(told.get("pid")),
-        told_list(told.get("errors"), _error),
-        told_number(told.get("overflow")),
-        QueryName(told_text(told.get("query_id") or ""), told_text(told.get("query") or "")),
+        Path(parse_text(raw.get("path"))),
+        parse_text(raw.get("topic") or ""),
+        parse_number(raw.get("pid")),
+        parse_list(raw.get("errors"), _error),
+        parse_number(raw.get("overflow")),
+        QueryName(parse_text(raw.get("query_id") or ""), parse_text(raw.get("query") or "")),
     )
 
 
-def _error(told: dict[str, Any]) -> DistinctError:
+def _error(raw: dict[str, Any]) -> DistinctError:
     return DistinctError(
-        told_text(told.get("level")),
-        told_text(told.get("logger")),
-        told_text(told.get("text")),
-        told_number(told.get("count")),
-        told_number(told.get("first_ns")),
-        told_number(told.get("last_ns")),
+        parse_text(raw.get("level")),
+        parse_text(raw.get("logger")),
+        parse_text(raw.get("text")),
+        parse_number(raw.get("count")),
+        parse_number(raw.get("first_ns")),
+        parse_number(raw.get("last_ns")),
     )
 
 
-def _losses(told: dict[str, Any]) -> LossesOfLog:
+def _losses(raw: dict[str, Any]) -> LossesOfLog:
     return LossesOfLog(
-        Path(told_text(told.get("path"))),
-        told_text(told.get("topic")),
-        told_list(told.get("losses"), _loss),
-        told_number(told.get("overflow")),
+        Path(parse_text(raw.get("path"))),
+        parse_text(raw.get("topic")),
+        parse_list(raw.get("losses"), _loss),
+        parse_number(raw.get("overflow")),
     )
 
 
-def _loss(told: dict[str, Any]) -> Loss:
-    writer = told.get("writer")
-    guid = None if writer is None else Guid.parse(told_text(writer))
+def _loss(raw: dict[str, Any]) -> Loss:
+    writer = parse_optional(raw.get("writer"), parse_text)
+    guid = None if writer is None else Guid.parse(writer)
     if writer is not None and guid is None:
         raise ValueError(f"{writer!r:.40} is no GUID")
     return Loss(
         guid,
-        told_text(told.get("topic")),
-        told_number(told.get("observations")),
-        told_number(told.get("samples")),
-        told_number(told.get("bytes")),
-        told_number(told.get("first_ns")),
-        told_number(told.get("last_ns")),
-        told_text(told.get("cause")),
-        told_number(told.get("unknown")),
+        parse_text(raw.get("topic")),
+        parse_number(raw.get("observations")),
+        parse_number(raw.get("samples")),
+        parse_number(raw.get("bytes")),
+        parse_number(raw.get("first_ns")),
+        parse_number(raw.get("last_ns")),
+        parse_text(raw.get("cause")),
+        parse_number(raw.get("unknown")),
     )

@@ -28,7 +28,7 @@ from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_dec
 from .processes import goes_on, process_start
 from .query_names import NO_QUERY, QueryName, read_query
 from .stream_counters import listed
-from .told import NUMBER_MAX
+from .untrusted_json import NUMBER_MAX
 
 FOLDER: Final = "errors"
 _NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)

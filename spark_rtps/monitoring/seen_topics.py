@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..transport.structure import INFINITE
 from ..transport.value_classes import value
-from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
+from .untrusted_json import NUMBER_MAX, parse_entries, parse_list, parse_number, parse_object, parse_text
 
 if TYPE_CHECKING:
     from ..transport.protocol.discovery.participant_data import ParticipantData
@@ -77,13 +77,13 @@ class SeenTopics:
         )
 
     @classmethod
-    def told(cls, raw: bytes) -> SeenTopics:
+    def parse(cls, raw: bytes) -> SeenTopics:
         """What :meth:`as_json` made. Raises ValueError."""
-        told = told_json(raw)
+        found = parse_object(raw)
         return cls(
-            told_number(told.get("domain")),
-            tuple(told_list(told.get("participants"), _told_participant, _ENTRIES_MAX)),
-            tuple(told_list(told.get("endpoints"), _told_endpoint, _ENTRIES_MAX)),
+            parse_number(found.get("domain")),
+            tuple(parse_list(found.get("participants"), _parse_participant, _ENTRIES_MAX)),
+            tuple(parse_list(found.get("endpoints"), _parse_endpoint, _ENTRIES_MAX)),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -149,32 +149,30 @@ def _endpoint(seen: RemoteEndpoint, name: str) -> SeenEndpoint:
     )
 
 
-def _told_participant(told: dict[str, Any]) -> SeenParticipant:
-    lease = told.get("lease_duration_s")
+def _parse_participant(raw: dict[str, Any]) -> SeenParticipant:
+    lease = raw.get("lease_duration_s")
     if not isinstance(lease, int | float) or isinstance(lease, bool) or not abs(lease) <= NUMBER_MAX:
         raise ValueError(f"a number has to be where {lease!r:.40} is")
     return SeenParticipant(
-        told_text(told.get("guid_prefix")),
-        told_text(told.get("name")),
-        told_text(told.get("vendor")),
-        told_text(told.get("version")),
+        parse_text(raw.get("guid_prefix")),
+        parse_text(raw.get("name")),
+        parse_text(raw.get("vendor")),
+        parse_text(raw.get("version")),
         float(lease),
-        _texts(told.get("addresses")),
+        _texts(raw.get("addresses")),
     )
 
 
-def _told_endpoint(told: dict[str, Any]) -> SeenEndpoint:
+def _parse_endpoint(raw: dict[str, Any]) -> SeenEndpoint:
     return SeenEndpoint(
-        told_text(told.get("guid")),
-        told_text(told.get("kind")),
-        told_text(told.get("topic")),
-        told_text(told.get("type")),
-        _texts(told.get("qos")),
-        told_text(told.get("participant")),
+        parse_text(raw.get("guid")),
+        parse_text(raw.get("kind")),
+        parse_text(raw.get("topic")),
+        parse_text(raw.get("type")),
+        _texts(raw.get("qos")),
+        parse_text(raw.get("participant")),
     )
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > _WORDS_MAX:
-        raise ValueError(f"a list of at most {_WORDS_MAX} texts has to be where {value!r:.40} is")
-    return tuple(map(told_text, value))
+    return tuple(parse_entries(value, parse_text, _WORDS_MAX))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..monitoring.consumer_groups import GROUPS, read_groups, told_groups
+from ..monitoring.consumer_groups import GROUPS, parse_groups, read_groups
 from ..transport.errors import LogError
 from ..transport.log.counters import COUNTERS_FILE, Counters
 from ..transport.value_classes import value
@@ -28,7 +28,7 @@ def committed(directory: Path) -> int:
     except FileNotFoundError:
         return 0
     try:
-        groups = told_groups(raw)
+        groups = parse_groups(raw)
     except ValueError:  # the server puts it aside
         return 0
     return max((each.position + (each.row > 0) for each in groups), default=0)

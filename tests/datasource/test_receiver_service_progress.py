@@ -17,7 +17,7 @@ from spark_rtps.datasource.offsets import ReceiverServiceOffset
 from spark_rtps.datasource.receiver_service_batch_reader import ReceiverServiceBatchReader
 from spark_rtps.datasource.receiver_service_stream_reader_4_0 import ReceiverServiceStreamReader40
 from spark_rtps.datasource.schema import plan_source
-from spark_rtps.monitoring.consumer_groups import told_groups
+from spark_rtps.monitoring.consumer_groups import parse_groups
 from spark_rtps.serving.server.consumer_group_file import ConsumerGroupFile
 from spark_rtps.transport.errors import LogLostError, RangeServerError, UsageError
 from spark_rtps.transport.log.counters import COUNTERS_FILE, Counters
@@ -67,7 +67,7 @@ class Group:
         self.receiver.base = stream.base
 
     def told(self, _log: str) -> dict[str, Cursor]:
-        found = told_groups(self.groups.told(Clocks.read()))
+        found = parse_groups(self.groups.told(Clocks.read()))
         return {group.name: Cursor(group.position, group.row) for group in found}
 
 

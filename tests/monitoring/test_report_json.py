@@ -13,10 +13,10 @@ from spark_rtps.monitoring import report_json
 from spark_rtps.monitoring.report_json import (
     errors_as_json,
     losses_as_json,
+    parse_errors,
+    parse_losses,
+    parse_streams,
     streams_as_json,
-    told_errors,
-    told_losses,
-    told_streams,
 )
 from spark_rtps.monitoring.reports import ErrorReport, LossesOfLog
 from spark_rtps.monitoring.seen_topics import SeenTopics
@@ -53,12 +53,12 @@ def test_streams_come_back_as_they_were(tmp_path: Path) -> None:
     sink(tmp_path, writer__written_samples=9)
     streams = read_streams([tmp_path], now=time.monotonic_ns())
     assert len(streams) == 2 and streams[1].writers
-    assert told_streams(raw(streams_as_json(streams, [tmp_path], 1))) == streams
+    assert parse_streams(raw(streams_as_json(streams, [tmp_path], 1))) == streams
 
 
 def test_errors_and_losses_come_back_as_they_were() -> None:
-    assert told_errors(raw(errors_as_json(ERRORS, ["/a"]))) == ERRORS
-    assert told_losses(raw(losses_as_json(LOSSES, ["/a"]))) == LOSSES
+    assert parse_errors(raw(errors_as_json(ERRORS, ["/a"]))) == ERRORS
+    assert parse_losses(raw(losses_as_json(LOSSES, ["/a"]))) == LOSSES
 
 
 def test_topics_come_back_as_they_were() -> None:
@@ -71,7 +71,7 @@ def test_topics_come_back_as_they_were() -> None:
         ],
     )
     assert [e.participant for e in seen.endpoints] == ["listener", "00" * 12]
-    assert SeenTopics.told(raw(seen.as_json())) == seen
+    assert SeenTopics.parse(raw(seen.as_json())) == seen
 
 
 def test_the_words_of_qos_are_those_that_decide_about_a_match() -> None:
@@ -114,28 +114,28 @@ def _stream(**changed: object) -> dict[str, Any]:
     ],
 )
 def test_a_stream_that_cannot_be_is_refused(changed: dict[str, object]) -> None:
-    assert told_streams(raw({"streams": [_stream()]}))
+    assert parse_streams(raw({"streams": [_stream()]}))
     with pytest.raises(ValueError, match=r"where|not a valid"):
-        told_streams(raw({"streams": [_stream(**changed)]}))
+        parse_streams(raw({"streams": [_stream(**changed)]}))
 
 
 @pytest.mark.parametrize(
     "told", [b"", b"[]", b"{", b'{"streams": {}}', b'{"streams": [7]}', b"[" * 100_000, b"\xff"]
 )
 def test_what_is_no_answer_is_refused(told: bytes) -> None:
-    for read in (told_streams, told_errors, told_losses, SeenTopics.told):
+    for read in (parse_streams, parse_errors, parse_losses, SeenTopics.parse):
         with pytest.raises(ValueError):
             read(told)
 
 
 def test_more_entries_than_there_can_be_are_refused() -> None:
-    assert len(told_streams(raw({"streams": [_stream()] * 2}))) == 2
+    assert len(parse_streams(raw({"streams": [_stream()] * 2}))) == 2
     with pytest.raises(ValueError, match="at most 4096 entries"):
-        told_streams(raw({"streams": [_stream()] * 4_097}))
+        parse_streams(raw({"streams": [_stream()] * 4_097}))
 
 
 def test_texts_are_cut() -> None:
-    (stream,) = told_streams(raw({"streams": [_stream(topic="x" * 10_000)]}))
+    (stream,) = parse_streams(raw({"streams": [_stream(topic="x" * 10_000)]}))
     assert stream.topic == "x" * 4_096
 
 
@@ -144,7 +144,7 @@ def test_an_error_that_cannot_be_is_refused(name: str) -> None:
     told = errors_as_json(ERRORS, [])
     told["logs"][0]["errors"][0][name] = None
     with pytest.raises(ValueError, match="where None is"):
-        told_errors(raw(told))
+        parse_errors(raw(told))
 
 
 @pytest.mark.parametrize("change", [{"writer": "me"}, {"bytes": -1}, {"cause": 3}, {"unknown": "1"}])
@@ -152,7 +152,7 @@ def test_a_loss_that_cannot_be_is_refused(change: dict[str, object]) -> None:
     told = losses_as_json(LOSSES, [])
     told["reports"][0]["losses"][0] |= change
     with pytest.raises(ValueError, match=r"where|no GUID"):
-        told_losses(raw(told))
+        parse_losses(raw(told))
 
 
 @pytest.mark.parametrize(
@@ -171,4 +171,4 @@ def test_topics_that_cannot_be_are_refused(which: str, change: dict[str, object]
     told = json.loads(raw(SeenTopics.of(0, [ParticipantData(WRITER.prefix)], [endpoint]).as_json()))
     told[which][0] |= change
     with pytest.raises(ValueError, match="where"):
-        SeenTopics.told(raw(told))
+        SeenTopics.parse(raw(told))

@@ -108,9 +108,9 @@ def test_what_a_receiver_tells_is_checked(wrong: object) -> None:
         "retention": "bytes",
         **dict.fromkeys(("domain", "base", "position", "rows"), 0),
     }
-    assert SubscriptionInfo.told(told).topics is None
-    assert SubscriptionInfo.told({**told, "topics": {"names": ["a", "b"], "pattern": None}}).topics == (
+    assert SubscriptionInfo.parse(told).topics is None
+    assert SubscriptionInfo.parse({**told, "topics": {"names": ["a", "b"], "pattern": None}}).topics == (
         TopicSelection(names=("a", "b"))
     )
     with pytest.raises(ValueError, match=r"are no topics|a text has to be"):
-        SubscriptionInfo.told({**told, "topics": wrong})
+        SubscriptionInfo.parse({**told, "topics": wrong})

@@ -47,10 +47,10 @@ def test_subscriptions(scene: Scene) -> None:
     assert (found.base, found.position, found.rows) == (0, scene.end.position, scene.rows)
     assert found.place is not None and found.place.inode == scene.directory.stat().st_ino
     told = scene.get("/v1/subscriptions/cell/imu")[1]
-    assert SubscriptionInfo.told(told) == found and found.slice is None
-    assert SubscriptionInfo.told({**told, "options": {"slice": "1/4"}}).slice == Slice(1, 4)
+    assert SubscriptionInfo.parse(told) == found and found.slice is None
+    assert SubscriptionInfo.parse({**told, "options": {"slice": "1/4"}}).slice == Slice(1, 4)
     with pytest.raises(ValueError, match="must have an index"):
-        SubscriptionInfo.told({**told, "options": {"slice": "4/4"}})
+        SubscriptionInfo.parse({**told, "options": {"slice": "4/4"}})
     for other in ("cell", "..%2f", "../cell/imu", "%00"):
         assert scene.get(f"/v1/subscriptions/{other}")[0] == 404
 

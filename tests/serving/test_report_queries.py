@@ -12,7 +12,7 @@ import pytest
 import spark_rtps as rtps
 from spark_rtps.monitoring.decoding_report import LOST, LostPart, update_decoding_report
 from spark_rtps.monitoring.range_tally import RangeTally
-from spark_rtps.monitoring.report_json import told_errors, told_losses, told_streams
+from spark_rtps.monitoring.report_json import parse_errors, parse_losses, parse_streams
 from spark_rtps.monitoring.reports import read_error_reports, read_losses
 from spark_rtps.monitoring.seen_topics import SeenTopics
 from spark_rtps.monitoring.stream_counters import State, read_streams
@@ -42,7 +42,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_streams_with_those_that_ended(directory: Path) -> None:
-    told = told_streams(report_queries.streams(directory))
+    told = parse_streams(report_queries.streams(directory))
     assert [(stream.topic, stream.state) for stream in told] == [
         ("Square", State.ALIVE),
         ("Old", State.ENDED),
@@ -53,8 +53,8 @@ def test_streams_with_those_that_ended(directory: Path) -> None:
 def test_errors_and_losses(directory: Path) -> None:
     errors, losses = read_error_reports([directory]), read_losses([directory])
     assert errors and losses
-    assert told_errors(report_queries.errors(directory)) == errors
-    assert told_losses(report_queries.losses(directory)) == losses
+    assert parse_errors(report_queries.errors(directory)) == errors
+    assert parse_losses(report_queries.losses(directory)) == losses
 
 
 def test_what_a_client_reports_leaves_what_can_be_told(directory: Path) -> None:
@@ -64,9 +64,9 @@ def test_what_a_client_reports_leaves_what_can_be_told(directory: Path) -> None:
     report = RangeTally.from_json(RangeTally(lost=parts).to_json())
     update_decoding_report(log, report.add_to)
     assert (1 << 63) - 1 in {
-        each.counters.get(LOST) for each in told_streams(report_queries.streams(directory))
+        each.counters.get(LOST) for each in parse_streams(report_queries.streams(directory))
     }
-    lost = [loss for each in told_losses(report_queries.losses(directory)) for loss in each.losses]
+    lost = [loss for each in parse_losses(report_queries.losses(directory)) for loss in each.losses]
     assert ((1 << 63) - 1, (1 << 63) - 1) in {(loss.samples, loss.nbytes) for loss in lost}
     assert report_queries.metrics(directory)
 
@@ -94,7 +94,7 @@ def test_topics(tmp_path: Path) -> None:
         def seen() -> SeenTopics:
             told = listener.topics(0.3)
             assert told is not None
-            return SeenTopics.told(told)
+            return SeenTopics.parse(told)
 
         wait_until(lambda: [each.topic for each in seen().endpoints] == ["Square"])
         (participant,) = seen().participants

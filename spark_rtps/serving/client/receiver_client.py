@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
-from ...monitoring.consumer_groups import told_groups
-from ...monitoring.told import ANSWER_BYTES_MAX, told_json, told_text
+from ...monitoring.consumer_groups import parse_groups
+from ...monitoring.untrusted_json import ANSWER_BYTES_MAX, parse_entries, parse_object, parse_text
 from ...transport.errors import LogAccessError, RangeServerError, UsageError
 from ...transport.log.frame import Cursor
 from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
 from ..wire_format.misplaced_offset import MisplacedOffset
-from ..wire_format.receiver_service import PIECES_MAX, LogTail, SubscriptionInfo, is_log, is_name, told_cursor
+from ..wire_format.receiver_service import (
+    PIECES_MAX,
+    LogTail,
+    SubscriptionInfo,
+    is_log,
+    is_name,
+    parse_cursor,
+)
 from ..wire_format.served import WRITER_TYPES_BYTES_MAX, Served
 from .http_client import HttpClient
 
@@ -58,10 +65,8 @@ class ReceiverClient:
         """All subscriptions, running or not."""
 
         def read(raw: bytes) -> list[SubscriptionInfo]:
-            told = told_json(raw).get("subscriptions")
-            if not isinstance(told, list) or len(told) > _SUBSCRIPTIONS_MAX:
-                raise ValueError(f"{told!r:.40} are no subscriptions")
-            return [SubscriptionInfo.told(each) for each in told]
+            found = parse_object(raw).get("subscriptions")
+            return parse_entries(found, SubscriptionInfo.parse, _SUBSCRIPTIONS_MAX)
 
         return self._ask("GET", "/v1/subscriptions", "its subscriptions", read)
 
@@ -72,7 +77,7 @@ class ReceiverClient:
         """
 
         def read(raw: bytes) -> SubscriptionInfo:
-            return SubscriptionInfo.told(told_json(raw))
+            return SubscriptionInfo.parse(parse_object(raw))
 
         body = {"v": 1, "options": dict(options)}
         asked = self if patience is None else ReceiverClient(self._served, patience=patience)
@@ -85,7 +90,7 @@ class ReceiverClient:
         until = time.monotonic() + wait
         while True:
             left = max(0.0, min(_POLL_SECONDS, until - time.monotonic()))
-            found = self._of_log(log, "tail", LogTail.told, after=max(after, -1), wait=f"{left:.3f}")
+            found = self._of_log(log, "tail", LogTail.parse, after=max(after, -1), wait=f"{left:.3f}")
             if found.position > after or time.monotonic() >= until:
                 return found
 
@@ -106,10 +111,10 @@ class ReceiverClient:
             return []
 
         def read(raw: bytes) -> list[Cursor]:
-            told = told_json(raw).get("cuts")
-            if not isinstance(told, list) or not 2 <= len(told) <= pieces + 1:
-                raise ValueError(f"{told!r:.40} are no cuts")
-            return [told_cursor(each) for each in told]
+            cuts = parse_entries(parse_object(raw).get("cuts"), parse_cursor, pieces + 1)
+            if len(cuts) < 2:
+                raise ValueError(f"{cuts!r:.40} are no cuts")
+            return cuts
 
         pieces = min(pieces, PIECES_MAX)
         ends = {"end_position": end.position, "end_row": end.row}
@@ -123,11 +128,11 @@ class ReceiverClient:
         """Where the samples behind an offset begin. Raises LogLostError for one beyond the log's end."""
 
         def read(raw: bytes) -> Cursor | MisplacedOffset:
-            told = told_json(raw)
-            place = told_cursor(told.get("cursor"))
+            told = parse_object(raw)
+            place = parse_cursor(told.get("cursor"))
             if "what" not in told:
                 return place
-            return MisplacedOffset(told_text(told["what"]), told_text(told.get("cause")), place)
+            return MisplacedOffset(parse_text(told["what"]), parse_text(told.get("cause")), place)
 
         return self._in_log(log, "place", read, **cursor._asdict())
 
@@ -154,7 +159,7 @@ class ReceiverClient:
 
     def groups(self, log: str) -> dict[str, Cursor]:
         """How far each consumer group of a log is."""
-        found = self._of_log(log, "groups", told_groups)
+        found = self._of_log(log, "groups", parse_groups)
         return {group.name: Cursor(group.position, group.row) for group in found}
 
     # --- inside ------------------------------------------------------------------------------------
@@ -209,4 +214,4 @@ def _checked(log: str) -> str:
 
 
 def _cursor(raw: bytes) -> Cursor:
-    return told_cursor(told_json(raw).get("cursor"))
+    return parse_cursor(parse_object(raw).get("cursor"))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ...monitoring.consumer_groups import ConsumerGroup, told_groups
-from ...monitoring.report_json import told_errors, told_losses, told_streams
+from ...monitoring.consumer_groups import ConsumerGroup, parse_groups
+from ...monitoring.report_json import parse_errors, parse_losses, parse_streams
 from ...monitoring.reports import ErrorReport, LossesOfLog
 from ...monitoring.seen_topics import SeenTopics
 from ...monitoring.stream_counters import Stream
-from ...monitoring.told import ANSWER_BYTES_MAX
+from ...monitoring.untrusted_json import ANSWER_BYTES_MAX
 from ...transport.errors import RangeServerError
 from ..wire_format.log_scan import ScannedLog
 from ..wire_format.served import Served
@@ -36,24 +36,24 @@ class ReceiverReports:
 
     def streams(self) -> list[Stream]:
         """Its sources, and the sinks that have their counters in its directory; those that have ended, too."""
-        return self._told("/v1/streams", "its streams", told_streams)
+        return self._ask("/v1/streams", "its streams", parse_streams)
 
     def errors(self) -> list[ErrorReport]:
         """The distinct warnings and errors of its processes."""
-        return self._told("/v1/errors", "its errors", told_errors)
+        return self._ask("/v1/errors", "its errors", parse_errors)
 
     def losses(self) -> list[LossesOfLog]:
         """What its subscriptions lost."""
-        return self._told("/v1/losses", "its losses", told_losses)
+        return self._ask("/v1/losses", "its losses", parse_losses)
 
     def topics(self, seconds: float) -> SeenTopics:
         """What it sees on its domain when it listens for so long."""
         target = f"/v1/topics?seconds={seconds:g}"
-        return self._told(target, "the topics of its domain", SeenTopics.told, extra=seconds)
+        return self._ask(target, "the topics of its domain", SeenTopics.parse, extra=seconds)
 
     def groups(self, log: str) -> list[ConsumerGroup]:
         """The consumer groups of a log, the one that is furthest behind first."""
-        return self._told(f"/v1/logs/{log}/groups", "the groups of the log", told_groups)
+        return self._ask(f"/v1/logs/{log}/groups", "the groups of the log", parse_groups)
 
     def walk(self, log: str, directory: Path, *, bodies: bool) -> ScannedLog:
         """What a log holds, gone through where it lies; without ``bodies`` only the headers of its frames."""
@@ -62,10 +62,10 @@ class ReceiverReports:
             target = f"/v1/logs/{log}/walk?from={found.stop or 0}&bodies={int(bodies)}"
             if found.stop is not None:
                 target += f"&to={found.verified.end}"
-            self._told(target, "what the log holds", found.add, extra=_WALK_SECONDS)
+            self._ask(target, "what the log holds", found.add, extra=_WALK_SECONDS)
         return found
 
-    def _told(self, target: str, what: str, read: Callable[[bytes], _T], *, extra: float = 0.0) -> _T:
+    def _ask(self, target: str, what: str, read: Callable[[bytes], _T], *, extra: float = 0.0) -> _T:
         address = ", ".join(self._served.addresses)
         client = HttpClient(self._served, Path(address), patience=self._patience + extra)
         raw = client.get(target, what, max_bytes=ANSWER_BYTES_MAX)

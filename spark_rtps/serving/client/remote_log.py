@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Final
 
 from ...monitoring.range_tally import RangeTally
+from ...monitoring.untrusted_json import parse_number, parse_object
 from ...transport.errors import LogLostError, RangeServerError, RtpsError
 from ...transport.limits import LOG_POSITION_MAX
 from ...transport.log.checkpoint import WRITERS, Base, Tail
@@ -44,10 +44,7 @@ class About:
     @classmethod
     def parse(cls, raw: bytes) -> About:
         """Raises ValueError if it is not of the form, or cannot be."""
-        try:
-            told = json.loads(raw)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
+        told = parse_object(raw)
         match told:
             case {
                 "v": 1,
@@ -66,7 +63,7 @@ class About:
                 )
                 start = told.get("start", base)  # older servers do not tell it
                 begin = None if base is None else Base(_number(base), _number(start))
-                return cls(metadata, begin, _tail(tail), _segments(segments))
+                return cls(metadata, begin, _parse_tail(tail), _parse_segments(segments))
         raise ValueError("it is not of version 1 of its form")
 
 
@@ -107,20 +104,20 @@ class RemoteLog:
     # --- what a view reads -------------------------------------------------------------------------
 
     def metadata(self) -> StreamLogMetadata:
-        return self._told().metadata
+        return self._fetch_about().metadata
 
     def base(self, seed: int) -> Base:
-        base = self._told(anew=True).base
+        base = self._fetch_about(anew=True).base
         if base is None:
             path = self._directory / WRITERS
             raise lost(f"{path} is damaged", path=path)
         return base
 
     def tail(self) -> Tail | None:
-        return self._told(anew=True).tail
+        return self._fetch_about(anew=True).tail
 
     def segments(self) -> list[SegmentFile]:
-        return self._told().segments
+        return self._fetch_about().segments
 
     def expect(self, start: int, stop: int) -> None:
         self._expected = (start, stop)
@@ -162,7 +159,7 @@ class RemoteLog:
     def _new_client(self) -> HttpClient:
         return HttpClient(self._served, self._directory, patience=self._patience)
 
-    def _told(self, *, anew: bool = False) -> About:
+    def _fetch_about(self, *, anew: bool = False) -> About:
         if self._about is None or anew:
             self._about = None
             raw = self._client.get(f"/v1/logs/{self._log}", "the log", max_bytes=_ABOUT_BYTES_MAX)
@@ -178,7 +175,7 @@ class RemoteLog:
 
     def _is_appended(self) -> int:
         """The position up to which there may be frames."""
-        tail = self._told().tail
+        tail = self._fetch_about().tail
         return LOG_POSITION_MAX if tail is None else tail.most - tail.most % ALIGNMENT
 
     def _wanted(self, file: SegmentFile) -> Wanted:
@@ -201,12 +198,10 @@ def _unreported(directory: Path, why: str) -> None:
 
 
 def _number(value: object, most: int = LOG_POSITION_MAX) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ValueError(f"{value!r:.40} where a number up to {most} has to be")
-    return value
+    return parse_number(value, most=most)
 
 
-def _tail(told: object) -> Tail | None:
+def _parse_tail(told: object) -> Tail | None:
     match told:
         case None:
             return None
@@ -218,7 +213,7 @@ def _tail(told: object) -> Tail | None:
     raise ValueError("its tail is not of the form")
 
 
-def _segments(told: list[object]) -> list[SegmentFile]:
+def _parse_segments(told: list[object]) -> list[SegmentFile]:
     if len(told) > _SEGMENTS_MAX:
         raise ValueError(f"{len(told)} segments are more than there can be")
     found: list[SegmentFile] = []

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...monitoring.consumer_groups import GROUPS, ConsumerGroup, told_groups
-from ...monitoring.told import told_json, told_number, told_text
+from ...monitoring.consumer_groups import GROUPS, ConsumerGroup, parse_groups
+from ...monitoring.untrusted_json import parse_number, parse_object, parse_text
 from ...transport.errors import LogError
 from ...transport.log.counters import COUNTERS_FILE, Counters
 from ...transport.log.frame import Cursor
@@ -74,7 +74,7 @@ class ConsumerGroupFile:
     def told(self, now: Clocks) -> bytes:
         """The groups as they are kept."""
         with self._lock:
-            return json.dumps(_told(self._living(now), now)).encode()
+            return json.dumps(_to_json(self._living(now), now)).encode()
 
     @property
     def is_unwritten(self) -> bool:
@@ -161,7 +161,7 @@ class ConsumerGroupFile:
                 raw = file.read(_BYTES_MAX + 1)
             if len(raw) > _BYTES_MAX:
                 raise ValueError("it is too long")
-            found, written = told_groups(raw), _told_clocks(raw)
+            found, written = parse_groups(raw), _parse_clocks(raw)
             if len(found) > GROUPS_MAX or not all(is_name(each.name) for each in found):
                 raise ValueError("it has names or numbers of groups that cannot be")
         except FileNotFoundError:
@@ -184,7 +184,7 @@ class ConsumerGroupFile:
     def _write(self, groups: dict[str, _Kept], now: Clocks) -> None:
         written = {"wall_ns": now.wall_ns, "uptime_ns": now.uptime_ns, "boot": now.boot}
         try:
-            text = json.dumps({**_told(groups, now), "written": written})
+            text = json.dumps({**_to_json(groups, now), "written": written})
             replace_text(self._directory / GROUPS, text, durable=True)
         except OSError as error:
             why = f"what is committed cannot be written now: {error.strerror}"
@@ -229,7 +229,7 @@ class ConsumerGroupFile:
             return None
 
 
-def _told(groups: dict[str, _Kept], now: Clocks) -> dict[str, object]:
+def _to_json(groups: dict[str, _Kept], now: Clocks) -> dict[str, object]:
     kept = {
         name: {
             "position": each.group.position,
@@ -243,10 +243,10 @@ def _told(groups: dict[str, _Kept], now: Clocks) -> dict[str, object]:
     return {"v": 1, "groups": kept}
 
 
-def _told_clocks(raw: bytes) -> Clocks:
+def _parse_clocks(raw: bytes) -> Clocks:
     """When a file was written; long ago, if it does not say that. Raises ValueError."""
-    written = told_json(raw).get("written", {"wall_ns": 0, "uptime_ns": 0, "boot": ""})
+    written = parse_object(raw).get("written", {"wall_ns": 0, "uptime_ns": 0, "boot": ""})
     if not isinstance(written, dict):
         raise ValueError(f"{written!r:.40} is no moment")
-    wall_ns, uptime_ns = (told_number(written.get(key)) for key in ("wall_ns", "uptime_ns"))
-    return Clocks(wall_ns, uptime_ns, told_text(written.get("boot")))
+    wall_ns, uptime_ns = (parse_number(written.get(key)) for key in ("wall_ns", "uptime_ns"))
+    return Clocks(wall_ns, uptime_ns, parse_text(written.get("boot")))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ...monitoring.told import told_json, told_number, told_text
+from ...monitoring.untrusted_json import parse_entries, parse_number, parse_object, parse_optional, parse_text
 from ...transport.errors import LogError
 from ...transport.limits import DAMAGE_LISTED_MAX, WRITERS_MAX
 from ...transport.log.damage import Damage
@@ -99,37 +99,37 @@ class ScannedLog:
 
     def add(self, raw: bytes) -> None:
         """Take the next part. Raises ValueError for what cannot be one."""
-        told, found, before = told_json(raw), self.verified, self.stop
-        base, end, stop = (told_number(told.get(key)) for key in ("base", "end", "stop"))
+        part, found, before = parse_object(raw), self.verified, self.stop
+        base, end, stop = (parse_number(part.get(key)) for key in ("base", "end", "stop"))
         if before is None:
             before, found.base, found.end = base, base, end
         if stop <= before and stop < found.end:
             raise ValueError(f"it goes no further than position {stop}")
         self.stop = stop
-        found.frames += told_number(told.get("frames"))
-        found.rows += told_number(told.get("rows"))
-        found.nbytes += told_number(told.get("bytes"))
-        for error in _list(told.get("errors"), _ERRORS_MAX):
-            if told_text(error) not in found.errors and len(found.errors) < _ERRORS_MAX:
-                found.errors.append(told_text(error))
-        found.overflow += told_number(told.get("more_damage"))
-        for entry in _rows(told.get("damage"), DAMAGE_LISTED_MAX, 5):
+        found.frames += parse_number(part.get("frames"))
+        found.rows += parse_number(part.get("rows"))
+        found.nbytes += parse_number(part.get("bytes"))
+        for error in parse_entries(part.get("errors"), parse_text, _ERRORS_MAX):
+            if error not in found.errors and len(found.errors) < _ERRORS_MAX:
+                found.errors.append(error)
+        found.overflow += parse_number(part.get("more_damage"))
+        for entry in _rows(part.get("damage"), DAMAGE_LISTED_MAX, 5):
             self._add_damage(entry)
-        for entry in _rows(told.get("segments"), _SEGMENTS_MAX, 6):
+        for entry in _rows(part.get("segments"), _SEGMENTS_MAX, 6):
             self._add_segment(entry)
-        for entry in _rows(told.get("writers"), WRITERS_MAX, 7):
+        for entry in _rows(part.get("writers"), WRITERS_MAX, 7):
             self._add_writer(entry)
-        self.overflow += told_number(told.get("more_writers"))
+        self.overflow += parse_number(part.get("more_writers"))
 
     def _add_damage(self, entry: Sequence[Any]) -> None:
-        (position, stop), rows, writer = map(told_number, entry[:2]), _known(entry[2]), entry[3]
+        (position, stop), rows, writer = map(parse_number, entry[:2]), _optional_number(entry[2]), entry[3]
         damage = Damage(
             self.verified.path,
             position,
             stop,
             rows,
-            None if writer is None else _guid(writer),
-            _known(entry[4]),
+            parse_optional(writer, _guid),
+            _optional_number(entry[4]),
         )
         if len(self.verified.damage) < DAMAGE_LISTED_MAX:
             self.verified.damage.append(damage)
@@ -138,9 +138,9 @@ class ScannedLog:
 
     def _add_segment(self, entry: Sequence[Any]) -> None:
         (base, end, frames, rows), first, last = (
-            map(told_number, entry[:4]),
-            _known(entry[4]),
-            _known(entry[5]),
+            map(parse_number, entry[:4]),
+            _optional_number(entry[4]),
+            _optional_number(entry[5]),
         )
         if base not in self._segments and len(self._segments) >= _SEGMENTS_MAX:
             raise ValueError("it has too many segments")
@@ -152,8 +152,8 @@ class ScannedLog:
         segment.last_reception = segment.last_reception if last is None else last
 
     def _add_writer(self, entry: Sequence[Any]) -> None:
-        guid, (highest, rows, nbytes, missing) = _guid(entry[0]), map(told_number, entry[1:5])
-        first, last = _known(entry[5]), _known(entry[6])
+        guid, (highest, rows, nbytes, missing) = _guid(entry[0]), map(parse_number, entry[1:5])
+        first, last = _optional_number(entry[5]), _optional_number(entry[6])
         if guid not in self.writers and len(self.writers) >= WRITERS_MAX:
             self.overflow += 1
             return
@@ -172,24 +172,20 @@ def _hex(writer: Guid) -> str:
 
 
 def _guid(value: object) -> Guid:
-    raw = bytes.fromhex(told_text(value))
+    raw = bytes.fromhex(parse_text(value))
     if len(raw) != GUID_BYTES:
         raise ValueError(f"{value!r:.40} is no GUID")
     return Guid.from_bytes(raw)
 
 
-def _known(value: object) -> int | None:
-    return None if value is None else told_number(value)
-
-
-def _list(value: object, most: int) -> list[object]:
-    if not isinstance(value, list) or len(value) > most:
-        raise ValueError(f"a list of at most {most} entries has to be where {value!r:.40} is")
-    return value
+def _optional_number(value: object) -> int | None:
+    return parse_optional(value, parse_number)
 
 
 def _rows(value: object, most: int, columns: int) -> list[list[Any]]:
-    rows = [each for each in _list(value, most) if isinstance(each, list) and len(each) == columns]
-    if len(rows) < len(_list(value, most)):
-        raise ValueError(f"each entry has to have {columns} columns where {value!r:.40} is")
-    return rows
+    def parse_row(entry: object) -> list[Any]:
+        if not isinstance(entry, list) or len(entry) != columns:
+            raise ValueError(f"each entry has to have {columns} columns where {value!r:.40} is")
+        return entry
+
+    return parse_entries(value, parse_row, most)

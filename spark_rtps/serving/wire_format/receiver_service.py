@@ -7,9 +7,16 @@ import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ...monitoring.told import told_json, told_number, told_text
+from ...monitoring.untrusted_json import (
+    parse_entries,
+    parse_mapping,
+    parse_number,
+    parse_object,
+    parse_optional,
+    parse_text,
+)
 from ...transport.limits import LOG_POSITION_MAX, TOPICS_MAX
 from ...transport.log.frame import Cursor
 from ...transport.protocol.discovery.topic_selection import TopicSelection
@@ -88,34 +95,31 @@ class SubscriptionInfo:
         return None if text is None else Slice.parse(text)
 
     @classmethod
-    def told(cls, told: object) -> SubscriptionInfo:
-        """Of what a receiver tells. Raises ValueError."""
-        if not isinstance(told, dict):
-            raise ValueError(f"{told!r:.40} is no subscription")
-        log, name, state = (told_text(told.get(key)) for key in ("log", "name", "state"))
+    def parse(cls, raw: object) -> SubscriptionInfo:
+        """From a receiver's answer. Raises ValueError."""
+        told = parse_mapping(raw)
+        log, name, state = (parse_text(told.get(key)) for key in ("log", "name", "state"))
         if not is_log(log) or not is_name(name) or state not in _STATES:
             raise ValueError(f"{name!r:.40}, {log!r:.40}, {state!r:.40} are no name, log and state")
-        error, kind, options = told.get("error"), told.get("type"), told.get("options", {})
-        if not isinstance(options, dict) or len(options) > OPTIONS_MAX:
-            raise ValueError(f"{options!r:.40} are no options")
-        base, position, rows = (_position(told.get(key)) for key in ("base", "position", "rows"))
+        options = parse_mapping(told.get("options", {}), OPTIONS_MAX)
+        base, position, rows = (_parse_position(told.get(key)) for key in ("base", "position", "rows"))
         found = cls(
             name,
-            told_text(told.get("topic")),
-            None if kind is None else told_text(kind),
-            told_number(told.get("domain")),
+            parse_text(told.get("topic")),
+            parse_optional(told.get("type"), parse_text),
+            parse_number(told.get("domain")),
             log,
-            Path(told_text(told.get("directory"))),
-            _place(told.get("place")),
+            Path(parse_text(told.get("directory"))),
+            parse_optional(told.get("place"), _parse_location),
             base,
             position,
             rows,
             state,
-            None if error is None else told_text(error),
+            parse_optional(told.get("error"), parse_text),
             told.get("dynamic") is True,
-            {told_text(key): told_text(value) for key, value in options.items()},
-            told_text(told.get("retention")),
-            _topics(told.get("topics")),
+            {parse_text(key): parse_text(value) for key, value in options.items()},
+            parse_text(told.get("retention")),
+            parse_optional(told.get("topics"), _parse_topics),
         )
         _ = found.slice  # which may be none
         return found
@@ -132,48 +136,40 @@ class LogTail:
     counters: Mapping[str, int]
 
     @classmethod
-    def told(cls, raw: bytes) -> LogTail:
-        """Of a receiver's answer. Raises ValueError."""
-        found = told_json(raw)
-        counters = found.get("counters")
-        if not isinstance(counters, dict) or len(counters) > _COUNTERS_MAX:
-            raise ValueError(f"at most {_COUNTERS_MAX} counters have to be where {counters!r:.40} is")
-        base, position, rows = (_position(found.get(key)) for key in ("base", "position", "rows"))
+    def parse(cls, raw: bytes) -> LogTail:
+        """From a receiver's answer. Raises ValueError."""
+        found = parse_object(raw)
+        counters = parse_mapping(found.get("counters"), _COUNTERS_MAX)
+        base, position, rows = (_parse_position(found.get(key)) for key in ("base", "position", "rows"))
         if base > position:
             raise ValueError(f"a log cannot hold [{base}, {position})")
-        least, most = -(1 << 63), _position(found.get("max_bytes"))
+        least, most = -(1 << 63), _parse_position(found.get("max_bytes"))
         return cls(
-            base, position, rows, most, {told_text(k): told_number(v, least) for k, v in counters.items()}
+            base, position, rows, most, {parse_text(k): parse_number(v, least) for k, v in counters.items()}
         )
 
 
-def told_cursor(value: object) -> Cursor:
+def parse_cursor(value: object) -> Cursor:
     """A cursor of ``[position, row]``. Raises ValueError."""
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{value!r:.40} is no cursor")
-    return Cursor(_position(value[0]), _position(value[1]))
+    return Cursor(_parse_position(value[0]), _parse_position(value[1]))
 
 
-def _position(value: Any) -> int:
-    if told_number(value) > LOG_POSITION_MAX:
-        raise ValueError(f"{value} is no position")
-    return int(value)
+def _parse_position(value: object) -> int:
+    return parse_number(value, most=LOG_POSITION_MAX)
 
 
-def _topics(value: object) -> TopicSelection | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
+def _parse_topics(value: object) -> TopicSelection:
+    fields = parse_mapping(value)
+    names = parse_entries(fields.get("names"), parse_text, TOPICS_MAX)
+    pattern = parse_optional(fields.get("pattern"), parse_text)
+    if bool(names) is (pattern is not None):
         raise ValueError(f"{value!r:.40} are no topics")
-    names, pattern = value.get("names"), value.get("pattern")
-    if not isinstance(names, list) or len(names) > TOPICS_MAX or bool(names) is (pattern is not None):
-        raise ValueError(f"{value!r:.40} are no topics")
-    return TopicSelection(tuple(map(told_text, names)), None if pattern is None else told_text(pattern))
+    return TopicSelection(tuple(names), pattern)
 
 
-def _place(value: object) -> LogLocation | None:
-    if value is None:
-        return None
+def _parse_location(value: object) -> LogLocation:
     if not isinstance(value, list) or len(value) != 3:
         raise ValueError(f"{value!r:.40} is no place")
-    return LogLocation(told_text(value[0]), told_number(value[1]), told_number(value[2]))
+    return LogLocation(parse_text(value[0]), parse_number(value[1]), parse_number(value[2]))
