@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
+from spark_rtps.serving.server.http_messages import Answer, FileRange, Refusal, Request
 from spark_rtps.serving.server.log_queries import LogQueries
-from spark_rtps.serving.server.log_routes import Answer, FileRange, LogRoutes, Refusal
+from spark_rtps.serving.server.log_routes import LogRoutes
 from spark_rtps.serving.server.tail_watch import TailWatch
 from spark_rtps.transport.log.log_view import LogView
 
@@ -60,7 +61,7 @@ def recording(directory: Path, /, **changed: object) -> Answers:
         try:
             if parts.path.endswith("/walk"):
                 query = dict(parse_qsl(parts.query))
-                return LogQueries(TailWatch()).answer(directory, ["walk"], query, None)
+                return LogQueries(TailWatch()).scan(directory, Request(query, b"", None))
             return logs.answer("GET", target, b"")
         except Refusal as refusal:
             return refusal.answer

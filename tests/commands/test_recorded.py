@@ -24,7 +24,7 @@ from spark_rtps.commands.recorded_runs import recorded_runs
 from spark_rtps.monitoring.report_json import streams_as_json
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
 from spark_rtps.serving.client import connections
-from spark_rtps.serving.server.log_routes import Answer
+from spark_rtps.serving.server.http_messages import Answer
 from spark_rtps.serving.wire_format import log_scan
 from spark_rtps.serving.wire_format.served import Served
 from spark_rtps.transport.log.segment import PAGE

@@ -12,7 +12,7 @@ import pytest
 
 from spark_rtps.monitoring.consumer_groups import count_groups, read_groups
 from spark_rtps.serving.server.consumer_group_file import ConsumerGroupFile
-from spark_rtps.serving.server.log_routes import Refusal
+from spark_rtps.serving.server.http_messages import Refusal
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.host_clocks import Clocks

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from spark_rtps.serving.server.http_messages import Refusal, Request
 from spark_rtps.serving.server.log_queries import LogQueries
-from spark_rtps.serving.server.log_routes import Refusal
 from spark_rtps.serving.server.tail_watch import TailWatch
 from spark_rtps.transport.log.stream_log import StreamLog
 from tests.log.make_runs import guid, single
@@ -29,15 +29,15 @@ def test_nobody_walks_along_a_log_for_who_has_gone(log: StreamLog) -> None:
     answers = LogQueries(TailWatch())
     here, there = socket.socketpair()
     with here, there:
-        asked = (log.directory, ["at"], {"time": "3500"}, here.fileno())
-        found = json.loads(answers.answer(*asked).body)["cursor"]
+        request = Request({"time": "3500"}, b"", here.fileno())
+        found = json.loads(answers.at(log.directory, request).body)["cursor"]
         assert found == [log.position // 4_000 * 3_500, 0]
     other = LogQueries(TailWatch())
     here, there = socket.socketpair()
     with here:
         there.close()
         with pytest.raises(Refusal, match="has gone"):
-            other.answer(log.directory, ["at"], {"time": "3500"}, here.fileno())
+            other.at(log.directory, Request({"time": "3500"}, b"", here.fileno()))
 
 
 def test_a_place_of_a_log_that_is_trimmed_meanwhile_is_its_new_base(
@@ -59,5 +59,5 @@ def test_a_place_of_a_log_that_is_trimmed_meanwhile_is_its_new_base(
 
     monkeypatch.setattr(log_queries, "_ends", trimmed_behind)
     query = {"position": "32"}
-    told = json.loads(answers.answer(log.directory, ["place"], query, None).body)
+    told = json.loads(answers.place(log.directory, Request(query, b"", None)).body)
     assert told["cursor"] == [log.base, 0] and "before its beginning" in told["what"]

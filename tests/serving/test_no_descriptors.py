@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from spark_rtps.serving.server import log_server, tail_watch
-from spark_rtps.serving.server.log_routes import Refusal
+from spark_rtps.serving.server.http_messages import Refusal
 from spark_rtps.serving.server.log_server import LogServer
 from spark_rtps.serving.server.process import LogServerConfig
 from spark_rtps.serving.server.tail_watch import TailWatch

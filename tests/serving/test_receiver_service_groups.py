@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.serving.server.consumer_group_file import GROUPS_MAX, ConsumerGroupFile
-from spark_rtps.serving.server.log_routes import Refusal
+from spark_rtps.serving.server.http_messages import Refusal
 from spark_rtps.transport.errors import LogLostError, UsageError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor

@@ -10,36 +10,17 @@ import http.client
 import io
 import os
 import socket
-import ssl
 import threading
 import time
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 from ...transport.errors import RangeServerError
+from ..tls import SERVERS_MAX, Trust
 from ..wire_format.served import Served
 
 #: No connection takes longer to be made, and none is silent for longer, before another one is tried.
 CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 10.0
-_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
-_END: Final = "-----END CERTIFICATE-----"
-#: What OpenSSL makes of an answer that is none of TLS.
-_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
-#: RFC 8446 §6.2, as OpenSSL names them.
-_CERTIFICATE_ALERTS: Final = frozenset(
-    {
-        "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED",
-        "CERTIFICATE_UNKNOWN", "CERTIFICATE_REQUIRED", "UNKNOWN_CA",
-    }
-)  # fmt: skip
-#: Servers to which a connection is kept: a query may read many receiver services, each of them in every micro-batch.
-_SERVERS_MAX: Final = 64
-
-
-class OwnCertificateError(ValueError):
-    """The certificate that is to be shown to a server, or its key, cannot be used."""
 
 
 class Connection(http.client.HTTPConnection):
@@ -60,7 +41,7 @@ class Connection(http.client.HTTPConnection):
         if self._served.ca is None:
             self.sock = self._plain()
         else:
-            self.sock = _Trust.of(self._served).secured(self._plain, self.host)
+            self.sock = Trust.of(self._served).secured(self._plain, self.host)
         self._socket = self.sock
         self.await_until(self.until)
 
@@ -137,89 +118,6 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def distrust(address: str, error: Exception) -> str:
-    """Why a server that was connected to is not asked, from what TLS raised."""
-    if isinstance(error, OwnCertificateError):
-        return f"the certificate to show to {address} cannot be used: {error}"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{address} cannot be trusted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-        return f"{address} does not speak TLS, or is no such server: give no certificate of it, or let it have one"
-    return f"{address} cannot be trusted: {error}"
-
-
-def refused_certificate(error: Exception) -> str | None:
-    """Why the server refuses the client's certificate, if the error says that."""
-    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
-    _, _, alert = reason.partition("_ALERT_")
-    return alert.replace("_", " ").lower() if alert in _CERTIFICATE_ALERTS else None
-
-
-class _Trust:
-    """Certificates in PEM: a server is trusted that has one of them, or one by them for the host at which it is asked.
-
-    The certificate of the server itself says enough, whichever of its host's addresses one asks at.
-    """
-
-    def __init__(self, served: Served) -> None:
-        pem = served.ca or ""
-        parts = (part.partition(_END)[0] for part in pem.split(_BEGIN)[1:])
-        self._own = {ssl.PEM_cert_to_DER_cert(f"{_BEGIN}{part}{_END}") for part in parts}
-        self._by_name, self._any_name = _context(pem), _context(pem)
-        if served.certificate is not None:
-            for context in (self._by_name, self._any_name):
-                _show(context, served.certificate, served.key or "")
-        self._any_name.check_hostname = False
-
-    @classmethod
-    @lru_cache(maxsize=_SERVERS_MAX)
-    def of(cls, served: Served) -> _Trust:
-        return cls(served)
-
-    def secured(self, connect: Callable[[], socket.socket], host: str) -> ssl.SSLSocket:
-        """A new connection to a server that is trusted. Raises ssl.SSLError."""
-        sock = _wrapped(self._any_name, connect(), host)
-        if sock.getpeercert(binary_form=True) in self._own:
-            return sock
-        sock.close()
-        return _wrapped(self._by_name, connect(), host)
-
-
-def _context(pem: str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=pem)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    # RFC 5280 wants more than the certificates have that people make for themselves
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
-
-
-def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Show servers this certificate, whose key is written to no disk. Raises OwnCertificateError."""
-    descriptor = os.memfd_create("spark-rtps", os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(f"{certificate}\n{key}\n".encode())
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
-    except ssl.SSLError as error:
-        raise OwnCertificateError(f"it is no certificate with its key ({error.reason})") from error
-    finally:
-        os.close(descriptor)
-
-
-def _no_password() -> str:
-    """Instead of asking at a terminal."""
-    raise OwnCertificateError("its key has a passphrase")
-
-
-def _wrapped(context: ssl.SSLContext, plain: socket.socket, host: str) -> ssl.SSLSocket:
-    try:
-        return context.wrap_socket(plain, server_hostname=host)
-    except BaseException:
-        plain.close()
-        raise
-
-
 # --- kept from task to task -----------------------------------------------------------------------
 
 _lock = threading.Lock()
@@ -251,7 +149,7 @@ def keep(served: Served, connection: Connection) -> None:
     with _lock:
         _answered.pop(served, None)
         _answered[served] = connection.address
-        while len(_answered) > _SERVERS_MAX:
+        while len(_answered) > SERVERS_MAX:
             oldest = next(iter(_answered))
             del _answered[oldest]
             if oldest in _kept:

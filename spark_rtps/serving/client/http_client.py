@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from ...transport.errors import LogAccessError, RangeServerError
 from ...transport.log.frame import ALIGNMENT
+from ..tls import distrust, refused_certificate
 from ..wire_format.served import RANGE_BYTES_MAX, Served
 from . import connections
 from .connections import Connection
@@ -236,7 +237,7 @@ class HttpClient:
                     raise Cancelled from None
                 if isinstance(error, Again):
                     raise
-                if (why := connections.refused_certificate(error)) is not None:
+                if (why := refused_certificate(error)) is not None:
                     raise Refused(LogAccessError(f"{address} refuses the certificate: {why}")) from error
                 if not connection.is_used or is_answered:
                     raise Again(str(error) or type(error).__name__) from error
@@ -256,7 +257,7 @@ class HttpClient:
         except ssl.SSLEOFError:
             raise  # it ended
         except (ssl.SSLError, ValueError) as error:  # ValueError: of certificates that are none
-            said = connections.distrust(connection.address, error)
+            said = distrust(connection.address, error)
             raise Refused(RangeServerError(said, addresses=self._served.addresses)) from error
 
     def _unreached(self, failed: dict[str, Again]) -> RangeServerError:

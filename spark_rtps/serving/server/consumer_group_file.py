@@ -29,7 +29,7 @@ from ...transport.log.small_file import replace_text
 from ...transport.structure import NANOSECONDS
 from ...transport.value_classes import value
 from ..wire_format.receiver_service import is_name
-from .log_routes import Refusal
+from .http_messages import Refusal
 
 _log = logging.getLogger("spark_rtps.serving")
 

@@ -13,13 +13,14 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import h11
 
-from .log_routes import Answer, FileRange, Refusal
+from .http_messages import Answer, FileRange, Refusal
 from .server_config import Bounds
+from .token_access import TokenAccess
 
 _RECEIVED_BYTES: Final = 64 << 10
 _READ_BYTES: Final = 256 << 10
@@ -41,12 +42,11 @@ _IN_CLEAR: Final = (
 )
 
 
-class Answers(Protocol):
-    """Who answers requests."""
+class Routes(Protocol):
+    """Who may ask, and what answers."""
 
-    def admit(self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool) -> bool:
-        """Whether the request needs no token; Refusal if its sender may not ask it. ``certified``: the sender has shown
-        a certificate of the authority that the server trusts."""
+    @property
+    def access(self) -> TokenAccess: ...
 
     def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
         """The answer to a request that was admitted; what waits for something ends when the socket ``peer`` does.
@@ -83,14 +83,14 @@ class HttpConnection:
     def __init__(
         self,
         sock: socket.socket,
-        answers: Answers,
+        routes: Routes,
         bounds: Bounds,
         *,
         admitted: Callable[[socket.socket], None] = lambda _: None,
     ) -> None:
         """An SSLSocket has its handshake still before it. ``admitted`` is called when the peer shows the token."""
         self._sock = sock
-        self._answers = answers
+        self._routes = routes
         self._bounds = bounds
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=bounds.header_bytes)
         #: Whether a request has shown the token: others are ended first.
@@ -214,11 +214,14 @@ class HttpConnection:
             raise Refusal(400, "the request is malformed") from None
         headers = dict(request.headers)
         certified = isinstance(self._sock, ssl.SSLSocket) and bool(self._sock.getpeercert(binary_form=True))
-        if not self._answers.admit(method, target, headers, certified=certified) and not self.is_admitted:
+        if (
+            not self._routes.access.admit(method, target, headers, certified=certified)
+            and not self.is_admitted
+        ):
             self.is_admitted = True
             self._admitted(self._sock)
         body = self._body(headers, deadline)
-        return self._answers.answer(method, target, body, self._sock.fileno())
+        return self._routes.answer(method, target, body, self._sock.fileno())
 
     def _body(self, headers: dict[bytes, bytes], deadline: float) -> bytes:
         most = self._bounds.body_bytes if self.is_admitted else 0

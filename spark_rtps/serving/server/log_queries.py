@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import select
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,8 @@ from ...transport.log.segment import read_metadata
 from ..wire_format.log_scan import scan_log
 from ..wire_format.misplaced_offset import MisplacedOffset, find_misplacement
 from ..wire_format.receiver_service import PIECES_MAX, TAIL_SECONDS_MAX
-from .log_routes import SOON, Answer, Refusal, may_pass
+from .http_messages import SOON, Answer, Refusal, Request, json_answer, may_pass
+from .router import Handler, Router
 from .tail_watch import TailWatch, TooManyWait
 
 #: Walks along headers at once, and how long others wait for their turn.
@@ -30,7 +30,6 @@ _WALKS: Final = 2
 _TURN_SECONDS: Final = 8.0
 #: Logs whose frames are remembered.
 _INDEXES_MAX: Final = 256
-_DIGITS_MAX: Final = 19
 
 
 class LogQueries:
@@ -42,22 +41,17 @@ class LogQueries:
         self._indexes: OrderedDict[Path, FrameIndex] = OrderedDict()
         self._lock = threading.Lock()
 
-    def answer(self, directory: Path, rest: list[str], query: dict[str, str], peer: int | None) -> Answer:
-        """The answer to ``GET /v1/logs/LOG/`` and ``rest``; nobody waits whose socket ``peer`` ends. Raises Refusal."""
-        match rest:
-            case ["tail"]:
-                return self._tail(directory, query, peer)
-            case ["advance"]:
-                return self._advance(directory, query, peer)
-            case ["split"]:
-                return self._split(directory, query, peer)
-            case ["place"]:
-                return self._place(directory, query, peer)
-            case ["at"]:
-                return self._at(directory, query, peer)
-            case ["walk"]:
-                return self._walk(directory, query)
-        raise Refusal(404, "there is nothing at this path")
+    def add_to(self, router: Router, directory_of: Callable[[str], Path]) -> None:
+        """Answer them at the paths of a log. ``directory_of`` finds a log's folder, or raises Refusal."""
+        for name, query in (
+            ("tail", self.tail),
+            ("advance", self.advance),
+            ("split", self.split),
+            ("place", self.place),
+            ("at", self.at),
+            ("walk", self.scan),
+        ):
+            router.add(f"/v1/logs/{{log}}/{name}", GET=_in_log(query, directory_of))
 
     def committed(self, directory: Path, told: dict[str, Any]) -> tuple[Cursor, int]:
         """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
@@ -76,12 +70,12 @@ class LogQueries:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _tail(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
-        after = -1 if query.get("after", "-1") == "-1" else _number(query, "after")
-        seconds = number_of_seconds(query.get("wait", "0"), TAIL_SECONDS_MAX)
+    def tail(self, directory: Path, request: Request) -> Answer:
+        after = -1 if request.query.get("after", "-1") == "-1" else request.number("after")
+        seconds = number_of_seconds(request.query.get("wait", "0"), TAIL_SECONDS_MAX)
         max_bytes = read_metadata(directory).max_bytes
         try:
-            self._watch.wait(directory, after, seconds, peer)
+            self._watch.wait(directory, after, seconds, request.peer)
         except TooManyWait:
             raise Refusal(503, "too many wait for more already", SOON) from None
         base, tail = _ends(directory)
@@ -92,39 +86,42 @@ class LogQueries:
                 raise
             counters = {}  # its receiver has not started yet
         told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "max_bytes": max_bytes}
-        return _as_json({"v": 1, **told, "counters": counters})
+        return json_answer({"v": 1, **told, "counters": counters})
 
-    def _advance(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
-        start, tail = _cursor(query), _number(query, "tail")
+    def advance(self, directory: Path, request: Request) -> Answer:
+        start, tail = _cursor(request), request.number("tail")
         limits = {
-            name: max(1, _number(query, name)) if name in query else None
+            name: max(1, request.number(name)) if name in request.query else None
             for name in ("max_rows", "max_bytes")
         }
         with self._turn():
             end = min(tail, _ends(directory)[1].position)
-            found = self._view(directory, peer).advance(start, **limits, tail=end)
-        return _as_json({"v": 1, "cursor": found})
+            found = self._view(directory, request.peer).advance(start, **limits, tail=end)
+        return json_answer({"v": 1, "cursor": found})
 
-    def _split(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
-        start, end = _cursor(query), Cursor(_number(query, "end_position"), _number(query, "end_row"))
-        pieces = _number(query, "pieces")
+    def split(self, directory: Path, request: Request) -> Answer:
+        start, end = (
+            _cursor(request),
+            Cursor(request.number("end_position"), request.number("end_row")),
+        )
+        pieces = request.number("pieces")
         if not 1 <= pieces <= PIECES_MAX or not start < end:
             raise Refusal(400, f"a range that is not empty is split into 1 to {PIECES_MAX} pieces")
         if end > Cursor(most := _ends(directory)[1].position):
             raise Refusal(416, f"position {end.position} is not yet in the log", end=most)
         with self._turn():
-            parts = self._view(directory, peer).split(start, end, pieces)
-        return _as_json({"v": 1, "cuts": [start, *(stop for _, stop in parts)]})
+            parts = self._view(directory, request.peer).split(start, end, pieces)
+        return json_answer({"v": 1, "cuts": [start, *(stop for _, stop in parts)]})
 
-    def _place(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
-        cursor = _cursor(query)
+    def place(self, directory: Path, request: Request) -> Answer:
+        cursor = _cursor(request)
         with self._turn():
-            found = self._misfit(directory, cursor, peer)
+            found = self._misplacement(directory, cursor, request.peer)
         if found is None:
-            return _as_json({"v": 1, "cursor": cursor})
-        return _as_json({"v": 1, "cursor": found.place, "what": found.what, "cause": found.cause})
+            return json_answer({"v": 1, "cursor": cursor})
+        return json_answer({"v": 1, "cursor": found.place, "what": found.what, "cause": found.cause})
 
-    def _misfit(self, directory: Path, cursor: Cursor, peer: int | None) -> MisplacedOffset | None:
+    def _misplacement(self, directory: Path, cursor: Cursor, peer: int | None) -> MisplacedOffset | None:
         """What is wrong with a cursor, of a log that may be trimmed meanwhile."""
         while True:
             base, tail = _ends(directory)
@@ -136,15 +133,18 @@ class LogQueries:
                 if _ends(directory)[0] <= base:
                     raise
 
-    def _at(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
-        time_ns = _number(query, "time")
+    def at(self, directory: Path, request: Request) -> Answer:
+        time_ns = request.number("time")
         with self._turn():
-            return _as_json({"v": 1, "cursor": self._view(directory, peer).at(time_ns)})
+            return json_answer({"v": 1, "cursor": self._view(directory, request.peer).at(time_ns)})
 
-    def _walk(self, directory: Path, query: dict[str, str]) -> Answer:
-        start, stop = _number(query, "from"), _number(query, "to") if "to" in query else None
+    def scan(self, directory: Path, request: Request) -> Answer:
+        start, stop = (
+            request.number("from"),
+            request.number("to") if "to" in request.query else None,
+        )
         with self._turn():
-            return _as_json(scan_log(directory, start, stop, bodies=_number(query, "bodies") > 0))
+            return json_answer(scan_log(directory, start, stop, bodies=request.number("bodies") > 0))
 
     def _view(self, directory: Path, peer: int | None) -> LogView:
         """A view that finds places by what was walked before, and walks only while the ``peer`` is there."""
@@ -193,16 +193,10 @@ def _ends(directory: Path) -> tuple[int, Tail]:
     return read_base(directory, seed).position, tail
 
 
-def _cursor(query: dict[str, str]) -> Cursor:
-    return Cursor(_number(query, "position"), _number(query, "row") if "row" in query else 0)
+def _cursor(request: Request) -> Cursor:
+    row = request.number("row") if "row" in request.query else 0
+    return Cursor(request.number("position"), row)
 
 
-def _number(query: dict[str, str], name: str) -> int:
-    text = query.get(name, "")
-    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > LOG_POSITION_MAX:
-        raise Refusal(400, f"{name!r} has to be a number")
-    return int(text)
-
-
-def _as_json(told: dict[str, object]) -> Answer:
-    return Answer(200, json.dumps(told).encode())
+def _in_log(query: Callable[[Path, Request], Answer], directory_of: Callable[[str], Path]) -> Handler:
+    return lambda request, log: query(directory_of(log), request)

@@ -18,133 +18,39 @@ and by the log's base.
 
 from __future__ import annotations
 
-import hmac
-import json
 import os
 import threading
 import uuid
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from typing import Final
 
 from ...monitoring.decoding_report import update_decoding_report
 from ...monitoring.range_tally import RangeTally
-from ...transport.errors import LogError, LogLostError, reason
+from ...transport.errors import LogLostError
 from ...transport.log.checkpoint import Base, Tail, read_base, read_tail
 from ...transport.log.frame import ALIGNMENT
 from ...transport.log.segment import list_segments, read_metadata, segment_path
 from ...transport.receiver.writer_types import WRITER_TYPES
-from ...transport.value_classes import slotted, value
 from ..wire_format.served import RANGE_BYTES_MAX
+from .http_messages import Answer, FileRange, Refusal, Request, json_answer
+from .router import Router
+from .token_access import TokenAccess
 
-#: With a refusal that is over in a moment.
-SOON: Final = (("Retry-After", "1"),)
-_DIGITS_MAX: Final = 19
-_JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _BYTES: Final = "application/octet-stream"
 
 
-class FileRange(NamedTuple):
-    """A part of a file that is open; whoever sends it closes it."""
-
-    fd: int
-    offset: int
-    nbytes: int
-
-
-@value
-class Answer:
-    """A response; ``body`` is sent as it is, or from a file."""
-
-    status: int
-    body: bytes | FileRange = b""
-    kind: str = _JSON
-    headers: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def length(self) -> int:
-        return self.body.nbytes if isinstance(self.body, FileRange) else len(self.body)
-
-
-class Refusal(Exception):
-    """A request is answered with an error; ``facts`` go beside the sentence."""
-
-    def __init__(
-        self, status: int, error: str, headers: tuple[tuple[str, str], ...] = (), **facts: object
-    ) -> None:
-        super().__init__(error)
-        body = json.dumps({"error": error, **facts}).encode()
-        self.answer = Answer(status, body, headers=headers)
-
-
-def may_pass(error: LogError | OSError) -> bool:
-    """Whether the system alone refuses to read a log, such as for want of descriptors: it says nothing of the log."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
-
-
-def refusal_of(error: LogError | OSError) -> Refusal:
-    """How a request is answered whose log cannot be read. What may pass is no loss."""
-    if isinstance(error, LogLostError):
-        return Refusal(404, str(error), lost=True)
-    if may_pass(error):
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        return Refusal(503, f"the log cannot be read now: {why}", (("Retry-After", "1"),))
-    return Refusal(404, str(error))
-
-
-@slotted
 class LogRoutes:
     """The logs of ``log_dir`` that were allowed, for those who know the token."""
 
-    log_dir: Path
-    token: str = field(repr=False)
-    allowed: set[str] = field(default_factory=set)
-    #: Reports are unpacked one at a time, so that many at once do not take the memory of many.
-    _reporting: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def admit(
-        self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool = False
-    ) -> bool:
-        """Whether the request needs no token; Refusal if it does and has a wrong one."""
-        if (method, target) == ("GET", "/healthz"):
-            return True
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        expected = self.token.encode()
-        if not hmac.compare_digest(given.strip(), expected) or scheme.lower() != b"bearer":
-            said = (("WWW-Authenticate", "Bearer"),)
-            raise Refusal(401, "this server answers those who know its token only", said)
-        return False
-
-    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
-        """The answer to a request that was admitted. Raises Refusal."""
-        try:
-            parts = urlsplit(target)
-            query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query), max_num_fields=8))
-        except ValueError:
-            raise Refusal(400, "the request's target is malformed") from None
-        match parts.path.split("/"):
-            case ["", "healthz"]:
-                expected, result = "GET", Answer(200, b"ok\n", _TEXT)
-            case ["", "v1", "logs", log, *rest]:
-                expected = "POST" if rest == ["report"] else "GET"
-                if method != expected:
-                    raise _wrong_method(expected)
-                directory = self._directory(log)
-                try:
-                    return self._of_log(directory, rest, query, body)
-                except (LogError, OSError) as error:
-                    raise refusal_of(error) from error
-            case _:
-                raise Refusal(404, "there is nothing at this path")
-        if method != expected:
-            raise _wrong_method(expected)
-        return result
-
-    # --- inside ------------------------------------------------------------------------------------
+    def __init__(self, log_dir: Path, token: str, allowed: Iterable[str] = ()) -> None:
+        self.access = TokenAccess({"admin": token})
+        self.allowed = set(allowed)
+        self._log_dir = log_dir
+        self._router = Router()
+        add_log_routes(self._router, self._directory)
+        self.answer = self._router.answer
 
     def _directory(self, log: str) -> Path:
         """Where a log lies; the name becomes a path only if it is a UUID, and this log was allowed."""
@@ -154,31 +60,37 @@ class LogRoutes:
             canonical = False
         if not canonical or log not in self.allowed:
             raise Refusal(404, "there is no such log")
-        return self.log_dir / log
-
-    def _of_log(self, directory: Path, rest: list[str], query: dict[str, str], body: bytes) -> Answer:
-        match rest:
-            case []:
-                return Answer(200, json.dumps(_about(directory)).encode())
-            case ["frames"]:
-                return Answer(200, _frames(directory, _number(query, "from"), _number(query, "to")), _BYTES)
-            case ["writer-types"]:
-                return Answer(200, _writer_types(directory), _TEXT)
-            case ["report"]:
-                with self._reporting:
-                    return _report(directory, body)
-        raise Refusal(404, "there is nothing at this path")
+        return self._log_dir / log
 
 
-def _wrong_method(expected: str) -> Refusal:
-    return Refusal(405, f"only {expected} is possible here", (("Allow", expected),))
+def add_log_routes(router: Router, directory_of: Callable[[str], Path]) -> None:
+    """What every log server answers. ``directory_of`` finds a log's folder, or raises Refusal."""
+    #: Reports are unpacked one at a time, so that many at once do not take the memory of many.
+    reporting = threading.Lock()
 
+    def health(_: Request) -> Answer:
+        return Answer(200, b"ok\n", _TEXT)
 
-def _number(query: dict[str, str], name: str) -> int:
-    text = query.get(name, "")
-    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX:
-        raise Refusal(400, f"{name!r} has to be a position")
-    return int(text)
+    def about(_: Request, log: str) -> Answer:
+        return json_answer(_about(directory_of(log)))
+
+    def frames(request: Request, log: str) -> Answer:
+        directory = directory_of(log)
+        return Answer(200, _frames(directory, request.number("from"), request.number("to")), _BYTES)
+
+    def writer_types(_: Request, log: str) -> Answer:
+        return Answer(200, _writer_types(directory_of(log)), _TEXT)
+
+    def report(request: Request, log: str) -> Answer:
+        directory = directory_of(log)
+        with reporting:
+            return _report(directory, request.body)
+
+    router.add("/healthz", GET=health)
+    router.add("/v1/logs/{log}", GET=about)
+    router.add("/v1/logs/{log}/frames", GET=frames)
+    router.add("/v1/logs/{log}/writer-types", GET=writer_types)
+    router.add("/v1/logs/{log}/report", POST=report)
 
 
 def _about(directory: Path) -> dict[str, object]:

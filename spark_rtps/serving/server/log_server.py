@@ -10,14 +10,13 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-from ...transport.errors import TransportError
-from .http_connection import Answers, HttpConnection
+from ..tls import server_context
+from .http_connection import HttpConnection, Routes
 from .listening import listen
 from .log_routes import LogRoutes
 from .server_config import LogServerConfig
@@ -34,14 +33,14 @@ _FULL: Final = (
 class LogServer:
     """Listens from its making on; :meth:`run` serves until :meth:`close` is called by another thread."""
 
-    def __init__(self, config: LogServerConfig, answers: Answers | None = None) -> None:
-        """``answers`` answers instead of the logs themselves.
+    def __init__(self, config: LogServerConfig, routes: Routes | None = None) -> None:
+        """``routes`` answer instead of the logs themselves.
 
         Raises TransportError if it cannot listen there, or if certificate or key cannot be used."""
         self.logs = LogRoutes(config.log_dir, config.token)
-        self._answers: Answers = self.logs if answers is None else answers
+        self._routes: Routes = self.logs if routes is None else routes
         self._bounds = config.bounds
-        self._tls = _tls(config)
+        self._tls = server_context(config.certificate, config.key, config.client_ca)
         self._lock = threading.Lock()
         self._connections: dict[HttpConnection, None] = {}  # the oldest first
         self._closing = False
@@ -129,7 +128,7 @@ class LogServer:
             except OSError:  # the peer has gone already
                 sock.close()
                 return
-        connection = HttpConnection(sock, self._answers, self._bounds, admitted=self._admitted)
+        connection = HttpConnection(sock, self._routes, self._bounds, admitted=self._admitted)
         with self._lock:
             self._connections[connection] = None
         try:
@@ -186,29 +185,3 @@ def _elsewhere(sock: socket.socket) -> str | None:
         return None
     is_here = peer == here or ipaddress.ip_address(peer).is_loopback
     return None if is_here else str(peer)
-
-
-def _tls(config: LogServerConfig) -> ssl.SSLContext | None:
-    if config.certificate is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
-        context.load_cert_chain(config.certificate, config.key, password=_no_password)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        files = f"{config.certificate} and {config.key}"
-        raise TransportError(f"{files} are no certificate and key for TLS: {reason}") from error
-    if config.client_ca is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL  # a token will do as well
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers' certificates, see connections
-        try:
-            context.load_verify_locations(config.client_ca)
-        except (OSError, ValueError) as error:
-            raise TransportError(f"{config.client_ca} has no certificate of an authority: {error}") from error
-    return context
-
-
-def _no_password() -> str:
-    """Instead of asking at a terminal."""
-    raise ValueError("the key has a passphrase")

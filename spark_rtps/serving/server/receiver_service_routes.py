@@ -20,30 +20,31 @@ Who shows a token has its role; who shows a certificate of ``client_ca`` has ``c
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
 
 from ...transport.errors import LogError, RtpsError, UsageError
 from ...transport.log.checkpoint import read_base, read_tail
 from ...transport.log.host_clocks import Clocks
 from ...transport.log.segment import read_metadata
 from ..wire_format.log_location import LogLocation
-from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, OPTIONS_MAX, ROLES, is_name
+from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, OPTIONS_MAX, is_name
 from . import report_queries
 from .consumer_group_file import ConsumerGroupFile
+from .http_messages import SOON, Answer, Refusal, Request, json_answer, may_pass
 from .log_queries import LogQueries, number_of_seconds
-from .log_routes import SOON, Answer, LogRoutes, Refusal, may_pass, refusal_of
+from .log_routes import add_log_routes
 from .readiness import Readiness
+from .router import Router
 from .server_config import LogServerConfig
 from .tail_watch import TailWatch, has_left
+from .token_access import REPORT, TokenAccess
 
 _log = logging.getLogger("spark_rtps.serving")
 
@@ -51,9 +52,6 @@ _log = logging.getLogger("spark_rtps.serving")
 _BODY_BYTES_MAX: Final = 64 << 10
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECRET: Final = ("token", "password", "secret")
-#: What a task counted: it goes with reading.
-_REPORT: Final = re.compile(r"/v1/logs/[^/?]+/report")
-
 #: Asks the supervisor, and returns its answer: ``name`` or ``error``. Raises Refusal if it does not answer.
 Ask = Callable[[dict[str, object]], Mapping[str, object]]
 
@@ -63,12 +61,13 @@ class ReceiverServiceRoutes:
 
     def __init__(self, config: LogServerConfig, ask: Ask) -> None:
         self._root = config.log_dir
-        self._tokens = [(role, config.tokens[role].encode()) for role in ROLES if role in config.tokens]
-        self._client_role = config.client_role if config.client_ca is not None else None
+        self.access = TokenAccess(
+            config.tokens,
+            client_role=config.client_role if config.client_ca is not None else None,
+            open_to_all=("/healthz", "/readyz"),
+        )
         self._retention = config.groups_retention
         self._ask = ask
-        #: Token and logs of this one are not used to admit anybody.
-        self._logs = LogRoutes(config.log_dir, "")
         self._readiness = Readiness(config.log_dir)
         self._watch = TailWatch()
         self._of_log = LogQueries(self._watch)
@@ -82,11 +81,30 @@ class ReceiverServiceRoutes:
         self._groups: dict[str, ConsumerGroupFile] = {}
         #: The logs whose groups could not be looked after at the last turn, and why.
         self._failing: dict[str, str] = {}
+        self._router = Router()
+        self._add_routes()
+
+    def _add_routes(self) -> None:
+        router = self._router
+        add_log_routes(router, self._directory)
+        self._of_log.add_to(router, self._directory)
+        router.add("/v1/logs/{log}/groups", GET=self._show_groups)
+        router.add("/v1/logs/{log}/groups/{name*}", PUT=self._commit_group, DELETE=self._delete_group)
+        router.add("/v1/subscriptions", GET=self._list_subscriptions, POST=self._subscribe)
+        router.add("/v1/subscriptions/{name*}", GET=self._show_subscription, DELETE=self._unsubscribe)
+        router.add("/v1/topics", GET=self._topics)
+        router.add("/readyz", GET=self._ready)
+        router.add("/metrics", GET=self._metrics)
+        for path, query in (
+            ("/v1/streams", report_queries.streams),
+            ("/v1/errors", report_queries.errors),
+            ("/v1/losses", report_queries.losses),
+        ):
+            router.add(path, GET=partial(self._report, query))
 
     def tell(self, subscriptions: list[dict[str, Any]]) -> None:
         """All subscriptions, as they are from now on."""
         with self._lock:
-            self._logs.allowed = {each["log"] for each in subscriptions}
             self._subscriptions = {each["name"]: each for each in subscriptions}
 
     def keep_groups(self, now: Clocks) -> None:
@@ -103,7 +121,7 @@ class ReceiverServiceRoutes:
                 if file.is_unwritten and has_log:
                     file.keep(now, holds_log=False)
                 with self._lock:
-                    if log not in self._logs.allowed and not (file.is_unwritten and has_log):
+                    if log not in self._logs() and not (file.is_unwritten and has_log):
                         self._groups.pop(log, None)
 
     @contextmanager
@@ -124,136 +142,77 @@ class ReceiverServiceRoutes:
         """Answer those who wait."""
         self._watch.close()
 
-    # --- who may -----------------------------------------------------------------------------------
-
-    def admit(self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool) -> bool:
-        """Whether the request needs no token; Refusal if it does and its sender has not the role."""
-        if method == "GET" and target in ("/healthz", "/readyz"):
-            return True
-        role = self._role(headers.get(b"authorization", b""), certified=certified)
-        if role is None:
-            raise Refusal(
-                401, "this server answers those who know its token only", (("WWW-Authenticate", "Bearer"),)
-            )
-        needed = _needed(method, target)
-        if ROLES.index(role) < ROLES.index(needed):
-            raise Refusal(403, f"this needs the role {needed}, and the token has the role {role}")
-        return False
-
-    def _role(self, authorization: bytes, *, certified: bool) -> str | None:
-        """The strongest role of who asks. All tokens are compared, each in constant time."""
-        scheme, _, given = authorization.partition(b" ")
-        matching = [hmac.compare_digest(given.strip(), token) for _, token in self._tokens]
-        found = {role for (role, _), matches in zip(self._tokens, matching, strict=True) if matches}
-        if scheme.lower() != b"bearer":
-            found.clear()
-        if certified and self._client_role is not None:
-            found.add(self._client_role)
-        return max(found, key=ROLES.index, default=None)
-
-    # --- answers -----------------------------------------------------------------------------------
-
     def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
         """The answer to a request that was admitted. Raises Refusal."""
-        try:
-            parts = urlsplit(target)
-            query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query), max_num_fields=8))
-        except ValueError:
-            raise Refusal(400, "the request's target is malformed") from None
-        path = parts.path.split("/")
-        if len(body) > _BODY_BYTES_MAX and not _REPORT.fullmatch(target):
+        if len(body) > _BODY_BYTES_MAX and not REPORT.fullmatch(target):
             raise Refusal(413, f"a body has at most {_BODY_BYTES_MAX} bytes here")
-        try:
-            match path:
-                case ["", "healthz"]:
-                    return self._logs.answer(method, target, body)
-                case ["", "v1", "logs", log, "tail" | "advance" | "split" | "place" | "at" | "walk" as what]:
-                    return self._answer_of_place(method, log, what, query, peer)
-                case ["", "v1", "logs", log, "groups", *name]:
-                    return self._answer_of_groups(method, log, "/".join(name), body, peer)
-                case ["", "v1", "logs", log, *_]:
-                    self._with_log(log)
-                    return self._logs.answer(method, target, body)
-                case ["", "v1", "subscriptions", *rest]:
-                    return self._answer_of_subscriptions(method, "/".join(rest), body)
-            if method != "GET":
-                raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
-            return self._report(path, query)
-        except UsageError as error:
-            raise Refusal(400, str(error)) from error
-        except (LogError, OSError) as error:
-            raise refusal_of(error) from error
+        return self._router.answer(method, target, body, peer)
 
-    def _answer_of_place(
-        self, method: str, log: str, what: str, query: dict[str, str], peer: int | None
-    ) -> Answer:
-        self._with_log(log)
-        if method != "GET":
-            raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
-        return self._of_log.answer(self._root / log, [what], query, peer)
+    # --- answers: consumer groups ------------------------------------------------------------------
 
-    def _answer_of_groups(self, method: str, log: str, name: str, body: bytes, peer: int | None) -> Answer:
-        subscription, directory = self._with_log(log), self._root / log
-        read_metadata(directory)  # groups are kept beside a log only
-        groups, now = self._groups_of(log), Clocks.read()
-        if not name and method == "GET":
-            return Answer(200, groups.told(now))
-        if not is_name(name):
-            raise Refusal(404 if method == "GET" else 400, "this is no name of a consumer group")
-        holds_log = _holds_log(subscription)
-        if method == "PUT":
-            cursor, base = self._of_log.committed(directory, _json(body))
-            groups.commit(
-                name, cursor, now, base=base, holds_log=holds_log, is_wanted=lambda: not has_left(peer)
-            )
-        elif method == "DELETE":
-            groups.delete(name, now, holds_log=holds_log)
-        else:
-            raise Refusal(405, "only PUT and DELETE are possible here", (("Allow", "PUT, DELETE"),))
+    def _show_groups(self, _: Request, log: str) -> Answer:
+        read_metadata(self._directory(log))  # groups are kept beside a log only
+        return Answer(200, self._groups_of(log).told(Clocks.read()))
+
+    def _commit_group(self, request: Request, log: str, name: str) -> Answer:
+        groups, holds_log = self._group(log, name)
+        cursor, base = self._of_log.committed(self._root / log, _json(request.body))
+        is_wanted = lambda: not has_left(request.peer)  # noqa: E731
+        groups.commit(name, cursor, Clocks.read(), base=base, holds_log=holds_log, is_wanted=is_wanted)
         return Answer(204)
 
-    def _answer_of_subscriptions(self, method: str, name: str, body: bytes) -> Answer:
-        if name and not is_name(name):
-            raise Refusal(404, "there is no such subscription")
-        match method, bool(name):
-            case "GET", False:
-                return _as_json(
-                    {"v": 1, "subscriptions": [self._shown(each) for each in self._known().values()]}
-                )
-            case "GET", True:
-                return _as_json(self._shown(self._named(name)))
-            case "POST", False:
-                made = self._asked({"op": "subscribe", "options": _options(_json(body))})
-                return _as_json(self._shown(self._named(made)))
-            case "DELETE", True:
-                if not self._named(name).get("dynamic"):
-                    raise Refusal(409, "it is a subscription of the receiver's file; remove it there")
-                self._asked({"op": "unsubscribe", "name": name})
-                return Answer(204)
-        raise Refusal(405, "this is not possible here", (("Allow", "GET, DELETE" if name else "GET, POST"),))
+    def _delete_group(self, _: Request, log: str, name: str) -> Answer:
+        groups, holds_log = self._group(log, name)
+        groups.delete(name, Clocks.read(), holds_log=holds_log)
+        return Answer(204)
 
-    def _report(self, path: list[str], query: dict[str, str]) -> Answer:
-        match path:
-            case ["", "readyz"]:
-                is_ready, checks = self._readiness.look(self._subscriptions)
-                return Answer(200 if is_ready else 503, json.dumps(checks).encode())
-            case ["", "v1", "topics"]:
-                return self._topics(query)
-            case ["", "metrics"]:
-                try:
-                    with self._reporting:
-                        return Answer(200, report_queries.metrics(self._root), _TEXT)
-                except UsageError as error:
-                    raise Refusal(501, str(error)) from error
-            case ["", "v1", "streams" | "errors" | "losses" as what]:
-                with self._reporting:  # one at a time: they read much
-                    return Answer(200, getattr(report_queries, what)(self._root))
-        raise Refusal(404, "there is nothing at this path")
+    def _group(self, log: str, name: str) -> tuple[ConsumerGroupFile, bool]:
+        """The groups of the log, and whether it waits for them."""
+        subscription = self._with_log(log)
+        read_metadata(self._root / log)  # groups are kept beside a log only
+        if not is_name(name):
+            raise Refusal(400, "this is no name of a consumer group")
+        return self._groups_of(log), _holds_log(subscription)
 
-    def _topics(self, query: dict[str, str]) -> Answer:
+    # --- answers: subscriptions --------------------------------------------------------------------
+
+    def _list_subscriptions(self, _: Request) -> Answer:
+        return json_answer({"v": 1, "subscriptions": [self._shown(each) for each in self._known().values()]})
+
+    def _show_subscription(self, _: Request, name: str) -> Answer:
+        return json_answer(self._shown(self._named(name)))
+
+    def _subscribe(self, request: Request) -> Answer:
+        made = self._asked({"op": "subscribe", "options": _options(_json(request.body))})
+        return json_answer(self._shown(self._named(made)))
+
+    def _unsubscribe(self, _: Request, name: str) -> Answer:
+        if not self._named(name).get("dynamic"):
+            raise Refusal(409, "it is a subscription of the receiver's file; remove it there")
+        self._asked({"op": "unsubscribe", "name": name})
+        return Answer(204)
+
+    # --- answers: reports --------------------------------------------------------------------------
+
+    def _ready(self, _: Request) -> Answer:
+        is_ready, checks = self._readiness.look(self._subscriptions)
+        return Answer(200 if is_ready else 503, json.dumps(checks).encode())
+
+    def _metrics(self, _: Request) -> Answer:
+        try:
+            with self._reporting:
+                return Answer(200, report_queries.metrics(self._root), _TEXT)
+        except UsageError as error:
+            raise Refusal(501, str(error)) from error
+
+    def _report(self, query: Callable[[Path], bytes], _: Request) -> Answer:
+        with self._reporting:  # one at a time: they read much
+            return Answer(200, query(self._root))
+
+    def _topics(self, request: Request) -> Answer:
         if self._listener is None:
             raise Refusal(501, "this receiver looks at no domain")
-        seconds = number_of_seconds(query.get("seconds", "3"), LISTEN_SECONDS_MAX)
+        seconds = number_of_seconds(request.query.get("seconds", "3"), LISTEN_SECONDS_MAX)
         try:
             found = self._listener.topics(seconds)
         except RtpsError as error:
@@ -281,6 +240,13 @@ class ReceiverServiceRoutes:
             if each["log"] == log:
                 return each
         raise Refusal(404, "there is no such log")
+
+    def _directory(self, log: str) -> Path:
+        self._with_log(log)
+        return self._root / log
+
+    def _logs(self) -> set[str]:
+        return {each["log"] for each in (self._subscriptions or {}).values()}
 
     def _groups_of(self, log: str) -> ConsumerGroupFile:
         with self._lock:
@@ -318,13 +284,6 @@ def _holds_log(subscription: Mapping[str, Any]) -> bool:
     return subscription.get("retention") == "committed"
 
 
-def _needed(method: str, target: str) -> str:
-    if method == "PUT":
-        return "commit"
-    is_read = method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and _REPORT.fullmatch(target))
-    return "read" if is_read else "admin"
-
-
 def _json(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
@@ -342,7 +301,3 @@ def _options(told: dict[str, Any]) -> dict[str, str]:
     if not all(isinstance(value, str) for value in options.values()):
         raise Refusal(400, "options are texts")
     return options
-
-
-def _as_json(told: dict[str, Any]) -> Answer:
-    return Answer(200, json.dumps(told).encode())

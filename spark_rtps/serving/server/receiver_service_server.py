@@ -12,7 +12,7 @@ from typing import Final
 from ...transport.errors import TransportError
 from ...transport.log.host_clocks import Clocks
 from ..wire_format.receiver_service import too_open
-from .log_routes import SOON, Refusal
+from .http_messages import SOON, Refusal
 from .log_server import LogServer
 from .receiver_service_routes import ReceiverServiceRoutes
 from .server_config import LogServerConfig

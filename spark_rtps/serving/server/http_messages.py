@@ -1,0 +1,87 @@
+"""Requests and answers of a log server, apart from HTTP/1.1 itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+from ...transport.errors import LogError, LogLostError, reason
+from ...transport.limits import LOG_POSITION_MAX
+from ...transport.value_classes import value
+
+JSON: Final = "application/json"
+#: Ask again in a second.
+SOON: Final = (("Retry-After", "1"),)
+_DIGITS_MAX: Final = 19
+
+
+class Request(NamedTuple):
+    """A request that was admitted; nobody waits whose socket ``peer`` ends."""
+
+    query: dict[str, str]
+    body: bytes
+    peer: int | None
+
+    def number(self, name: str) -> int:
+        """A position, or another number in the query. Raises Refusal."""
+        text = self.query.get(name, "")
+        if (
+            not (text.isascii() and text.isdecimal())
+            or len(text) > _DIGITS_MAX
+            or int(text) > LOG_POSITION_MAX
+        ):
+            raise Refusal(400, f"{name!r} has to be a number")
+        return int(text)
+
+
+class FileRange(NamedTuple):
+    """A part of a file that is open; whoever sends it closes it."""
+
+    fd: int
+    offset: int
+    nbytes: int
+
+
+@value
+class Answer:
+    """A response; ``body`` is sent as it is, or from a file."""
+
+    status: int
+    body: bytes | FileRange = b""
+    kind: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def length(self) -> int:
+        return self.body.nbytes if isinstance(self.body, FileRange) else len(self.body)
+
+
+class Refusal(Exception):
+    """A request is answered with an error; ``facts`` go beside the sentence."""
+
+    def __init__(
+        self, status: int, error: str, headers: tuple[tuple[str, str], ...] = (), **facts: object
+    ) -> None:
+        super().__init__(error)
+        body = json.dumps({"error": error, **facts}).encode()
+        self.answer = Answer(status, body, headers=headers)
+
+
+def may_pass(error: LogError | OSError) -> bool:
+    """Whether the system alone refuses to read a log, such as for want of descriptors: it says nothing of the log."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
+
+
+def refusal_of(error: LogError | OSError) -> Refusal:
+    """How a request is answered whose log cannot be read. What may pass is no loss."""
+    if isinstance(error, LogLostError):
+        return Refusal(404, str(error), lost=True)
+    if may_pass(error):
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        return Refusal(503, f"the log cannot be read now: {why}", (("Retry-After", "1"),))
+    return Refusal(404, str(error))
+
+
+def json_answer(content: dict[str, Any]) -> Answer:
+    return Answer(200, json.dumps(content).encode())
