@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 from ..columns.receiving import receiver_config
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.log_dir import make_log_dir
 from ..transport.errors import LogFullError, LogLostError, RtpsError
-from ..transport.log.appending import is_appended_to
 from ..transport.log.frame import Cursor
 from ..transport.log.host_clocks import Clocks
 from ..transport.log.log_retention import (
@@ -28,8 +26,8 @@ from ..transport.log.log_retention import (
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.new_log import create_log
-from ..transport.receiver.process import LOCK_SECONDS, ReceiverProcess
-from ..transport.structure import NANOSECONDS
+from ..transport.receiver.process import ReceiverProcess
+from ..transport.receiver.supervision import Receiver, ReceiverSupervision, StartReceiver
 from .shipping import find_shipped_modules
 from .temporary_checkpoint import find_temporary_checkpoint
 
@@ -39,26 +37,8 @@ _log = logging.getLogger("spark_rtps.datasource")
 START: Final = Cursor(0)
 #: Spark has written a batch's offsets before it asks for the partitions; a query that does so later gets more chances.
 _LOOKS: Final = 3
-#: If a receiver dies more often than this within the period, the query fails.
-_RESTARTS_MAX: Final = 3
-_RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
-
-
-class SessionReceiver(Protocol):
-    """The part of :class:`ReceiverProcess` that a session uses."""
-
-    @property
-    def pid(self) -> int: ...
-    def base(self) -> int: ...
-    def cursor(self) -> Cursor: ...
-    def commit(self, position: int) -> None: ...
-    def counters(self) -> dict[str, int]: ...
-    def why_unmatched(self) -> str | None: ...
-    def check(self) -> None: ...
-    def stop(self, *, goodbye: bool = True) -> None: ...
-
-
-StartReceiver: TypeAlias = Callable[[ReceiverConfig], SessionReceiver]
+#: If a receiver dies more often than this within a minute, the query fails.
+_DEATHS_MAX: Final = 3
 
 
 def make_log(settings: Settings, plan: TopicPlan, log: str) -> Path:
@@ -100,7 +80,6 @@ class ReceiverSession:
         self.log = log
         self.directory = settings.log_dir / log
         self._start = start
-        self._stopping = stopping
         self._config = receiver_config(settings, plan, self.directory, ephemeral=ephemeral)
         if not ephemeral:  # a batch read is over before there is anything to clean
             self._config = replace(
@@ -115,9 +94,11 @@ class ReceiverSession:
         self._looks = 0 if ephemeral else _LOOKS
         #: Whether there is one, so that nobody can go on with the log once the query has ended.
         self.is_temporary = False
-        self._deaths: deque[int] = deque()
+        self.supervision = ReceiverSupervision(
+            self._start_with_modules, is_stopping=stopping, deaths_max=_DEATHS_MAX
+        )
         self._reached = reached.position + (reached.row > 0)
-        self._receiver = self._start_patiently()
+        self._receiver = self._start_receiver()
 
     @classmethod
     def on_new_log(
@@ -216,21 +197,20 @@ class ReceiverSession:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _start_patiently(self) -> SessionReceiver:
+    def _start_receiver(self) -> Receiver:
         # This may delay latestOffset() by seconds, but only after a receiver died, when there is no new data anyway.
-        deadline = time.monotonic() + LOCK_SECONDS
-        while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():
-            time.sleep(0.05)
+        return self.supervision.start(replace(self._config, log_reached=self._reached))
+
+    def _start_with_modules(self, config: ReceiverConfig) -> Receiver:
         find_shipped_modules()
-        return self._start(replace(self._config, log_reached=self._reached))
+        return self._start(config)
 
     def _revive(self, error: RtpsError) -> None:
-        now = time.monotonic_ns()
-        while self._deaths and now - self._deaths[0] > _RESTARTS_PERIOD_NS:
-            self._deaths.popleft()
-        if len(self._deaths) >= _RESTARTS_MAX:
-            raise RtpsError(f"{error}; it died {_RESTARTS_MAX + 1} times within a minute") from None
-        self._deaths.append(now)
+        restarts = self.supervision.restarts
+        if not restarts.has_failed:
+            self.supervision.died(time.monotonic_ns())
+        if restarts.has_failed:
+            raise RtpsError(f"{error}; it died {_DEATHS_MAX + 1} times within a minute") from None
         _log.warning("%s; starting it again on the same log", error)
         self._receiver.stop()
-        self._receiver = self._start_patiently()
+        self._receiver = self._start_receiver()

@@ -29,6 +29,7 @@ from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
+from ..transport.receiver.supervision import StartReceiver
 from .commit_order import CommitOrder
 from .new_log import NewLog
 from .offset_checks import OffsetChecks, describe_cursor
@@ -36,7 +37,7 @@ from .offsets import Json, Offset
 from .partition_planner import PartitionPlanner
 from .range_calculator import LogPartition, plan_end
 from .read_limits import UNLIMITED, default_read_limit, limits_of, refuse_once
-from .receiver_session import START, ReceiverSession, StartReceiver
+from .receiver_session import START, ReceiverSession
 from .source_process import SourceProcess
 from .task_reader import TaskReader, reduce
 

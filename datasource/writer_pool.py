@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import replace
 from typing import Final
 
 from ..api.flushing import FLUSHERS, flush_each
-from ..api.writer_session import LOOK_AROUND_NS, WriterSession
-from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
+from ..api.writer_session import LOOK_AROUND_NS, WriterSession, writer_spec
+from ..columns.topic_plan import TopicPlan
 from ..monitoring.publisher_counters import PublisherCounters
 from ..monitoring.reports import record_errors
 from ..options import Settings, default_log_dir
-from ..options.participants import node_config, publication_policy
+from ..options.participants import node_config
 from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
@@ -59,16 +58,7 @@ class WriterPool:
             start_exporter(
                 settings.metrics_port, [default_log_dir()], address=settings.metrics_address, shared=True
             )
-        qos = replace(endpoint_qos(settings, plan), data_representation=(plan.representation,))
-        spec = WriterSpec(
-            plan.topic,
-            plan.type_name,
-            qos,
-            keyed=plan.keyed,
-            policy=publication_policy(settings),
-            type=announced_type(settings, plan),
-        )
-        key = _WriterKey(node_config(settings), spec)
+        key = _WriterKey(node_config(settings), writer_spec(settings, plan))
         with self._lock:
             if key.node not in self._nodes:
                 self._nodes[key.node] = self._start(key.node), time.monotonic_ns()
@@ -78,7 +68,7 @@ class WriterPool:
                 find_shipped_modules()
                 self._make_room()
                 with node.lock:  # its first events are reported once, so its counters have to be there
-                    writer = node.create_writer(spec)
+                    writer = node.create_writer(key.spec)
                     self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
             self._writers[key] = writer  # the one used last comes last
         until = started + LOOK_AROUND_NS

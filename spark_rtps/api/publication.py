@@ -6,18 +6,16 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
-from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
+from ..columns.topic_plan import TopicPlan
 from ..options import AppliesTo, Settings
 from ..options.explanations import explained
-from ..options.participants import publication_policy
 from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.net.buffer_claim import BufferClaim
-from ..transport.protocol.participant.endpoint_specs import WriterSpec
 from ..transport.protocol.participant.events import Event, IncompatibleQos
 from ..transport.protocol.participant.statuses import WriterStatuses
 from ..transport.protocol.policies import Compression
@@ -30,7 +28,7 @@ from .row_encoder import RowEncoder
 from .rows import Rows, conformed, record_batches
 from .statuses import Listener, StatusBoard
 from .topic_endpoint import TopicEndpoint, wants_group
-from .writer_session import LOOK_AROUND_NS, WriterSession
+from .writer_session import LOOK_AROUND_NS, WriterSession, writer_spec
 
 _log = logging.getLogger("spark_rtps.api")
 
@@ -97,14 +95,7 @@ class Publication(TopicEndpoint):
         self._on_flush_failed = on_flush_failed
         for warning in settings.warnings:
             _log.warning("topic %r: %s", settings.topic, warning)
-        spec = WriterSpec(
-            plan.topic,
-            plan.type_name,
-            replace(endpoint_qos(settings, plan), data_representation=(plan.representation,)),
-            keyed=plan.keyed,
-            policy=publication_policy(settings),
-            type=announced_type(settings, plan),
-        )
+        spec = writer_spec(settings, plan)
         membership.adopt(self)
         try:
             with explained(), self._node.lock:  # its first event is about a writer that is known

@@ -9,14 +9,18 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from ..columns.topic_plan import TopicPlan, announced_type, endpoint_qos
 from ..monitoring.publisher_counters import PublisherCounters
 from ..options import OnNoReader, Settings
 from ..options.explanations import mismatch, no_reader, unacknowledged, unserved
+from ..options.participants import publication_policy
 from ..options.texts import seconds
 from ..transport.limits import MISMATCHES_SAID_MAX
 from ..transport.net.blocking_writer import BlockingWriter
+from ..transport.protocol.participant.endpoint_specs import WriterSpec
 from ..transport.protocol.writing.readers import ReaderProxy
 from ..transport.said import Said
 from ..transport.structure import NANOSECONDS, Guid
@@ -164,3 +168,15 @@ class WriterSession:
                 lost = self._lost
         if lost:
             raise unserved(self._settings.topic, lost, self._writer.writer.last_sn)
+
+
+def writer_spec(settings: Settings, plan: TopicPlan) -> WriterSpec:
+    """The writer of the samples that ``plan`` makes."""
+    return WriterSpec(
+        plan.topic,
+        plan.type_name,
+        replace(endpoint_qos(settings, plan), data_representation=(plan.representation,)),
+        keyed=plan.keyed,
+        policy=publication_policy(settings),
+        type=announced_type(settings, plan),
+    )

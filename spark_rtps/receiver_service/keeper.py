@@ -22,45 +22,25 @@ import enum
 import logging
 import os
 import signal
-import time
 import uuid
-from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 
 from ..options.explanations import remedy_of
 from ..transport.errors import LogError, LogLostError, RtpsError
-from ..transport.log.appending import is_appended_to
 from ..transport.log.log_view import LogView
 from ..transport.log.stream_log import StreamLog
-from ..transport.receiver.config import ReceiverConfig
-from ..transport.receiver.process import LOCK_SECONDS
+from ..transport.receiver.supervision import Receiver, ReceiverSupervision, StartReceiver
 from ..transport.structure import NANOSECONDS
 from .backlog import committed
-from .restarts import Restarts
 from .subscribing import Wanted
 
 _log = logging.getLogger("spark_rtps.receiver_service")
 
-#: A receiver that shows no sign of life for so long is killed.
-_HANGS_NS: Final = 60 * NANOSECONDS
 _LOOK_NS: Final = NANOSECONDS
-
-
-class Receiver(Protocol):
-    """The part of ReceiverProcess that is needed here."""
-
-    @property
-    def pid(self) -> int: ...
-    def counters(self) -> dict[str, int]: ...
-    def check(self) -> None: ...
-    def stop(self, *, goodbye: bool = True) -> None: ...
-
-
-StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
 
 
 class Phase(enum.Enum):
@@ -97,11 +77,10 @@ class Keeper:
         self._root = root
         #: Nothing has been received into its log.
         self.is_new = is_new
-        self._start = start
         self._starts = starts
         self._stops = stops
         self._due = 0
-        self._restarts = Restarts()
+        self._supervision = ReceiverSupervision(start, is_stopping=lambda: self._ends)
         self._receiver: Receiver | None = None
         self._starting: Future[Receiver] | None = None
         self._stopping: Future[None] | None = None
@@ -109,11 +88,8 @@ class Keeper:
         self._ends = False
         self._goodbye = True
         self._look_at = 0
-        #: What its receiver told last, and for how long it has told nothing else.
-        self._heartbeat = 0
-        self._silent_ns = 0
-        #: As the first writer named it.
-        self._type: str | None = None
+        #: The type as the first writer named it.
+        self.found_type: str | None = None
 
     @property
     def directory(self) -> Path:
@@ -127,7 +103,7 @@ class Keeper:
     @property
     def state(self) -> str:
         """``starting``, ``running`` or ``failed``."""
-        if self._restarts.has_failed and self.phase is Phase.WAITING:
+        if self._supervision.restarts.has_failed and self.phase is Phase.WAITING:
             return "failed"
         return "running" if self.phase is Phase.RUNNING else "starting"
 
@@ -142,23 +118,6 @@ class Keeper:
             return self._receiver.counters() if self._receiver is not None else {}
         except (LogError, OSError, ValueError):  # whether the receiver lives, its supervision finds out
             return {}
-
-    def told(self) -> dict[str, Any]:
-        """The subscription as the server is told of it."""
-        settings = self.wanted.settings
-        return {
-            "name": self.wanted.name,
-            "topic": settings.topic,
-            "topics": None if settings.topics is None else asdict(settings.topics),
-            "type": self.wanted.plan.type_name if self.wanted.plan.named else self._type,
-            "domain": settings.domain,
-            "log": self.log,
-            "state": self.state,
-            "error": self.error,
-            "dynamic": self.wanted.dynamic,
-            "options": dict(self.wanted.options),
-            "retention": settings.retention,
-        }
 
     # --- what others ask ---------------------------------------------------------------------------
 
@@ -232,15 +191,8 @@ class Keeper:
             self._died(now, f"what its consumer groups have committed cannot be read: {error}")
             return
         config = self.wanted.receiver(self.directory, reached=reached)
-        self._starting = self._starts.submit(self._start_patiently, config)
+        self._starting = self._starts.submit(self._supervision.start, config)
         self.phase = Phase.STARTING
-
-    def _start_patiently(self, config: ReceiverConfig) -> Receiver:
-        deadline = time.monotonic() + LOCK_SECONDS
-        directory = Path(config.log_directory)
-        while is_appended_to(directory) and time.monotonic() < deadline and not self._ends:
-            time.sleep(0.05)
-        return self._start(config)
 
     def _see_start(self, now: int) -> None:
         assert self._starting is not None
@@ -255,7 +207,7 @@ class Keeper:
         except LogLostError as error:
             self.phase = Phase.WAITING
             self._begin_anew(str(error))
-            self._due = self._restarts.died(now)
+            self._due = self._supervision.died(now)
             return
         except (RtpsError, OSError) as error:
             if isinstance(error, RtpsError):
@@ -264,8 +216,8 @@ class Keeper:
             return
         self.phase = Phase.RUNNING
         self.error, self.is_new = None, False
-        self._look_at, self._heartbeat = now, 0
-        self._restarts.runs(now)
+        self._look_at = now
+        self._supervision.restarts.runs(now)
         _log.info("subscription %s: its receiver runs, process %d", self.wanted.name, self._receiver.pid)
 
     def _watch(self, now: int) -> None:
@@ -286,32 +238,18 @@ class Keeper:
             return
         if now >= self._look_at:
             self._see_type()
-            self._see_heartbeat(now, self._receiver)
+            since_look = min(now - self._look_at + _LOOK_NS, 2 * _LOOK_NS)
+            if self._supervision.hangs(self._receiver, since_look=since_look):
+                _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
+                with suppress(ProcessLookupError):
+                    os.kill(self._receiver.pid, signal.SIGKILL)
             self._look_at = now + _LOOK_NS
 
-    def _see_heartbeat(self, now: int, receiver: Receiver) -> None:
-        """Kill a receiver that hangs.
-
-        Its silence counts only as long as it is looked at: where both processes were stopped, such as in a container
-        that was paused, it needs a moment to go on.
-        """
-        heartbeat = receiver.counters().get("receiver.heartbeat_ns", 0)
-        since_look = now - self._look_at + _LOOK_NS
-        if heartbeat and heartbeat == self._heartbeat:
-            self._silent_ns += min(since_look, 2 * _LOOK_NS)
-        else:
-            self._heartbeat, self._silent_ns = heartbeat, 0
-        if self._silent_ns > _HANGS_NS:
-            self._silent_ns = 0  # one that the kernel does not let go of, such as for a disk, outlives that
-            _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
-            with suppress(ProcessLookupError):
-                os.kill(receiver.pid, signal.SIGKILL)
-
     def _see_type(self) -> None:
-        if self._type is None and not self.wanted.plan.named:
+        if self.found_type is None and not self.wanted.plan.named:
             with suppress(LogError, OSError, KeyError, ValueError):
                 found = LogView(self.directory).metadata["type"]
-                self._type = None if found is None else str(found)
+                self.found_type = None if found is None else str(found)
 
     def _stop(self, *, goodbye: bool) -> None:
         assert self._receiver is not None
@@ -332,7 +270,8 @@ class Keeper:
     def _take_replacement(self, wanted: Wanted, now: int) -> None:
         needs_new_log = wanted.needs_new_log(self.wanted)
         self.wanted, self._replacement = wanted, None
-        self._due, self.error, self._restarts = now, None, Restarts()
+        self._due, self.error = now, None
+        self._supervision.forget_deaths()
         if needs_new_log:
             self._begin_anew("it receives another topic, type, domain or partition now")
 
@@ -342,16 +281,16 @@ class Keeper:
 
     def _count_death(self, now: int, why: str) -> None:
         self.error = why
-        self._due = self._restarts.died(now)
+        self._due = self._supervision.died(now)
         name = self.wanted.name
-        if self._restarts.has_failed:
+        if self._supervision.restarts.has_failed:
             _log.error("subscription %s: %s; it failed too often, the next try is in a minute", name, why)
         else:
             _log.warning("subscription %s: %s; starting it again", name, why)
 
     def _begin_anew(self, why: str) -> None:
         lost, self.log = self.directory, str(uuid.uuid4())
-        self.is_new, self._type = True, None
+        self.is_new, self.found_type = True, None
         _log.error(
             "subscription %s: its log %s cannot be gone on with: %s. What is received from now on goes into a NEW log, "
             "%s; queries that read the old one have to begin anew",
@@ -360,3 +299,22 @@ class Keeper:
             why,
             self.directory,
         )
+
+
+def describe(keeper: Keeper) -> dict[str, Any]:
+    """The subscription as the server is told of it."""
+    wanted = keeper.wanted
+    settings = wanted.settings
+    return {
+        "name": wanted.name,
+        "topic": settings.topic,
+        "topics": None if settings.topics is None else asdict(settings.topics),
+        "type": wanted.plan.type_name if wanted.plan.named else keeper.found_type,
+        "domain": settings.domain,
+        "log": keeper.log,
+        "state": keeper.state,
+        "error": keeper.error,
+        "dynamic": wanted.dynamic,
+        "options": dict(wanted.options),
+        "retention": settings.retention,
+    }

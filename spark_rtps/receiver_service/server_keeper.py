@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeAlias
 
 from ..options.explanations import remedy_of
 from ..transport.errors import RtpsError, TransportError
+from ..transport.receiver.supervision import RestartPolicy
 from ..transport.structure import NANOSECONDS
 from .config import ReceiverServiceConfig
-from .restarts import Restarts
 
 _log = logging.getLogger("spark_rtps.receiver_service")
 
@@ -65,7 +65,7 @@ class ServerKeeper:
         self._has_run = False
         self._starting: Future[Server] | None = None
         self._stopping: Future[None] | None = None
-        self._restarts = Restarts()
+        self._restarts = RestartPolicy()
         self._told: list[dict[str, Any]] | None = None
         self._is_stale = False
 

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..transport.errors import OptionError, RtpsError
+from ..transport.receiver.supervision import StartReceiver
 from ..transport.value_classes import value
 from .backlog import groups_behind, read_counters
 from .cleaning import Cleaning
 from .config import SUBSCRIPTIONS_MAX, ReceiverFileError, ReceiverServiceConfig
-from .keeper import Keeper, Phase, StartReceiver
+from .keeper import Keeper, Phase, describe
 from .records import Record, read_records, write_records
 from .server_keeper import Request, ServerKeeper, StartServer
 from .subscribing import Wanted, matches, name_for, network_of, wanted, wanted_by_client
@@ -429,7 +430,7 @@ class Supervisor:
             self._is_unwritten = False
 
     def _tell(self) -> None:
-        self._server.tell([each.told() for each in self.keepers])
+        self._server.tell([describe(each) for each in self.keepers])
 
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from ..transport.errors import RtpsError
 from ..transport.net.node_config import NodeConfig
 from ..transport.receiver.addresses import with_reserved_ports
+from ..transport.receiver.supervision import RestartPolicy
 from ..transport.structure import NANOSECONDS
-from .restarts import Restarts
 
 if TYPE_CHECKING:
     from ..transport.net.directory import Directory
@@ -51,7 +51,7 @@ class TopicWatch:
         self._join = join
         self._domains: dict[NodeConfig, Domain] = {}
         self._due: dict[NodeConfig, int] = {}
-        self._restarts: dict[NodeConfig, Restarts] = {}
+        self._restarts: dict[NodeConfig, RestartPolicy] = {}
         self._look_at = 0
 
     def look(self, wanted: Iterable[NodeConfig], now: int) -> dict[NodeConfig, set[str]]:
@@ -103,5 +103,5 @@ class TopicWatch:
     def _failed(self, config: NodeConfig, why: str, now: int) -> None:
         if config in self._domains:
             self._leave(config)
-        self._due[config] = self._restarts.setdefault(config, Restarts()).died(now)
+        self._due[config] = self._restarts.setdefault(config, RestartPolicy()).died(now)
         _log.warning("no topics of domain %d are found: %s; trying again", config.domain, why)

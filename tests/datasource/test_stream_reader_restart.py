@@ -226,7 +226,7 @@ class TestRestart:
         assert tolerant.receiver.stopped
 
     def test_log_in_use(self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("spark_rtps.datasource.receiver_session.LOCK_SECONDS", 0.1)
+        monkeypatch.setattr("spark_rtps.transport.receiver.supervision._LOCK_SECONDS", 0.1)
         zero = make().begin()
         with pytest.raises(RtpsError, match="is appending to the log"):
             make().reader.latestOffset(zero, ALL)

@@ -97,7 +97,7 @@ def test_topics_join_later_and_all_samples_come_once(
         guids = [peer.matched(each) for each in (one, two)]
         os.kill(session._receiver.pid, signal.SIGKILL)
         peer.write(one, vehicles(10, 10))
-        wait_until(lambda: session.tail() and session._deaths, "another receiver")
+        wait_until(lambda: session.tail() and session.supervision.deaths, "another receiver")
         peer.write(two, vehicles(110, 10))
         peer.writer(three, Vehicle)
         peer.wait_for_match(three)

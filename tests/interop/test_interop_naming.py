@@ -80,7 +80,7 @@ def test_a_stream_that_starts_before_its_writer(
         assert LogView(receiving.directory).metadata["type"] == "interop::Vehicle"
         (guid,) = peer.matched(topic)
         os.kill(receiving._receiver.pid, signal.SIGKILL)
-        wait_until(lambda: receiving.tail() and receiving._deaths, "another receiver")
+        wait_until(lambda: receiving.tail() and receiving.supervision.deaths, "another receiver")
         peer.write(topic, vehicles(5, 5))
         assert as_columns(vehicles(0, 10)) == wait_for_rows(receiving, plan, 10)
         assert peer.matched(topic) == [guid]

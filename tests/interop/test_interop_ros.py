@@ -148,7 +148,7 @@ def test_what_a_writer_offers_is_what_is_requested(
         assert reader["user_data"] == f"typehash={type_hash(ros_type(TEMPERATURE))};".encode()
         (guid,) = peer.matched(topic)
         os.kill(session._receiver.pid, signal.SIGKILL)
-        wait_until(lambda: session.tail() and session._deaths, "another receiver")
+        wait_until(lambda: session.tail() and session.supervision.deaths, "another receiver")
         wait_until(lambda: session.counters().get("reader.matched_writers") == 1, "a match")
         peer.write(topic, [row(2.0)])
         assert wait_for_rows(session, plan, 2) == [row(1.0), row(2.0)]

@@ -10,6 +10,7 @@ from types import FrameType
 import pytest
 
 from spark_rtps.receiver_service import supervisor as supervisor_module
+from spark_rtps.transport.receiver import supervision
 from tests.receiver_service.supervisor_scene import Asked, FakeReceiver, Scene
 
 A = '[subscriptions.a]\ntopic = "A"\n'
@@ -27,9 +28,8 @@ ROOMS = {
         "cleaning",
         "records",
         "backlog",
-        "restarts",
     )
-}
+} | {str(supervision.__file__)}
 #: What catches errors itself, and is called by nobody who does.
 CATCHING = {"step", "_step", "_alone", "_serve", "_write_records_or_say", "drain"}
 

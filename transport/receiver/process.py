@@ -20,8 +20,6 @@ from .config import ERROR_FILE, UNMATCHED_FILE, ReceiverConfig
 #: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
-#: After its parent was killed, a receiver needs a moment to notice that and to close the log.
-LOCK_SECONDS: Final = 10.0
 #: No line of a child's answer is longer.
 _ANSWER_MAX: Final = 1 << 20
 
