@@ -106,3 +106,21 @@ def plan_partitions(
     ranges = LogView(directory).split(start, end, pieces) if pieces > 1 else [(start, end)]
     place = LogLocation.of(directory)
     return [LogPartition(str(directory), host, *a, *b, served, place) for a, b in ranges]
+
+
+class LimitShares:
+    """Divides the limits of a batch among the receivers that are behind."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def divide(self, names: list[str], limits: Limits) -> dict[str, Limits]:
+        """What each receiver that is behind may add to a batch: equal parts, those in turn that get one."""
+        rows, nbytes = limits.max_rows, limits.max_bytes
+        if not names:
+            return {}
+        self._turn += 1
+        turned = names[self._turn % len(names) :] + names[: self._turn % len(names)]
+        turned = turned[: min(rows or len(names), nbytes or len(names))]
+        count = len(turned)
+        return {n: Limits(rows and rows // count, nbytes and nbytes // count) for n in turned}

@@ -17,19 +17,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ..columns.topic_plan import TopicPlan
-from ..monitoring.decoding_report import LOG_LOST
 from ..monitoring.reports import record_errors
 from ..options import Settings
 from ..options.explanations import explained
-from ..serving.wire_format.misplaced_offset import MisplacedOffset
 from ..serving.wire_format.receiver_service import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.said import Said
 from .commit_order import CommitOrder
-from .offset_checks import describe_cursor
 from .offsets import Json, LogOffset, ReceiverServiceOffset
-from .range_calculator import Limits, LogPartition, half_of_log
+from .range_calculator import Limits, LimitShares, LogPartition, half_of_log
+from .receiver_service_commits import GroupCommits
+from .receiver_service_offsets import OffsetPlacement
 from .receiver_service_slices import check_slices
 from .receiver_services import Connect, ReceiverService, at_once, connect, receiver_services
 from .task_reader import TaskReader, reduce
@@ -38,11 +37,6 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 #: How often the beginning of a range is asked for that is trimmed while it is planned.
 _TRIES: Final = 3
-#: How long a receiver is left alone that could not be told how far the query is.
-_COMMIT_SECONDS: Final = 1.0
-#: How often a receiver is told of a place again that stays the same. A group that commits nothing is removed after some
-#: time, and it may have been deleted, or lost with the disk.
-_RENEW_SECONDS: Final = 30.0
 
 
 class ReceiverServiceStream(DataSourceStreamReader):
@@ -55,24 +49,21 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._receivers: dict[str, ReceiverService] = {}
         self._group = settings.receiver_group or ""
         self._order = CommitOrder()
-        #: Places that need no look: they were made of the log itself.
-        self._trusted: dict[str, set[LogOffset]] = {}
         #: Trigger.AvailableNow goes no further than this.
         self._targets: dict[str, LogOffset] | None = None
-        self._turn = 0
+        self._shares = LimitShares()
         self._tails: dict[str, tuple[str, LogTail]] = {}
         self._initial: ReceiverServiceOffset | None = None
         self._planned: ReceiverServiceOffset | None = None
         #: The end of the first range that Spark asked for: after a restart, that of the last micro-batch.
         self._seen: ReceiverServiceOffset | None = None
-        #: The places that the receivers were told last that the query has consumed, and until when they need not be
-        #: told of the same place again, or of any after they could not be told (monotonic, s).
-        self._committed: dict[str, LogOffset] = {}
-        self._renew_at: dict[str, float] = {}
-        self._commit_again: dict[str, float] = {}
         #: Since when receivers are awaited that have not answered yet, in ns since 1970.
         self._awaited: dict[str, int] = {}
         self._said = Said(256)
+        self._commits = GroupCommits(self._receivers, self._say)
+        self._offsets = OffsetPlacement(
+            self._receivers, self._say, fails_on_data_loss=settings.fail_on_data_loss
+        )
         #: The subscriptions whose slices were looked at last.
         self._sliced: dict[str, SubscriptionInfo] = {}
 
@@ -118,18 +109,20 @@ class ReceiverServiceStream(DataSourceStreamReader):
         if is_processed and not self._order.is_late:
             # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
             # would wait for that for ever.
-            self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
+            self._commits.commit(
+                group, {name: place for name, place in offset.places.items() if name in tails}
+            )
         places, behind = dict(offset.places), dict[str, Cursor]()
         for name, place in offset.places.items():
             if name not in tails:
                 continue
             log, tail = tails[name]
             if log != place.log:
-                places[name] = self._on_another_log(name, place, log, tail)
-                self._tell(group, {name: places[name]})  # so that it is held from now on
+                places[name] = self._offsets.on_another_log(name, place, log, tail)
+                self._commits.commit(group, {name: places[name]})  # so that it is held from now on
                 continue
             try:
-                begin = self._place(name, place, tail)
+                begin = self._offsets.place(name, place, tail)
             except RangeServerError as error:
                 self._receivers[name].missed(error)
                 continue
@@ -139,14 +132,14 @@ class ReceiverServiceStream(DataSourceStreamReader):
             self._receivers[name].planned()
             if begin < place.cursor:  # the log was cut, and goes on from here
                 places[name] = LogOffset(log, begin)
-        for name, share in self._shares(list(behind), limits).items():
+        for name, share in self._shares.divide(list(behind), limits).items():
             try:
                 end = self._end(name, behind[name], *tails[name], share)
             except RangeServerError as error:
                 self._receivers[name].missed(error)
                 continue
             self._receivers[name].planned()
-            places[name] = self._trust(name, LogOffset(tails[name][0], end))
+            places[name] = self._offsets.trust(name, LogOffset(tails[name][0], end))
         places |= self._new(offset.group, tails, places, offset.awaited or {})
         since = start.places if start == self._initial else None
         if places == start.places:
@@ -170,7 +163,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
             except LogLostError:  # trimmed since it was placed
                 if self._settings.fail_on_data_loss:
                     raise
-                begin = self._found(name, LogOffset(log, begin))
+                begin = self._offsets.locate(name, LogOffset(log, begin))
                 if begin >= end:
                     return end
         return begin
@@ -199,10 +192,10 @@ class ReceiverServiceStream(DataSourceStreamReader):
             if name in tails:
                 log, tail = tails[name]
                 if log != place.log:
-                    self._on_another_log(name, place, log, tail)
+                    self._offsets.on_another_log(name, place, log, tail)
                     continue
                 try:
-                    begin = self._place(name, before, tail)
+                    begin = self._offsets.place(name, before, tail)
                 except RangeServerError as error:
                     receiver.missed(error)
             if begin >= place.cursor:
@@ -220,10 +213,10 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._order.commits(end)
         offset, receivers = ReceiverServiceOffset.from_json(end), self._open()
         group = self._settings.receiver_group or offset.group
-        untold = self._untold({n: place for n, place in offset.places.items() if n in receivers})
+        untold = self._commits.untold({n: place for n, place in offset.places.items() if n in receivers})
         if untold:
             tails = self._tails_of(list(untold))
-            self._tell(group, {name: place for name, place in untold.items() if name in tails})
+            self._commits.commit(group, {name: place for name, place in untold.items() if name in tails})
 
     def stop(self) -> None:
         """Close the connections. The receivers go on."""
@@ -235,7 +228,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
     def _open(self) -> dict[str, ReceiverService]:
         if not self._receivers:
             record_errors()
-            self._receivers = receiver_services(self._settings, self._make)
+            self._receivers.update(receiver_services(self._settings, self._make))
         return self._receivers
 
     def _poll(self) -> dict[str, tuple[str, LogTail]]:
@@ -259,35 +252,6 @@ class ReceiverServiceStream(DataSourceStreamReader):
             self._say(why)
         self._sliced = found
 
-    def _untold(self, places: Mapping[str, LogOffset]) -> dict[str, LogOffset]:
-        """Those that their receivers do not know yet to be consumed."""
-        now = time.monotonic()
-        return {
-            name: place
-            for name, place in places.items()
-            if (self._committed.get(name) != place or now >= self._renew_at.get(name, 0.0))
-            and now >= self._commit_again.get(name, 0.0)
-        }
-
-    def _tell(self, group: str, places: Mapping[str, LogOffset]) -> None:
-        """Tell receivers how far their group is, which it keeps from being trimmed where the log waits for groups."""
-        untold = self._untold(places)
-
-        def tell(name: str) -> None:
-            place = untold[name]
-            try:
-                self._receivers[name].client.commit(place.log, group, place.cursor)
-            except RangeServerError as error:
-                self._commit_again[name] = time.monotonic() + _COMMIT_SECONDS
-                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
-                return
-            except LogLostError as error:
-                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
-            self._committed[name] = place
-            self._renew_at[name] = time.monotonic() + _RENEW_SECONDS
-
-        at_once(tell, list(untold))
-
     def _new(
         self,
         group: str,
@@ -307,8 +271,8 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 receiver.missed(error)
                 continue
             receiver.planned()
-            found[name] = self._trust(name, LogOffset(log, cursor))
-        self._tell(self._settings.receiver_group or group, found)
+            found[name] = self._offsets.trust(name, LogOffset(log, cursor))
+        self._commits.commit(self._settings.receiver_group or group, found)
         return found
 
     def _awaited_now(
@@ -332,62 +296,11 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._say(f"{what}; going on without them because failOnDataLoss=false")
         return replace(offset, places={n: p for n, p in offset.places.items() if n not in missing})
 
-    def _place(self, name: str, place: LogOffset, tail: LogTail) -> Cursor:
-        """Where the samples behind a place begin; LogLostError for what is no place of the log."""
-        is_held = tail.base <= place.cursor.position and place.cursor <= Cursor(tail.position)
-        if is_held and place in self._trusted.get(name, ()):
-            return place.cursor
-        return self._found(name, place)
-
-    def _found(self, name: str, place: LogOffset) -> Cursor:
-        """The same as the receiver tells now."""
-        client = self._receivers[name].client
-        try:
-            found = client.place(place.log, place.cursor)
-        except LogLostError as error:
-            end = Cursor(client.tail(place.log).position)
-            if self._settings.fail_on_data_loss or place.cursor <= end:
-                raise
-            found = MisplacedOffset(str(error), LOG_LOST, end)
-        if isinstance(found, Cursor):
-            return self._trust(name, LogOffset(place.log, found)).cursor
-        if self._settings.fail_on_data_loss:
-            raise LogLostError(f"receiver {name}: {found.what}", position=place.cursor.position)
-        self._say(
-            f"receiver {name}: {found.what}; going on at {describe_cursor(found.place)} because failOnDataLoss=false"
-        )
-        return self._trust(name, LogOffset(place.log, found.place)).cursor
-
-    def _on_another_log(self, name: str, place: LogOffset, log: str, tail: LogTail) -> LogOffset:
-        what = f"receiver {name} has the log {log} now, but the offset is of the log {place.log}"
-        if self._settings.fail_on_data_loss:
-            raise LogLostError(f"{what}. Samples may be lost", position=place.cursor.position)
-        self._say(f"{what}; going on at its beginning because failOnDataLoss=false")
-        return self._trust(name, LogOffset(log, Cursor(tail.base)))
-
     def _target(self, name: str, log: str, tail: LogTail) -> Cursor:
         if self._targets is None:
             return Cursor(tail.position)
         target = self._targets.get(name)
         return target.cursor if target is not None and target.log == log else Cursor(0)
-
-    def _shares(self, names: list[str], limits: Limits) -> dict[str, Limits]:
-        """What each receiver that is behind may add to a batch: equal parts, those in turn that get one."""
-        rows, nbytes = limits.max_rows, limits.max_bytes
-        if not names:
-            return {}
-        self._turn += 1
-        turned = names[self._turn % len(names) :] + names[: self._turn % len(names)]
-        turned = turned[: min(rows or len(names), nbytes or len(names))]
-        count = len(turned)
-        return {n: Limits(rows and rows // count, nbytes and nbytes // count) for n in turned}
-
-    def _trust(self, name: str, place: LogOffset) -> LogOffset:
-        known = self._trusted.setdefault(name, set())
-        if len(known) >= 16:
-            known.clear()
-        known.add(place)
-        return place
 
     def _say(self, sentence: str) -> None:
         if self._said.is_new(sentence):

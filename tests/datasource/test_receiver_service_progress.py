@@ -315,7 +315,7 @@ def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(
         return real(*args, **more)
 
     monkeypatch.setattr(receiver, asked, busy)
-    reader._trusted.clear()  # as after a restart
+    reader._offsets._trusted.clear()  # as after a restart
     got, offset = [], zero
     for _ in range(8):
         offset, found = step(reader, offset, ReadMaxRows(100_000))
