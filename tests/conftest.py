@@ -44,7 +44,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[NETWORK].close()
 
 
-class Lanes(LoadScopeScheduling):
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]
     """A lane goes to one process as a whole; then each idle process takes the next file."""
 
     def _split_scope(self, nodeid: str) -> str:

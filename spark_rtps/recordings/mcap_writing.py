@@ -143,11 +143,11 @@ class McapRecorder:
     def flush(self) -> None:
         """Write what has been added: it can be read (failOnDataLoss=false) even if nobody closes the file."""
         with self._told():
-            self._writer.flush()  # type: ignore[no-untyped-call]
+            self._writer.flush()
 
     def close(self) -> None:
         with self._told(), self._file:
-            self._writer.finish()  # type: ignore[no-untyped-call]
+            self._writer.finish()
 
     @contextmanager
     def _told(self) -> Iterator[None]:

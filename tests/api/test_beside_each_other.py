@@ -49,7 +49,7 @@ Participate = Callable[..., rtps.Participant]
 
 
 def rows_of(table: pa.Table, column: str = "n") -> list[Any]:
-    return table.column(column).to_pylist()
+    return table.column(column).to_pylist()  # type: ignore[no-any-return]
 
 
 def write(publication: rtps.Publication, *numbers: int) -> None:
@@ -140,7 +140,7 @@ def read(subscription: rtps.Subscription) -> list[str]:
 
 
 def iterated(subscription: rtps.Subscription) -> list[str]:
-    return next(iter(subscription)).column("s").to_pylist()
+    return next(iter(subscription)).column("s").to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("fetch", [taken, read, iterated])
@@ -210,7 +210,7 @@ def test_an_exception_at_any_call_of_what_is_fetched_loses_nothing(
             publication.write([{"s": number}], wait=False)
         publication.wait_for_acknowledgments(PATIENCE)
         written_so_far += 6
-        wait_until(lambda count=written_so_far: subscription._inbox._number == count)
+        wait_until(lambda count=written_so_far: subscription._inbox._number == count)  # type: ignore[misc]
         calls, is_stopped = 0, False
 
         def stop(frame: Any, event: str, argument: Any, last: int = call) -> None:
@@ -339,7 +339,7 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
             return {each.guid: each.acked for each in seen if here.get(each.guid) is not each}
 
     session = WriterSession(
-        Writer(),  # type: ignore[arg-type]
+        Writer(),
         parse_options({"topic": "t", "domain": "0"}, AppliesTo.WRITE),
         look_around_until=0,
     )
@@ -347,7 +347,7 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
     def written() -> int:
         losses = session.losses
         session.wait_for_reader()
-        session.write(None)  # type: ignore[arg-type]
+        session.write(None)
         return losses
 
     first, second = written(), written()

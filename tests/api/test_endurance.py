@@ -110,7 +110,7 @@ def test_what_was_taken_before_an_error_is_taken_again(participate: Participate)
         subscription._inbox.arrived.wait = wait  # type: ignore[method-assign]
         raise KeyboardInterrupt
 
-    subscription._inbox.arrived.wait = interrupted  # type: ignore[method-assign]
+    subscription._inbox.arrived.wait = interrupted  # type: ignore[assignment, method-assign]
     with pytest.raises(KeyboardInterrupt):
         subscription.take(max_rows=20, timeout=PATIENCE)
     assert subscription.take()["n"].to_pylist() == list(range(10))
@@ -149,7 +149,7 @@ def test_an_endpoint_of_a_participant_that_is_closing_is_refused(participate: Pa
     participant.publish("t", schema=SCHEMA, key="id")
     participant.close()
     with pytest.raises(UsageError, match="closed"):
-        participant._membership.adopt(object())  # type: ignore[arg-type]
+        participant._membership.adopt(object())
 
 
 def test_an_iteration_ends_with_samples_nobody_took(participate: Participate) -> None:

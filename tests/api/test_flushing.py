@@ -39,11 +39,11 @@ def published(
 
 
 def has_one(subscription: rtps.Subscription) -> bool:
-    return subscription.read(max_rows=1, timeout=PATIENCE)["i"].to_pylist() == [1]
+    return subscription.read(max_rows=1, timeout=PATIENCE)["i"].to_pylist() == [1]  # type: ignore[no-any-return]
 
 
 def has_none(subscription: rtps.Subscription) -> bool:
-    return subscription.take().num_rows == 0
+    return subscription.take().num_rows == 0  # type: ignore[no-any-return]
 
 
 # --- scopes -----------------------------------------------------------------------------------------------

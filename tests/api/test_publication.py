@@ -94,7 +94,7 @@ class TestRows:
         with pytest.raises(rtps.EncodeError, match="fit"):
             vehicles.write([{**ROWS[0], "id": 1 << 40}])
         with pytest.raises(rtps.UsageError, match="int are no rows"):
-            vehicles.write(5)  # type: ignore[arg-type]
+            vehicles.write(5)
 
     def test_an_event_loop_goes_on_meanwhile(self, participant: rtps.Participant, peer: CyclonePeer) -> None:
         vehicles = participant.publish("t", **KEYED)
@@ -305,7 +305,7 @@ class TestStatuses:
             vehicles.wait_for_acknowledgments,
         ):
             with pytest.raises(rtps.UsageError, match="topic 't': the publication is closed"):
-                call()
+                call()  # type: ignore[no-untyped-call]
         assert vehicles.incompatible_readers() == {}
         vehicles.close()
         closed_with_its_participant = participant.publish("t", **KEYED)

@@ -153,7 +153,7 @@ def test_at_the_end_of_all_positions_nothing_is_taken_any_more(participate: Part
     reading = participate().subscribe("points", **KEYED)
     ours = publication(participate())
     assert ours.wait_for_readers(PATIENCE)
-    ours._writer.writer._unsent.log.max_position = 64 << 10
+    ours._writer.writer._unsent.log.max_position = 64 << 10  # type: ignore[misc]
     rows, number = 40, 0
     while (
         answer := ours.offer(points(number * rows, rows))
@@ -175,7 +175,7 @@ def test_offers_into_batches_know_the_end_of_all_positions(participate: Particip
     participate().subscribe("points", **KEYED)
     ours = publication(participate(), options={"batch.enable": "true", "batch.max_samples": 10})
     assert ours.wait_for_readers(PATIENCE)
-    ours._writer.writer._unsent.log.max_position = 0
+    ours._writer.writer._unsent.log.max_position = 0  # type: ignore[misc]
     assert ours.offer(points(0, 5)) is rtps.PublicationResult.MAX_POSITION_EXCEEDED
 
 

@@ -37,7 +37,7 @@ KEYED = pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("text", 
 
 
 @pytest.fixture
-def ours() -> rtps.Participant:
+def ours() -> rtps.Participant:  # type: ignore[misc]
     with rtps.Participant(domain=NETWORK, interface="lo") as participant:
         yield participant
 
@@ -102,7 +102,7 @@ def test_a_type_of_another_distribution_is_recorded_as_it_is_there(
     options = {"type.ros_distribution": "humble", "type.announce": "false"}
     writer = ours.publish("rt/sonar", type=kind, options=options)
     row = dict.fromkeys(("radiation_type", "field_of_view", "min_range", "max_range", "range"), 0)
-    row |= {"header": {"stamp": {"sec": 1, "nanosec": 2}, "frame_id": "base"}, "range": 3.0}
+    row |= {"header": {"stamp": {"sec": 1, "nanosec": 2}, "frame_id": "base"}, "range": 3.0}  # type: ignore[dict-item]
 
     def write() -> None:
         assert writer.wait_for_readers(30)

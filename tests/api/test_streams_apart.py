@@ -27,7 +27,11 @@ OPTIONS: dict[str, Any] = {
 
 def publication(participant: rtps.Participant, topic: str, **options: object) -> rtps.Publication:
     return participant.publish(
-        topic, schema=SCHEMA, type="interop::Vehicle", key="id", options={**OPTIONS, **options}
+        topic,
+        schema=SCHEMA,
+        type="interop::Vehicle",
+        key="id",
+        options={**OPTIONS, **options},  # type: ignore[dict-item]
     )
 
 

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -212,7 +213,7 @@ class TestLookingAround:
     def test_the_first_reader_need_not_be_the_only_one(
         self, network: Network, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        slept = []
+        slept: list[Any] = []
         monkeypatch.setattr("time.sleep", slept.append)
         network.join(1)
         until = time.monotonic_ns() + 1_000_000_000

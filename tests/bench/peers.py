@@ -113,7 +113,7 @@ def our_writer(domain: int, rate: int) -> None:
         pass
     started = time.monotonic()
     while not stopped.is_set():
-        fields = np.arange(written, written + count, dtype="<u4")
+        fields = np.arange(written, written + count, dtype="<u4")  # type: ignore[assignment]
         rows[:, 4:8] = (fields % 97).astype("<u4").view(np.uint8).reshape(count, 4)
         rows[:, 8:12] = fields.view(np.uint8).reshape(count, 4)
         try:
@@ -411,4 +411,4 @@ ROLES = {
 }
 
 if __name__ == "__main__":
-    ROLES[sys.argv[1]](*(int(a) if a.isdigit() else a for a in sys.argv[2:]))  # type: ignore[operator]
+    ROLES[sys.argv[1]](*(int(a) if a.isdigit() else a for a in sys.argv[2:]))

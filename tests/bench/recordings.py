@@ -29,15 +29,15 @@ def recordings() -> dict[str, Any]:
         rosbags = IMUS / _cpu(lambda: _by_rosbags(bag, directory / "theirs.parquet"), turns=1)
         found: dict[str, Any] = {"imu_rosbags_pandas": rosbags}
         for name, path in (("db3", bag), ("mcap", mcap)):
-            rate = IMUS / _cpu(lambda path=path: _to_parquet(path, "/imu", directory / "ours.parquet"))
+            rate = IMUS / _cpu(lambda path=path: _to_parquet(path, "/imu", directory / "ours.parquet"))  # type: ignore[misc]
             found[f"imu_{name}"] = {"rate": rate, "ratio": rate / rosbags}
     with scratch() as directory:
         bag, mcap = _write(directory, "/points", CLOUD, [_cloud(i) for i in range(2)], CLOUDS)
         for name, path in (("db3", bag), ("mcap", mcap)):
             size = sum(file.stat().st_size for file in _files(path))
-            buffered = size / _cpu(lambda path=path: _read(path)) / 1e9
-            plain = size / _cpu(lambda path=path: [file.read_bytes() for file in _files(path)]) / 1e9
-            ours = size / _cpu(lambda path=path: _decoded(path, "/points")) / 1e9
+            buffered = size / _cpu(lambda path=path: _read(path)) / 1e9  # type: ignore[misc]
+            plain = size / _cpu(lambda path=path: [file.read_bytes() for file in _files(path)]) / 1e9  # type: ignore[misc]
+            ours = size / _cpu(lambda path=path: _decoded(path, "/points")) / 1e9  # type: ignore[misc]
             found[f"cloud_{name}"] = {
                 "gb_s": ours,
                 "read_gb_s": plain,

@@ -154,7 +154,7 @@ def _rates(spark: Any, title: str, **options: Any) -> float:
         began = time.monotonic()
         rows = frame.select("data").mapInArrow(_consume, "bytes long").collect()
         rates.append(sum(row.bytes for row in rows) / 1e9 / (time.monotonic() - began))
-    return statistics.median(rates[_WARM_UP:])
+    return statistics.median(rates[_WARM_UP:])  # type: ignore[no-any-return]
 
 
 def _main() -> None:

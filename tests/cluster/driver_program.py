@@ -71,7 +71,7 @@ def relay(spark: SparkSession, given: Given) -> None:
 def _copying(spark: SparkSession, given: Given, interval: str) -> StreamingQuery:
     rows = numbered(spark, given).writeStream.format("parquet")
     rows = rows.option("checkpointLocation", given["checkpoint"]).trigger(processingTime=interval)
-    return rows.start(given["output"])
+    return rows.start(given["output"])  # type: ignore[no-any-return]
 
 
 def _run(query: StreamingQuery, given: Given, is_enough: Callable[[], bool]) -> None:

@@ -28,7 +28,7 @@ def topic(idl: str, name: str = "T") -> TopicType:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Callable[..., Struct]:
+def mine(tmp_path: Path) -> Callable[..., TopicType]:
     def of(idl: str, **more: str) -> TopicType:
         path = tmp_path / "mine.idl"
         path.write_text(idl)
@@ -40,7 +40,7 @@ def mine(tmp_path: Path) -> Callable[..., Struct]:
 @pytest.mark.parametrize("inner", ["@final", "@appendable"])
 @pytest.mark.parametrize("outer", ["@final", "@appendable"])
 def test_what_a_file_leaves_open_is_as_the_topic_has_it(
-    mine: Callable[..., Struct], inner: str, outer: str
+    mine: Callable[..., TopicType], inner: str, outer: str
 ) -> None:
     there, here = topic(TYPES.format(inner, outer)), mine(OPEN)
     assert not here.certain
@@ -54,14 +54,14 @@ def test_what_a_file_leaves_open_is_as_the_topic_has_it(
     assert read.batch.equals(batch)
 
 
-def test_what_a_file_says_is_compared(mine: Callable[..., Struct]) -> None:
+def test_what_a_file_says_is_compared(mine: Callable[..., TopicType]) -> None:
     there, here = topic(TYPES.format("@final", "@final")), mine(TYPES.format("@appendable", "@appendable"))
     assert here.certain
     assert "is @final, the reader's struct T is @appendable" in cannot_read(there, here)[0]
     assert "is @appendable, the reader's struct T is @final" in cannot_write(there, here)[0]
 
 
-def test_in_xcdr2_it_shows(mine: Callable[..., Struct]) -> None:
+def test_in_xcdr2_it_shows(mine: Callable[..., TopicType]) -> None:
     idl = "{} struct T {{ long id; @optional long more; }};"
     here = mine(idl.format(""))
     for told, able in (("@final", False), ("@appendable", True), ("@mutable", False)):
@@ -70,7 +70,7 @@ def test_in_xcdr2_it_shows(mine: Callable[..., Struct]) -> None:
         assert (cannot_write(there, here) == ()) is able
 
 
-def test_columns_are_picked_by_name(mine: Callable[..., Struct]) -> None:
+def test_columns_are_picked_by_name(mine: Callable[..., TopicType]) -> None:
     there = topic("@final struct T { string s; long id; double x; };")
     assert cannot_read(there, mine("struct T { double x; long id; };")) == ()
     assert cannot_write(there, mine("struct T { double x; long id; };"))
@@ -80,7 +80,7 @@ def test_columns_are_picked_by_name(mine: Callable[..., Struct]) -> None:
     assert "x" in reason
 
 
-def test_names_and_keys_decide_where_the_type_is_not_told(mine: Callable[..., Struct]) -> None:
+def test_names_and_keys_decide_where_the_type_is_not_told(mine: Callable[..., TopicType]) -> None:
     there = topic("module m { @final struct T { @key long id; }; };", "m::T")
     here = mine("struct T { long id; };")
     for reasons in (cannot_read(there, here), cannot_write(there, here)):
@@ -105,7 +105,7 @@ def test_the_octets_of_ros_are_told_as_either(tmp_path: Path) -> None:
         assert cannot_read(there, here) == cannot_write(there, here) == ()
 
 
-def test_unions_and_maps(mine: Callable[..., Struct]) -> None:
+def test_unions_and_maps(mine: Callable[..., TopicType]) -> None:
     idl = (
         "{0} union U switch (long) {{ case 1: long a; case 2: string b; }}; {0} struct V {{ long v; }};"
         "{0} struct T {{ U u; map<string, V> m; V vs[2]; }};"

@@ -63,7 +63,7 @@ def decode(directory: Path, runs: list[Run], plan: TopicPlan) -> list[dict[str, 
     for batch in batches:
         assert batch.schema.equals(plan.columns)
         batch.validate(full=True)
-    return pa.Table.from_batches(batches, plan.columns).to_pylist()
+    return pa.Table.from_batches(batches, plan.columns).to_pylist()  # type: ignore[no-any-return]
 
 
 class TestFilter:

@@ -173,7 +173,7 @@ def test_keys_of_maps_that_a_cast_would_make_null_are_refused() -> None:
     keys = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
     maps = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), keys, pa.array([1, 2]))
     wanted = pa.map_(pa.string(), pa.int64())
-    refused = ([], "a map has keys that are null")
+    refused = ([], "a map has keys that are null")  # type: ignore[var-annotated]
     assert read_batches(stream(maps), pa.schema([("x", wanted)])) == refused
     structs = pa.StructArray.from_arrays([maps], ["m"])
     assert read_batches(stream(structs), pa.schema([("x", pa.struct([("m", wanted)]))])) == refused
@@ -197,7 +197,7 @@ def test_storages_of_extension_types_are_looked_into() -> None:
     keys = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
     maps = opaque(pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), keys, pa.array([1, 2])))
     wanted = pa.map_(pa.string(), pa.int64())
-    refused = ([], "a map has keys that are null")
+    refused = ([], "a map has keys that are null")  # type: ignore[var-annotated]
     assert read_batches(stream(maps), pa.schema([("x", wanted)])) == refused
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), maps)
     assert read_batches(stream(lists), pa.schema([("x", pa.list_(wanted))])) == refused

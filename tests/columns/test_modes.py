@@ -125,17 +125,17 @@ def single(payload: bytes, sn: int, *, writer: Guid = WRITER, flags: int = 0) ->
     return Run.single(writer, sn, np.frombuffer(payload, np.uint8), flags=flags, timestamp=SOURCE)
 
 
-def decode(directory: Path, runs: list[Run], plan: TopicPlan) -> list[dict]:
+def decode(directory: Path, runs: list[Run], plan: TopicPlan) -> list[dict[str, Any]]:
     end = write_log(directory, runs)
     return read(directory, Cursor(0), end, plan)
 
 
-def read(directory: Path, start: Cursor, end: Cursor, plan: TopicPlan) -> list[dict]:
+def read(directory: Path, start: Cursor, end: Cursor, plan: TopicPlan) -> list[dict[str, Any]]:
     batches = list(decode_range(LogView(directory), start, end, plan))
     for batch in batches:
         assert batch.schema.equals(plan.columns)
         batch.validate(full=True)
-    return pa.Table.from_batches(batches, plan.columns).to_pylist()
+    return pa.Table.from_batches(batches, plan.columns).to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(("of", "bad", "word"), MALFORMED)
@@ -257,7 +257,7 @@ class TestNotNull:
         ]
         codec = Codec(self.OUTER)
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self.OUTER))
-        return rows, codec.encode(batch, representation=DataRepresentation.XCDR2)
+        return rows, codec.encode(batch, representation=DataRepresentation.XCDR2)  # type: ignore[return-value]
 
     def strict(self, not_null: str, mode: Mode = Mode.DROPMALFORMED) -> TopicPlan:
         def inner(column: str) -> pa.StructType:

@@ -145,7 +145,7 @@ def test_echo_ends_in_time_while_samples_keep_coming(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(echo_module, "time", SimpleNamespace(monotonic=lambda: now))
     writer = SimpleNamespace(topic="Square", type_name="Point", guid=Guid(bytes(12), b"\0\0\1\2"), qos=Qos())
     printed = 0
-    for _ in _runs(SimpleNamespace(node=None), writer, 3.0):  # type: ignore[arg-type]
+    for _ in _runs(SimpleNamespace(node=None), writer, 3.0):
         printed += 1
         now += 0.02
         assert printed < 1000

@@ -27,7 +27,7 @@ def test_in_stat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     circle = next(row for row in rows if "Circle" in row)
     assert circle[1:4] == ["33", "0", "2"]
     assert any(row[:4] == ["alive", "in", "3", "workers"] for row in rows)
-    assert len(as_json()["streams"]) == 4  # type: ignore[arg-type]
+    assert len(as_json()["streams"]) == 4
 
 
 def test_in_ls() -> None:

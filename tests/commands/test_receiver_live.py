@@ -65,7 +65,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         with rtps.Participant(domains.COMMANDS_RECEIVER, interface="lo") as participant:
             participant.publish("Commanded", type="Number", schema=SCHEMA).write([{"x": x} for x in range(5)])
             shown = lambda: json.loads(one.run("stat", "--json").stdout)["streams"]  # noqa: E731
-            wait_until(lambda: [stream["samples"] for stream in shown()] == [5])
+            wait_until(lambda: [stream["samples"] for stream in shown()] == [5])  # type: ignore[no-untyped-call]
         yield one
     finally:
         connections.close_all()
@@ -104,7 +104,7 @@ def test_the_type(receiver: Receiver) -> None:
 def test_who_is_there(receiver: Receiver) -> None:
     with rtps.Participant(domains.COMMANDS_RECEIVER, interface="lo", options={"participant.name": "robot"}):
         seen = lambda: json.loads(receiver.run("ls", "--wait", "1s", "--json").stdout)  # noqa: E731
-        wait_until(lambda: "robot" in {each["name"] for each in seen()["participants"]})
+        wait_until(lambda: "robot" in {each["name"] for each in seen()["participants"]})  # type: ignore[no-untyped-call]
 
 
 def test_another_token_is_refused(receiver: Receiver, tmp_path: Path) -> None:

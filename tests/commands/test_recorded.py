@@ -225,8 +225,8 @@ class TestLog:
         def twice(target: str) -> Any:
             found = answers(target)
             if target == "/v1/subscriptions":
-                (one,) = found["subscriptions"]  # type: ignore[index]
-                return {"subscriptions": [one, one | {"name": "others"}]}
+                (one,) = found["subscriptions"]  # type: ignore[call-overload, misc, str-unpack]
+                return {"subscriptions": [one, one | {"name": "others"}]}  # type: ignore[operator]
             return found
 
         with FakeReceiver(twice) as receiver:
@@ -419,8 +419,8 @@ def test_named_subscriptions_are_few_in_an_error(monkeypatch: pytest.MonkeyPatch
     answers = recording(log.directory)
 
     def many(target: str) -> Any:
-        (one,) = answers(target)["subscriptions"]  # type: ignore[index]
-        return {"subscriptions": [one | {"name": f"n{number}"} for number in range(9)]}
+        (one,) = answers(target)["subscriptions"]  # type: ignore[call-overload, misc, str-unpack]
+        return {"subscriptions": [one | {"name": f"n{number}"} for number in range(9)]}  # type: ignore[operator]
 
     with FakeReceiver(many) as receiver:
         error = run("log", "show", "circles", "-r", receiver.address, exit_code=1).exception

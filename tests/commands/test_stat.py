@@ -74,8 +74,8 @@ class TestNumbers:
             "drop__not_rtps": 1,
         }
         source(root, **counted)
-        (stream,) = as_json()["streams"]
-        shown = {key: stream[key] for key in KEYS - {"path", "counters", "disk_bytes"}}
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        shown = {key: stream[key] for key in KEYS - {"path", "counters", "disk_bytes"}}  # type: ignore[has-type]
         assert shown == {
             "kind": "source",
             "topic": "Square",
@@ -102,7 +102,7 @@ class TestNumbers:
             "readers": [],
             "writers": [],
         }
-        assert {label.replace(".", "__"): n for label, n in stream["counters"].items()}.items() >= (
+        assert {label.replace(".", "__"): n for label, n in stream["counters"].items()}.items() >= (  # type: ignore[has-type]
             counted.items()
         )
 
@@ -132,12 +132,12 @@ class TestNumbers:
             writer__back_pressured=6,
             status__publication_matched__current_count=1,
         )
-        (stream,) = as_json()["streams"]
-        assert set(stream) == KEYS
-        assert (stream["kind"], stream["domain"], stream["samples"]) == ("sink", 7, 100)
-        assert stream["bytes"] == 6400
-        assert (stream["behind_samples"], stream["behind_bytes"], stream["peers"]) == (7, 700, 1)
-        assert (stream["repairs"], stream["back_pressure"]) == (5, 6)
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        assert set(stream) == KEYS  # type: ignore[has-type]
+        assert (stream["kind"], stream["domain"], stream["samples"]) == ("sink", 7, 100)  # type: ignore[has-type]
+        assert stream["bytes"] == 6400  # type: ignore[has-type]
+        assert (stream["behind_samples"], stream["behind_bytes"], stream["peers"]) == (7, 700, 1)  # type: ignore[has-type]
+        assert (stream["repairs"], stream["back_pressure"]) == (5, 6)  # type: ignore[has-type]
 
     def test_statuses_win_over_the_counters_they_are_made_of(self) -> None:
         counters = {
@@ -163,8 +163,8 @@ class TestNumbers:
             fields = {"guid_high": halves[0], "guid_low": halves[1], "acked_sn": acked}
             for name, value in {**fields, "reliable": reliable, "active": active}.items():
                 counters.counter(f"matched.{i}.{name}").set(value)
-        (stream,) = as_json()["streams"]
-        assert stream["readers"] == [
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        assert stream["readers"] == [  # type: ignore[has-type]
             {"guid": str(guid), "acked_sn": 20, "active": True},
             {"guid": str(guid), "acked_sn": None, "active": True},
             {"guid": str(guid), "acked_sn": 10, "active": False},

@@ -32,8 +32,8 @@ class TestPositions:
 
     def test_of_a_sink(self, root: Path) -> None:
         self.sink(root, is_connected=1, fc_receivers=3)
-        (stream,) = as_json()["streams"]
-        assert stream["positions"] == {
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        assert stream["positions"] == {  # type: ignore[has-type]
             **self.SENDER,
             "is_connected": True,
             "receivers": 3,
@@ -48,15 +48,15 @@ class TestPositions:
 
     def test_that_nobody_reads(self, root: Path) -> None:
         self.sink(root, is_connected=0)
-        (stream,) = as_json()["streams"]
-        assert (stream["positions"]["is_connected"], stream["positions"]["receivers"]) == (False, None)
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        assert (stream["positions"]["is_connected"], stream["positions"]["receivers"]) == (False, None)  # type: ignore[has-type]
         assert "not connected" in run().stdout
 
     @pytest.mark.parametrize("name", SENDER)
     def test_that_has_no_publication_log(self, root: Path, name: str) -> None:
         sink(root, **{f"writer__{other}": 1 for other in self.SENDER if other != name})
-        (stream,) = as_json()["streams"]
-        assert stream["positions"] is None
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        assert stream["positions"] is None  # type: ignore[has-type]
         assert "positions" not in run().stdout
 
     def test_a_limit_behind_its_position(self, root: Path) -> None:
@@ -68,8 +68,8 @@ class TestPositions:
     def test_of_a_source(self, root: Path) -> None:
         one = {"rcv_pos": 90, "rcv_hwm": 101, "sub_pos": 80, "window": 131072, "rtt_ns": 250_000}
         self.source(root, one, {"guid_high": 0, "guid_low": 0}, {"rcv_hwm": 7})
-        (stream,) = as_json()["streams"]
-        assert stream["writers"] == [
+        (stream,) = as_json()["streams"]  # type: ignore[misc]
+        assert stream["writers"] == [  # type: ignore[has-type]
             {"guid": str(self.WRITER), **one, "lag": 21},
             {"guid": str(self.WRITER), "rcv_pos": 0, "rcv_hwm": 7, "sub_pos": 0, "window": 0}
             | {"rtt_ns": None, "lag": 7},
@@ -116,7 +116,7 @@ class TestSystem:
         source(root)
         sink(root)
         assert (
-            set(as_json()["system"]) == set(empty) > {"naks_received", "flow_control_limits", "repairs_sent"}
+            set(as_json()["system"]) == set(empty) > {"naks_received", "flow_control_limits", "repairs_sent"}  # type: ignore[call-overload]
         )
 
     def test_table(self, root: Path) -> None:

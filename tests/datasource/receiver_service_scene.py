@@ -49,7 +49,7 @@ class FakeReceiver:
         #: Options of subscriptions that queries asked for.
         self.asked: list[dict[str, str]] = []
         self.committed: list[tuple[str, Cursor]] = []
-        self.types: dict = {WRITER: POINT}
+        self.types: dict[Guid, Any] = {WRITER: POINT}
         #: The topics of its subscription, and of the writers of each; None: it has one.
         self.selection: TopicSelection | None = None
         self.topics: dict[Guid, list[WriterTopic]] = {}
@@ -100,7 +100,7 @@ class FakeReceiver:
     def advance(self, log: str, start: Cursor, tail: LogTail, *, max_rows: int, max_bytes: int) -> Cursor:
         return self._view(log).advance(start, max_rows=max_rows, max_bytes=max_bytes, tail=tail.position)
 
-    def split(self, log: str, start: Cursor, end: Cursor, pieces: int) -> list[Cursor]:
+    def split(self, log: str, start: Cursor, end: Cursor, pieces: int) -> list[tuple[Cursor, Cursor]]:
         return self._view(log).split(start, end, pieces)
 
     def place(self, log: str, cursor: Cursor) -> Cursor | MisplacedOffset:

@@ -22,7 +22,7 @@ def progress(
     is_async: bool,
     batches: int,
     latest: Callable[[dict[str, Any]], dict[str, Any]],
-) -> dict:
+) -> dict[str, Any]:
     """What Spark calls: it commits what is written down, which with asynchronous progress is what was planned before.
 
     The first micro-batch of a query follows no other. Returns what was committed last.
@@ -44,8 +44,8 @@ def progress(
 WARNED = "asyncProgressTrackingEnabled"
 
 
-def position(offset: dict, receiver: str) -> int:
-    return offset["receivers"][receiver]["position"]
+def position(offset: dict[str, Any], receiver: str) -> int:
+    return offset["receivers"][receiver]["position"]  # type: ignore[no-any-return]
 
 
 class TestOwnReceiver:
@@ -93,15 +93,15 @@ class TestReceiverServices:
         begins_with: int,
         is_async: bool,
     ) -> None:
-        if version == "4.0":
+        if version == "4.0":  # type: ignore[comparison-overlap]
             settings = settings_of(startingOffsets="earliest")
             reader = ReceiverServiceStreamReader40(
                 settings, plan_source(settings, COLUMNS), make=services.connect
             )
             latest = lambda _: reader.latestOffset()  # noqa: E731
         else:
-            reader = services.reader(startingOffsets="earliest")
-            latest = lambda start: reader.latestOffset(start, ALL)  # noqa: E731
+            reader = services.reader(startingOffsets="earliest")  # type: ignore[assignment]
+            latest = lambda start: reader.latestOffset(start, ALL)  # type: ignore[call-arg]  # noqa: E731
 
         def receive(number: int) -> None:
             if number or begins_with:

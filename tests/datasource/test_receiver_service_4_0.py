@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,11 +26,11 @@ def reader_of(services: ReceiverServices, **options: object) -> ReceiverServiceS
     return ReceiverServiceStreamReader40(settings, plan_source(settings, COLUMNS), make=services.connect)
 
 
-def end_of(reader: ReceiverServiceStreamReader40) -> dict:
-    return json.loads(json.dumps(reader.latestOffset()))
+def end_of(reader: ReceiverServiceStreamReader40) -> dict[str, Any]:
+    return json.loads(json.dumps(reader.latestOffset()))  # type: ignore[no-any-return]
 
 
-def rows(reader: ReceiverServiceStreamReader40, start: dict, end: dict) -> list[int]:
+def rows(reader: ReceiverServiceStreamReader40, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
     return sorted(ids(reader, reader.partitions(start, end)))
 
 
@@ -74,12 +75,12 @@ def test_available_now_after_a_restart_asks_for_an_end_before_it_repeats_a_batch
 @pytest.mark.parametrize("version", ["4.0", "4.3"])
 def test_the_first_batch_is_repeated_from_where_it_began(services: ReceiverServices, version: str) -> None:
     make = {"4.0": lambda: reader_of(services), "4.3": services.reader}[version]
-    first = make()
+    first = make()  # type: ignore[operator]
     zero = first.initialOffset()
     services.a.receive(0, 2)
     one = end_of(first) if version == "4.0" else first.latestOffset(zero, ALL)
     services.a.receive(2, 1)
-    again = make()
+    again = make()  # type: ignore[operator]
     assert rows(again, one, one) == []
     assert again.initialOffset() == zero
     assert rows(again, zero, one) == [0, 1]

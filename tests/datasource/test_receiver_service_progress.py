@@ -84,7 +84,7 @@ def test_a_log_that_waits_for_a_group_is_never_full_for_ever(
     Group(receiver, monkeypatch)
     reader = services.reader(startingOffsets="earliest")
     offset = reader.initialOffset()
-    sent, got, per = 0, [], 42_000  # 840 kB
+    sent, got, per = 0, [], 42_000  # type: ignore[var-annotated]  # 840 kB
     for _ in range(16):
         # As a receiver offers its writer room: a sixteenth of the log is kept free.
         while receiver.stream.free_bytes - receiver.max_bytes // 16 > 20 * per and (got or not sent):
@@ -302,7 +302,7 @@ def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(
     services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     receive(services.a, 0, 300_000)
-    receiver, trimmed = services.a, []
+    receiver, trimmed = services.a, []  # type: ignore[var-annotated]
     options = {"startingOffsets": "earliest", "minPartitions": 3}
     reader = services.reader(failOnDataLoss="false", **options)
     zero = reader.initialOffset()
@@ -346,7 +346,7 @@ def test_a_log_that_is_trimmed_each_time_it_is_asked_about_is_followed(
     for _ in range(4):
         offset = reader.latestOffset(offset, ReadMaxRows(1_000))
         positions.append(offset["receivers"]["a"]["position"])
-    assert positions == sorted(set(positions))
+    assert positions == sorted(set(positions))  # type: ignore[type-var]
 
 
 def test_trimming_while_a_batch_is_planned_fails_a_query_that_refuses_loss(
@@ -518,7 +518,7 @@ def test_a_batch_from_a_time_after_all_that_is_there_is_empty_while_samples_arri
         services.a.commit(log, "g", Cursor(0))
         return at(log, time_ns)
 
-    services.a.at = late
+    services.a.at = late  # type: ignore[method-assign]
     settings = settings_of(startingTimestamp="2100-01-01T00:00:00Z", **ending)
     reader = ReceiverServiceBatchReader(settings, plan_source(settings, COLUMNS), make=services.connect)
     assert reader.partitions() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -98,7 +99,7 @@ def test_nobody_has_told_a_type(services: ReceiverServices) -> None:
         receiver_service_type(settings_of(subscribe="p,q", **AT_ONCE), services.connect)
 
 
-def rows_of(services: ReceiverServices, **options: object) -> list[dict]:
+def rows_of(services: ReceiverServices, **options: object) -> list[dict[str, Any]]:
     settings = settings_of(startingOffsets="earliest", subscribe="p,q", **options)
     found = None if settings.payload is Payload.BINARY else receiver_service_type(settings, services.connect)
     plan = plan_source(settings, source_schema(settings, found), found)

@@ -183,6 +183,6 @@ def test_each_role_says_once_what_its_options_probably_do_not_intend(
         ("Stream", lambda sink: sink.streamWriter(columns, overwrite=False)),
     ):
         for _ in range(2):
-            make(RtpsDataSource({"topic": topic, **doubtful}))
+            make(RtpsDataSource({"topic": topic, **doubtful}))  # type: ignore[no-untyped-call]
         (said,) = (each for each in caplog.messages if topic in each)
         assert "turbo_mode" in said

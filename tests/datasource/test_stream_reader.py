@@ -81,7 +81,7 @@ class TestFirstStart:
         }
         reported = reader.reportLatestOffset()
         assert reported.pop("status") == {
-            "behind_bytes": source.receiver.cursor().position - one["receivers"]["embedded"]["position"],
+            "behind_bytes": source.receiver.cursor().position - one["receivers"]["embedded"]["position"],  # type: ignore[operator]
             "lost": 3,
             "rejected": 2,
             "malformed": 0,
@@ -141,7 +141,7 @@ class TestFirstStart:
         """Samples of a fifth of the log, in the order in which Spark calls: it commits when it has planned more."""
         source = make(**{"log.max_bytes": 16 << 20})
         offset = source.begin()
-        receiver, sent, got, per = source.receiver, 0, [], 168_000  # 3.4 MB
+        receiver, sent, got, per = source.receiver, 0, [], 168_000  # type: ignore[var-annotated]  # 3.4 MB
         monkeypatch.setattr(receiver, "commit", receiver.log.trim)
         for _ in range(16):
             room = 20 * per + receiver.log.max_bytes // 16  # as it offers its writer
@@ -318,7 +318,7 @@ class TestBatch:
                     receiver.log.close()
                     return found
 
-                receiver.cursor = vanish
+                receiver.cursor = vanish  # type: ignore[method-assign]
             elif n == 2:
                 receiver.log.close()
                 raise LogLostError("the log is lost")
@@ -380,7 +380,7 @@ class TestNaming:
             configs.append(ReceiverConfig.from_json(config.to_json()))
             return FakeReceiver(config)
 
-        settings = parse_options({"topic": "T", "log.dir": str(tmp_path), **options}, AppliesTo.READ)
+        settings = parse_options({"topic": "T", "log.dir": str(tmp_path), **options}, AppliesTo.READ)  # type: ignore[dict-item]
         ReceiverSession.on_new_log(settings, plan_source(settings, schema), start=start).stop()
         (config,) = configs
         return config.type_name, config.keyed
@@ -392,7 +392,7 @@ class TestAvailableNow:
         source.reader.prepareForTriggerAvailableNow()
         start = source.begin()
         source.receiver.receive(0, 10)
-        found = []
+        found: list[Any] = []
         while (end := source.reader.latestOffset(start, ReadMaxRows(6))) != start:
             source.receiver.receive(100 + len(found), 1)
             found.append(source.ids(start, end))

@@ -34,7 +34,7 @@ def make(make: Callable[..., Source]) -> Callable[..., Source]:
 
 
 @pytest.fixture
-def written(make: Callable[..., Source]) -> tuple[dict, dict, Path]:
+def written(make: Callable[..., Source]) -> tuple[dict[str, Any], dict[str, Any], Path]:
     """The offsets of three frames in a log that nobody appends to any more, and its folder."""
     source = make()
     zero = source.begin()
@@ -72,7 +72,7 @@ class TestOffsets:
     def test_beyond_the_end(
         self,
         make: Callable[..., Source],
-        written: tuple[dict, dict, Path],
+        written: tuple[dict[str, Any], dict[str, Any], Path],
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
@@ -99,7 +99,7 @@ class TestOffsets:
         assert again.ids(after, again.reader.latestOffset(after, ALL)) == [], "which goes on as any other"
 
     def test_what_arrives_at_once_does_not_hide_it(
-        self, make: Callable[..., Source], written: tuple[dict, dict, Path]
+        self, make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path]
     ) -> None:
         """The end is looked at before anything is appended."""
         _, end, _ = written
@@ -121,7 +121,7 @@ class TestOffsets:
     def test_inside_a_frame(
         self,
         make: Callable[..., Source],
-        written: tuple[dict, dict, Path],
+        written: tuple[dict[str, Any], dict[str, Any], Path],
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
         nbytes: int,
@@ -138,7 +138,7 @@ class TestOffsets:
                 LogLostError,
                 match=rf"is position {position}, where no frame of.* {directory} holds positions 0 to 960",
             ):
-                asked(source)
+                asked(source)  # type: ignore[no-untyped-call]
             source.reader.stop()
         for _ in range(2):  # each restart, and each batch of it, gives the same
             source = make(**{LOSS: "false"})
@@ -152,7 +152,7 @@ class TestOffsets:
         assert losses(tmp_path / "logs") == {MISPLACED: 1}
 
     def test_a_row_that_its_frame_does_not_have(
-        self, make: Callable[..., Source], written: tuple[dict, dict, Path]
+        self, make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path]
     ) -> None:
         zero, end, _ = written
         source = make(maxRowsPerTrigger=15)
@@ -197,7 +197,10 @@ class TestOffsets:
         assert losses(tmp_path / "logs") == {NOT_HELD: 1}
 
     def test_commit(
-        self, make: Callable[..., Source], written: tuple[dict, dict, Path], caplog: pytest.LogCaptureFixture
+        self,
+        make: Callable[..., Source],
+        written: tuple[dict[str, Any], dict[str, Any], Path],
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         _, end, _ = written
         strict = make()
@@ -212,7 +215,7 @@ class TestOffsets:
         assert source.receiver.committed == [end["receivers"]["embedded"]["position"]]
 
     def test_a_receiver_that_is_started_again_on_a_log_that_lost_its_end(
-        self, make: Callable[..., Source], written: tuple[dict, dict, Path]
+        self, make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path]
     ) -> None:
         _, end, directory = written
         for word in ("true", "false"):
@@ -238,7 +241,7 @@ class TestDamage:
     def test_a_frame_between_others(
         self,
         make: Callable[..., Source],
-        written: tuple[dict, dict, Path],
+        written: tuple[dict[str, Any], dict[str, Any], Path],
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
@@ -262,7 +265,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("at", [4, 8, 100, 200])
     def test_planning_goes_past_it(
-        self, make: Callable[..., Source], written: tuple[dict, dict, Path], at: int
+        self, make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path], at: int
     ) -> None:
         zero, end, directory = written
         flip(segment(directory), FRAME + at)
@@ -340,7 +343,7 @@ def test_a_log_that_is_found_lost_when_the_progress_is_shown(make: Callable[...,
 
 
 def test_a_log_that_is_taken_away_under_a_task(
-    make: Callable[..., Source], written: tuple[dict, dict, Path], tmp_path: Path
+    make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path], tmp_path: Path
 ) -> None:
     zero, end, directory = written
     for word in ("true", "false"):
@@ -363,7 +366,7 @@ def test_a_log_that_is_taken_away_under_a_task(
 
 
 def test_types_of_writers_that_are_lost(
-    make: Callable[..., Source], written: tuple[dict, dict, Path], tmp_path: Path
+    make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path], tmp_path: Path
 ) -> None:
     """By a guess, samples of writers with another type might be other rows."""
     zero, end, directory = written
@@ -394,7 +397,7 @@ def files(directory: Path) -> list[tuple[str, int]]:
 
 
 def test_any_byte_of_a_log(
-    make: Callable[..., Source], written: tuple[dict, dict, Path], tmp_path: Path
+    make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path], tmp_path: Path
 ) -> None:
     """With failOnDataLoss=false the query goes on, over several restarts; with true rows are right, or it fails."""
     zero, end, directory = written
@@ -437,7 +440,7 @@ def test_any_byte_of_a_log(
         assert not missing or losses(tmp_path / "logs"), where
 
 
-def test_the_view_agrees_about_frames(written: tuple[dict, dict, Path]) -> None:
+def test_the_view_agrees_about_frames(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
     _, _, directory = written
     view = LogView(directory)
     assert [view.is_frame(n * 32) for n in range(31)] == [n % 10 == 0 for n in range(31)]
@@ -445,7 +448,7 @@ def test_the_view_agrees_about_frames(written: tuple[dict, dict, Path]) -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_lost_log_is_counted_once_however_often_its_ranges_are_asked_for(
-    make: Callable[..., Source], written: tuple[dict, dict, Path], gone: bool
+    make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path], gone: bool
 ) -> None:
     """After a restart Spark asks for the empty range at the last end, and then for the batch that it repeats."""
     _, last, directory = written

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,7 +211,7 @@ class TestRestart:
     def test_exit_hook_is_set_once(
         self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        hooks = []
+        hooks: list[Any] = []
         monkeypatch.setattr("atexit.register", hooks.append)
         first = make()
         end = first.begin()
@@ -247,7 +248,7 @@ class TestDeadReceiver:
         source = make()
         zero = source.begin()
         source.receiver.dead = "killed"  # its log is still locked
-        source.receiver.stop = lambda **_: None
+        source.receiver.stop = lambda **_: None  # type: ignore[method-assign]
         source.reader._process.on_sigterm(15, None)
         began = time.monotonic()
         with pytest.raises(RtpsError, match="is appending to the log"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ def before_gathering(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -
     """Frames were verified and are not decoded yet: the receiver gets the processor then, once."""
     gather, left = chunks.gather, [act]
 
-    def gather_late(frames: list) -> chunks.Chunk:
+    def gather_late(frames: list[Any]) -> chunks.Chunk:
         if left:
             left.pop()()
         return gather(frames)
@@ -163,7 +164,7 @@ def whole_of(batch: pa.RecordBatch) -> bytes:
         stream.write_batch(batch)
     content = sink.getvalue().to_pybytes()
     raw = b"\0\1\0\0" + len(content).to_bytes(4, "little") + content
-    return raw + bytes(-len(raw) % 4)
+    return raw + bytes(-len(raw) % 4)  # type: ignore[no-any-return]
 
 
 def whole_bytes(value: int, count: int) -> bytes:

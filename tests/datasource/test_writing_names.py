@@ -171,7 +171,7 @@ class TestReading:
         for found in batches:
             assert found.schema.equals(to_arrow(columns))
             found.validate(full=True)
-        return pa.Table.from_batches(batches).to_pylist()
+        return pa.Table.from_batches(batches).to_pylist()  # type: ignore[no-any-return]
 
     def samples(self) -> Any:
         given = {"topic": "T", "nullable": "required"}

@@ -72,8 +72,8 @@ def test_an_example_runs_under_spark_submit(environment: dict[str, str], tmp_pat
     )
     submit = Path(sys.executable).with_name("spark-submit")
     spark = ("--master", "local[2]", "--conf", "spark.ui.enabled=false")
-    spark += ("--properties-file", str(ROOT / "conf" / "spark-defaults.conf"))
-    spark += ("--driver-java-options", f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}")
+    spark += ("--properties-file", str(ROOT / "conf" / "spark-defaults.conf"))  # type: ignore[assignment]
+    spark += ("--driver-java-options", f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}")  # type: ignore[assignment]
     example = ROOT / "examples" / "shapes_to_console.py"
     said = tmp_path / "said"
     with said.open("w") as out:

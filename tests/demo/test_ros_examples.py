@@ -138,7 +138,7 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_notebook_draws_the_plots_of_the_documents(environment: dict[str, str], tmp_path: Path) -> None:
-    notebook = nbformat.read(EXAMPLES / "ros2_notebook.ipynb", as_version=4)
+    notebook = nbformat.read(EXAMPLES / "ros2_notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     assert all(not cell.get("outputs") for cell in notebook.cells), "it is committed without outputs"
     resources = {"metadata": {"path": str(EXAMPLES)}}
     client = NotebookClient(notebook, timeout=SPARK_PATIENCE, kernel_name="python3", resources=resources)

@@ -40,7 +40,7 @@ class FastPeer(PeerProcess):
             raise RuntimeError(f"the Fast DDS peer ended: {self._child.wait()}")
         if answer.startswith("!"):
             raise RuntimeError(f"the Fast DDS peer failed: {answer[1:]}")
-        return answer.strip()
+        return answer.strip()  # type: ignore[no-any-return]
 
     def define(self, struct: Struct, *, announced: bool = True) -> None:
         """A type of the peer's; ``announced``: with its type object and type information."""

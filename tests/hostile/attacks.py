@@ -59,7 +59,7 @@ def mixed_batch(
         m.sample_info(0, timestamp=True, inline_qos=m.parameters([(0x8001, bytes(8))])),
         m.sample_info(0, removed=True),
     ][:kinds]
-    infos, room, at = [], 65_000, 0
+    infos, room, at = [], 65_000, 0  # type: ignore[var-annotated]
     while len(infos) < samples and room > 100:
         infos.append(shapes[at % kinds])
         room -= len(infos[-1])

@@ -44,7 +44,7 @@ _HONEST = [("work", "honest"), ("rest", "honest"), ("newcomer", "honest")]
 
 def stories(*, steps: int = 40) -> st.SearchStrategy[Story]:
     step = st.builds(
-        lambda what, times: Step(*what, min(times, most(what[0]))),
+        lambda what, times: Step(*what, min(times, most(what[0]))),  # type: ignore[call-arg]
         st.sampled_from(_ATTACKS + _HONEST),
         st.sampled_from([1, 20, 100]),
     )

@@ -31,7 +31,7 @@ def make_node(domain: int, **config: Any) -> Any:
     except ImportError:  # before there were rooms
         from spark_rtps.transport.net.node import NodeConfig
 
-        return Node(NodeConfig(domain=domain, interface="lo", **config)).open()
+        return Node(NodeConfig(domain=domain, interface="lo", **config)).open()  # type: ignore[call-arg]
     return Node.open(NodeConfig(domain=domain, interface="lo", **config))
 
 

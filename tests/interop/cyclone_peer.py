@@ -192,7 +192,7 @@ class Endpoints:
         policies = cyclone_qos()
         self._others.append(participant := DomainParticipant(self._domain))
         publisher = Publisher(participant, policies.group)
-        of_another = Topic(participant, topic, kind, qos=policies.topic)
+        of_another = Topic(participant, topic, kind, qos=policies.topic)  # type: ignore[var-annotated]
         self._writers[name] = DataWriter(publisher, of_another, policies.endpoint)
 
     def reader(self, topic: str, kind: type | str, **qos: Any) -> None:

@@ -44,7 +44,7 @@ def cyclone_qos(
         Policy.WriterDataLifecycle(autodispose=False),
         Policy.ResourceLimits(*limits),
     ]
-    topic, group = [], []
+    topic, group = [], []  # type: ignore[var-annotated]
     if "liveliness_lease_duration" in more:
         lease = more.pop("liveliness_lease_duration")
         kinds = (
@@ -76,7 +76,7 @@ def cyclone_qos(
     }
     for name, value in more.items():
         policies, policy = make[name]
-        policies.append(policy(value))
+        policies.append(policy(value))  # type: ignore[operator]
     if batching:
         endpoint.append(_writer_batching())
     return EntityQos(Qos(*topic), Qos(*group), Qos(*endpoint))

@@ -45,7 +45,7 @@ class Scene:
     def node(self, host: int, **config: object) -> Node:
         options = {"multicast_receive": "auto", "lease_duration": 60_000_000_000, **config}
         with self.hosts.inside(host):
-            node = Node.open(NodeConfig(domain=self.domain, interface=INTERFACE, **options)).start()  # type: ignore[arg-type]
+            node = Node.open(NodeConfig(domain=self.domain, interface=INTERFACE, **options)).start()
         self._cleanup.callback(node.close)
         return node
 
@@ -67,7 +67,7 @@ class Scene:
             "t",
             type_name,
             qos(),
-            policy=PublicationPolicy(**policy),  # type: ignore[arg-type]
+            policy=PublicationPolicy(**policy),
         )
         return self.node(host).create_writer(spec)
 

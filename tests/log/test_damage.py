@@ -134,7 +134,7 @@ class Scene:
         lost = [damage.rows for damage in found]
         missing = len(all_) - len(got)
         if None not in lost:
-            assert missing == sum(lost)  # type: ignore[arg-type]
+            assert missing == sum(lost)
         assert not missing or found
         for damage in found:
             assert 0 <= damage.position < damage.stop

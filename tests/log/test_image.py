@@ -174,7 +174,7 @@ def test_who_is_more_than_a_term_behind_gets_nothing(log: PublicationLog) -> Non
 
 def test_what_is_overwritten_while_it_is_copied_is_not_handed_on(log: PublicationLog) -> None:
     class Slow(CopyBuffer):
-        def copy(self, data: Any) -> Any:  # type: ignore[no-untyped-def]
+        def copy(self, data: Any) -> Any:
             while log.position <= 2 * TERM:
                 publish(log, 9)
             assert log.clean_position > 0
@@ -231,7 +231,7 @@ def test_what_its_owner_damages_is_read_within_bounds_or_an_error(tmp_path: Path
                 file.seek(8 * rng.choice([rng.randrange(terms // 8), terms // 8 + rng.randrange(200)]))
                 file.write(struct.pack("<q", rng.choice([*numbers, rng.randrange(1 << 20)])))
             for act in rng.choices([image.rejoin, image.rewind, lambda: None], k=3):
-                act()
+                act()  # type: ignore[no-untyped-call]
                 with contextlib.suppress(LogError):
                     found = image.poll(rng.choice([100, 1 << 20]))
                     if found is not None:

@@ -61,16 +61,16 @@ def test_what_is_trimmed_is_not_found(log: StreamLog) -> None:
 def test_segments_before_are_not_walked(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     positions = fill(log, 90)
     view = LogView(log.directory)
-    walked = []
+    walked: list[Any] = []
     monkeypatch.setattr(view._segments, "headers", _recorded(view, walked))
     assert view.at(max(positions)).position == positions[max(positions)]
     assert len(walked) < len(positions) / 2
 
 
-def _recorded(view: LogView, walked: list[int]) -> Any:  # type: ignore[no-untyped-def]
+def _recorded(view: LogView, walked: list[int]) -> Any:
     headers = view._segments.headers
 
-    def record(position: int, stop: int) -> Any:  # type: ignore[no-untyped-def]
+    def record(position: int, stop: int) -> Any:
         for header in headers(position, stop):
             walked.append(header.position)
             yield header

@@ -50,7 +50,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_single(self, writer: int, size: int) -> None:
         self._append(single(guid(writer), self.writers.get(guid(writer), 0) + 1, size))
 
-    def _append(self, run: Run) -> None:  # type: ignore[no-untyped-def]
+    def _append(self, run: Run) -> None:
         before = self.log.position
         if not self.log.append(run, reception=0):
             assert self.log.position == before

@@ -215,7 +215,7 @@ def test_a_receiver_cleans_beside_its_log_again_and_again(
     for number in range(2):
         made = log(tmp_path / f"other-{number}", age=2 * HOUR)
         old = made.rename(tmp_path / made.name)
-        wait_until(lambda old=old: not old.exists(), "the old log to be removed")
+        wait_until(lambda old=old: not old.exists(), "the old log to be removed")  # type: ignore[misc]
     end.set()
 
 

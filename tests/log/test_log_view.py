@@ -166,8 +166,8 @@ def test_advance_by_bytes(filled: Filled) -> None:
             assert row == i + 1 or (row > i and taken <= limit)
             # a pad's bytes count as well
             assert row == len(filled.bytes) or taken + filled.bytes[row] > limit - PAGE
-    for end, start in zip(filled.ends, filled.starts, strict=True):
-        cut = filled.view.advance(start, max_bytes=end - start.position, tail=filled.tail)
+    for end, start in zip(filled.ends, filled.starts, strict=True):  # type: ignore[assignment]
+        cut = filled.view.advance(start, max_bytes=end - start.position, tail=filled.tail)  # type: ignore[operator]
         assert filled.row(cut) == filled.row(Cursor(end))
 
 

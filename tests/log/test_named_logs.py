@@ -60,7 +60,7 @@ def test_a_log_is_made_found_opened_and_removed(logs: NamedLogs) -> None:
     ]
     opened = NamedLogs(logs.directory).open(log.path.name)
     assert opened.token == log.token
-    log.claim(4, limit=TERM).commit()  # type: ignore[union-attr]
+    log.claim(4, limit=TERM).commit()
     remove(log)
     assert logs.listing() == [] and not log.path.exists()
     assert opened.metadata.end_of_stream and Image(opened, 0, CopyBuffer()).has_more, (

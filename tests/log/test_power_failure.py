@@ -113,7 +113,7 @@ class Story:
         make = self._chance.choice([uniform, indexed, single])
         if make is single:
             return single(writer, first, self._chance.choice([10, 500, 3_000, 7_000]))
-        return make(writer, first, self._chance.choice([1, 5, 30]), self._chance.choice([4, 60, 300]))
+        return make(writer, first, self._chance.choice([1, 5, 30]), self._chance.choice([4, 60, 300]))  # type: ignore[no-any-return, operator]
 
     def _append(self, run: Run) -> None:
         if self.log.append(run, reception=0):

@@ -176,7 +176,7 @@ def test_killed_at_random_instants(seed: int, tmp_path: Path) -> None:
     assert NamedLogs(tmp_path).remove_dead() == [log.path]
 
 
-def zeros(log: PublicationLog) -> np.ndarray:  # type: ignore[type-arg]
+def zeros(log: PublicationLog) -> np.ndarray:
     """What lies between the tail and the first byte not yet cleaned."""
     room = log.clean_position + 3 * TERM - log.position
     return np.roll(log.data, -(log.position % (3 * TERM)))[:room]
@@ -281,7 +281,7 @@ def test_a_crash_between_any_two_lines(tmp_path: Path) -> None:
 
     for rotation in range(4):
         steps.fill()
-        sys.settrace(trace if rotation > 1 else None)  # type: ignore[arg-type]
+        sys.settrace(trace if rotation > 1 else None)
         try:
             steps.go_through()
             steps.acknowledge()

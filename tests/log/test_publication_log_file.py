@@ -203,7 +203,7 @@ def test_subscribers_are_bounded() -> None:
     assert all(slots)
     assert log.subscribe(guid(99), position=0, now=0) is None
     assert log.metadata.about == {"next": "to the slots"} and log.position == 0
-    slots[5].leave()  # type: ignore[union-attr]
+    slots[5].leave()
     assert log.subscribe(guid(99), position=0, now=0) is not None
     assert not log.data.any()
 

@@ -56,7 +56,7 @@ def run_at_once(*bodies: Callable[[], None], line_by_line: bool) -> None:
 
     def run(body: Callable[[], None]) -> None:
         if line_by_line:
-            sys.settrace(trace)  # type: ignore[arg-type]
+            sys.settrace(trace)
         try:
             body()
         except Exception as failure:  # noqa: BLE001 - shown by the thread that waits

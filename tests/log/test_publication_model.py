@@ -266,7 +266,7 @@ class PublicationMachine(RuleBasedStateMachine):
         """The file as ``kill -9`` leaves it, between claims or within one: readers get all up to the first claim."""
         self.crashes += 1
         path = self.home / str(self.crashes)
-        shutil.copy(self.log.path, path)  # type: ignore[arg-type]
+        shutil.copy(self.log.path, path)
         log = PublicationLog.open(path)
         if torn:
             words = log.metadata.words

@@ -145,7 +145,7 @@ def test_a_long_run_gets_a_segment_of_its_own(log: StreamLog) -> None:
 def test_an_append_that_fails_midway_leaves_no_frame(log: StreamLog) -> None:
     log.append(single(W1, 1), reception=0)
     position = log.position
-    odd = Run(W1, 2, 8, np.zeros(8, np.float64), stride=8)  # type: ignore[arg-type]
+    odd = Run(W1, 2, 8, np.zeros(8, np.float64), stride=8)
     with pytest.raises(TypeError, match="Cannot cast"):
         log.append(odd, reception=0)
     assert (log.position, log.rows, log.writers) == (position, 1, {W1: 1})

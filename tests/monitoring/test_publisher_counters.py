@@ -417,7 +417,7 @@ class TestStale:
     def test_a_process_that_nobody_has_waited_for_has_ended(self) -> None:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
             began = process_start(child.pid)
-            assert began is not None and began >= process_start(os.getpid())
+            assert began is not None and began >= process_start(os.getpid())  # type: ignore[operator]
             assert child.stdin is not None
             child.stdin.close()
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

@@ -226,7 +226,7 @@ class Faulty:
         if address[1] in self.ports:
             self.refused += 1
             raise OSError(self.error, os.strerror(self.error))
-        return self.sender.sendmsg(buffers, control, flags, address)
+        return self.sender.sendmsg(buffers, control, flags, address)  # type: ignore[no-any-return]
 
 
 def cut_off(node: Node, *others: Node, error: int = errno.ENETUNREACH) -> Faulty:

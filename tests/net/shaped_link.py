@@ -240,11 +240,11 @@ class Relay:
     @contextlib.contextmanager
     def _behind(self, *, shaped: bool) -> Iterator[None]:
         before = node_module.Sockets
-        node_module.Sockets = relayed(lambda: self.port(shaped=shaped))  # type: ignore[misc]
+        node_module.Sockets = relayed(lambda: self.port(shaped=shaped))
         try:
             yield
         finally:
-            node_module.Sockets = before  # type: ignore[misc]
+            node_module.Sockets = before
 
     def writers(self) -> contextlib.AbstractContextManager[None]:
         return self._behind(shaped=False)

@@ -62,11 +62,11 @@ def settle(node: Node) -> None:
                 done.set()
             return before(now, asynchronous=asynchronous)
 
-        node.participant.datagrams_to_send = look
+        node.participant.datagrams_to_send = look  # type: ignore[assignment, method-assign]
     node.wake()
     assert done.wait(PATIENCE)
     with node.lock:
-        node.participant.datagrams_to_send = before
+        node.participant.datagrams_to_send = before  # type: ignore[method-assign]
 
 
 def test_nothing_is_sent_in_the_writing_thread(scene: Scene) -> None:
@@ -154,7 +154,7 @@ def test_a_batch_counts_as_one_large_sample(scene: Scene, clock: Clock) -> None:
     settle(node)
     writer.write(numbered(0, 150))
     for periods in range(1, 4):
-        scene.wait(lambda periods=periods: len(got.numbers) == 50 * periods)
+        scene.wait(lambda periods=periods: len(got.numbers) == 50 * periods)  # type: ignore[misc]
         settle(node)
         assert len(scene.samples_sent(writer)) == periods
         clock.advance(PERIOD)

@@ -84,7 +84,7 @@ def test_the_network_of_an_interface() -> None:
 
 def open_sockets(*used: Interface, **options: object) -> contextlib.closing[Sockets]:
     given = {"multicast": True, "receive_buffer": 1 << 20, **options}
-    return contextlib.closing(Sockets.open(DOMAIN, [*used] or [LO], **given))  # type: ignore[arg-type]
+    return contextlib.closing(Sockets.open(DOMAIN, [*used] or [LO], **given))
 
 
 def received(sockets: Sockets, source: socket.socket) -> list[bytes]:

@@ -75,7 +75,7 @@ def test_datagrams_do_not_grow_with_readers(scene: Scene, policy: dict[str, Any]
     writer = scene.writer(**policy)
     for count in (2, 6):
         readers += [scene.reader() for _ in range(count - len(readers))]
-        wait_until(lambda count=count: is_ready(writer, count, by_group=count))
+        wait_until(lambda count=count: is_ready(writer, count, by_group=count))  # type: ignore[misc]
         received = [len(reader.numbers) for reader in readers]
         before = writer.node.sockets.sent
         for first in range(0, COUNT, 500):
@@ -83,7 +83,7 @@ def test_datagrams_do_not_grow_with_readers(scene: Scene, policy: dict[str, Any]
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         sent.append(writer.node.sockets.sent - before)
         for reader, had in zip(readers, received, strict=True):
-            wait_until(lambda reader=reader, had=had: len(reader.numbers) >= had + COUNT)
+            wait_until(lambda reader=reader, had=had: len(reader.numbers) >= had + COUNT)  # type: ignore[misc]
             assert reader.numbers[had:] == list(range(COUNT))
         assert writer.writer.channel == "multicast"
     assert sent[1] < 2 * sent[0]
@@ -96,7 +96,7 @@ def test_a_reader_elsewhere_is_sent_a_copy_of_its_own(scene: Scene) -> None:
     writer.write(numbered(0, COUNT), timeout=PATIENCE)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     for reader in readers:
-        wait_until(lambda reader=reader: len(reader.numbers) >= COUNT)
+        wait_until(lambda reader=reader: len(reader.numbers) >= COUNT)  # type: ignore[misc]
         assert reader.numbers == list(range(COUNT))
         assert reader.reader.counters.duplicate_samples == 0
 

@@ -101,7 +101,7 @@ def test_claims_of_several_threads_arrive_once_and_in_order(scene: Scene) -> Non
     for thread in threads:
         thread.join()
     for source in range(4):
-        scene.wait(lambda source=source: received.of(source) == list(range(150)))
+        scene.wait(lambda source=source: received.of(source) == list(range(150)))  # type: ignore[misc]
 
 
 def test_a_claim_that_is_forgotten_blocks_nobody_for_long(scene: Scene) -> None:

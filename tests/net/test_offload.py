@@ -277,8 +277,8 @@ def test_a_kernel_that_knows_neither_is_asked() -> None:
         def setsockopt(self, *option: int) -> None:
             raise OSError(errno.ENOPROTOOPT, "")
 
-    assert not offload.takes_trains(Old())  # type: ignore[arg-type]
-    assert not offload.receive_trains(Old())  # type: ignore[arg-type]
+    assert not offload.takes_trains(Old())
+    assert not offload.receive_trains(Old())
 
 
 def test_what_routes_refuse_is_bounded(sockets: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,7 +263,7 @@ def test_policies_reach_the_slot(scene: Scene) -> None:
         )
     writer = scene.writer(scene.node(), readers=0, flow_control=IPC)
     scene.wait(lambda: readers_on_host(writer) == 1)
-    (slot,) = writer.writer._unsent.log.subscribers()  # type: ignore[union-attr]
+    (slot,) = writer.writer._unsent.log.subscribers()
     assert slot.guid == reader.guid and not slot.is_tethered and not slot.is_spy
 
 

@@ -93,7 +93,7 @@ def test_a_reader_that_leaves_gives_its_slot_back(scene: Scene) -> None:
     got = scene.reader(node)
     writer = ipc_writer(scene, scene.node())
     node.delete_endpoint(got.reader.guid)
-    assert writer.writer._unsent.log.subscribers() == []  # type: ignore[union-attr]
+    assert writer.writer._unsent.log.subscribers() == []
 
 
 def test_who_was_taken_for_dead_comes_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_who_was_taken_for_dead_comes_back(scene: Scene, monkeypatch: pytest.Mon
     writer = ipc_writer(scene, scene.node())
     log = writer.writer._unsent.log
     with node.lock:  # it sleeps
-        (slot,) = log.subscribers()  # type: ignore[union-attr]
+        (slot,) = log.subscribers()
         slot.heartbeat -= 6 * NANOSECONDS
         scene.wait(lambda: readers_on_host(writer) == 0)
         writer.write(numbered(0, 1_000))
@@ -265,7 +265,7 @@ def test_a_receiver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             waits.join()
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         # what is acknowledged is in the log; that it is, readers of the counters are told at the end of the drain
-        deadline, rows = time.monotonic() + PATIENCE, []
+        deadline, rows = time.monotonic() + PATIENCE, []  # type: ignore[var-annotated]
         while len(rows) < written and time.monotonic() < deadline:
             rows = []
             for frame in LogView(tmp_path / "log").frames(Cursor(0), receiver.cursor()):

@@ -83,7 +83,7 @@ def test_what_is_called_consumed_later_is_told_later(scene: Scene) -> None:
     begun = log.position
     writer.write(numbered(0, 100, size=1_000))
     scene.wait(lambda: len(got.numbers) == 100)
-    (slot,) = log.subscribers()  # type: ignore[attr-defined]
+    (slot,) = log.subscribers()
     assert slot.position == begun < log.position
     with node.lock:
         (proxy,) = got.reader.writers.values()
@@ -99,11 +99,11 @@ def test_a_reader_that_waits_is_woken_by_a_datagram_without_samples(scene: Scene
     node = scene.node(ipc=True)
     got = scene.reader(node, BEST_EFFORT)
     writer = ipc_writer(scene, scene.node(), BEST_EFFORT)
-    (slot,) = writer.writer._unsent.log.subscribers()  # type: ignore[union-attr]
+    (slot,) = writer.writer._unsent.log.subscribers()
     for i in range(20):
         scene.wait(lambda: slot.waiting)
         writer.write(numbered(i, 1))
-        scene.wait(lambda i=i: got.numbers == list(range(i + 1)))
+        scene.wait(lambda i=i: got.numbers == list(range(i + 1)))  # type: ignore[misc]
     assert isinstance(writer.node, Node)
     sent = [each.data for each in scene.sent[writer.node] if len(each.data) == 20]
     assert sent and scene.samples_sent(writer) == []
@@ -114,7 +114,7 @@ def test_it_has_a_slot_that_shows_it_is_alive(scene: Scene) -> None:
     node = scene.node(ipc=True)
     scene.reader(node)
     writer = ipc_writer(scene, scene.node())
-    (slot,) = writer.writer._unsent.log.subscribers()  # type: ignore[union-attr]
+    (slot,) = writer.writer._unsent.log.subscribers()
     before = slot.heartbeat
     scene.wait(lambda: slot.heartbeat > before)
 

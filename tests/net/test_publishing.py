@@ -69,7 +69,7 @@ def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(
             if number % 50 == 0:
                 writer.flush()
 
-    assert joined([started(lambda source=source: write(source)) for source in range(sources)])
+    assert joined([started(lambda source=source: write(source)) for source in range(sources)])  # type: ignore[misc]
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: len(got.samples) >= sources * count)
     for source in range(sources):

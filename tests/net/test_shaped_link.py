@@ -161,7 +161,7 @@ def test_on_a_slow_link_static_windows_flood_the_queue_and_cubic_fits_it(
         writer = scene.writer(1, term_length=4 << 20)
         write(writer, 0, count)
         all_acknowledged(writer)
-        wait_until(lambda reader=reader: len(reader.numbers) >= count)
+        wait_until(lambda reader=reader: len(reader.numbers) >= count)  # type: ignore[misc]
         assert reader.numbers == list(range(count))
         sent, got = writer.writer.counters, reader.reader.counters
         assert sent.status_messages_received > 0
@@ -261,10 +261,10 @@ def test_a_slow_reader_sets_the_pace(
         while slow.count < count:
             before = slow.count
             slow.consume(ROOM // 4)
-            wait_until(lambda before=before: slow.count > before or slow.count == count)
+            wait_until(lambda before=before: slow.count > before or slow.count == count)  # type: ignore[misc]
     all_acknowledged(writer)
     for reader in (fast, slow):
-        wait_until(lambda reader=reader: len(reader.numbers) >= count)
+        wait_until(lambda reader=reader: len(reader.numbers) >= count)  # type: ignore[misc]
         assert reader.numbers == list(range(count))
         assert reader.reader.counters.lost_samples == 0
     sent = writer.writer.counters

@@ -117,7 +117,7 @@ def test_who_joins_while_a_train_is_sent_in_parts_begins_with_a_whole_frame(scen
     last = writer.writer.last_sn
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     for got in (spy.received, by_log):
-        spy.wait(lambda got=got: bool(got.numbers) and got.numbers[-1] == last - 1)
+        spy.wait(lambda got=got: bool(got.numbers) and got.numbers[-1] == last - 1)  # type: ignore[misc]
         first = got.numbers[0]
         assert first <= next_number and got.numbers == list(range(first, last))
     assert by_udp.numbers == list(range(last)) and not spy.node.counters.drops

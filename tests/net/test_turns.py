@@ -122,7 +122,7 @@ def test_nothing_of_a_long_drain_is_lost_or_overwritten(scene: tuple[Scene, Fake
         seen.append(bytes(view[start:stop]))
         receive(data, view, start, stop, source, now=now)
 
-    attacked.one._receiver.receive = noted  # type: ignore[method-assign]
+    attacked.one._receiver.receive = noted  # type: ignore[assignment, method-assign]
     node.do_work()
     assert 0 < len(seen) < 16
     noise = bytes(range(1, 256)) * 200

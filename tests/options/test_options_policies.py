@@ -81,7 +81,7 @@ class TestFields:
             *CONGESTION_FIELDS.values(),
         }
         prefixes = ("reliable_reader.", "reliable_writer.", "batch.", "flow_controller.", "flow_control.")
-        prefixes += ("congestion_control", "publication.", "untethered_")
+        prefixes += ("congestion_control", "publication.", "untethered_")  # type: ignore[assignment]
         listed = {spec.name for spec in OPTIONS if spec.name.startswith(prefixes)}
         assert listed - taken == {"batch.interceptor", "flow_control.consumption"}
         batches = {"turbo_mode", "disable_inline_keyhash", "max_batches", "data_compression"}

@@ -143,7 +143,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = spark_rtps.Nothing  # type: ignore[attr-defined]
+        _ = spark_rtps.Nothing
 
 
 @each_of(SOURCES, name=place_of)

@@ -54,9 +54,9 @@ class Scene:
     ) -> None:
         more = network.pop("config", {})
         policy = network.pop("writer_policy", WriterPolicy())
-        self.network = VirtualNetwork(**network)  # type: ignore[arg-type]
+        self.network = VirtualNetwork(**network)
         self.keyed = keyed
-        self.one = self.network.add(**more)  # type: ignore[arg-type]
+        self.one = self.network.add(**more)
         self.writer: StatefulWriter = self.one.create_writer(
             WriterSpec("t", "T", qos, keyed=keyed, policy=PublicationPolicy(batch=batch, writer=policy)),
             now=self.network.now,
@@ -113,8 +113,8 @@ class Scene:
         while taken < what.count:
             rest = what.take(taken, what.count)
             hashes = how.get("key_hashes")
-            more = dict(how, key_hashes=hashes[taken:]) if hashes is not None else how  # type: ignore[index]
-            n = self.writer.write(rest, timestamp=self.network.now, now=self.network.now, **more)  # type: ignore[arg-type]
+            more = dict(how, key_hashes=hashes[taken:]) if hashes is not None else how
+            n = self.writer.write(rest, timestamp=self.network.now, now=self.network.now, **more)
             taken += n
             if not n:
                 self.run(MILLISECOND)

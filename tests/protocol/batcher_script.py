@@ -73,7 +73,7 @@ class Script:
     """A batcher written to step by step; checks that all comes out as it went in."""
 
     def __init__(self, policy: BatchPolicy = OPEN, limit: int = LIMIT, **options: object) -> None:
-        self.batcher = Batcher(policy, limit=limit, **options)  # type: ignore[arg-type]
+        self.batcher = Batcher(policy, limit=limit, **options)
         self.now = 1_000 * MS
         self.written: list[bytes] = []
         self.sent: list[PendingBatch] = []
@@ -83,10 +83,10 @@ class Script:
         for at, size in zip(samples.all_offsets().tolist(), samples.all_lengths().tolist(), strict=True):
             self.written.append(data[at : at + size])
         stamp = self.now if timestamp is None else timestamp
-        return self._out(self.batcher.add(samples, timestamp=stamp, now=self.now, **options))  # type: ignore[arg-type]
+        return self._out(self.batcher.add(samples, timestamp=stamp, now=self.now, **options))
 
     def write(self, count: int, size: int = 16, **options: object) -> list[PendingBatch]:
-        return self.add(uniform(len(self.written), count, size), **options)  # type: ignore[arg-type]
+        return self.add(uniform(len(self.written), count, size), **options)
 
     def flush(self, *reason: FlushReason) -> list[PendingBatch]:
         return self._out(self.batcher.flush(*reason))

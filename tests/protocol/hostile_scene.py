@@ -54,7 +54,7 @@ def announcement(prefix: bytes = EVIL, **data: object) -> bytes:
         "default_unicast": (EVIL_LOCATOR,),
         "lease_duration": INFINITE,
     }
-    payload = encode_participant(ParticipantData(prefix, **(defaults | data)))  # type: ignore[arg-type]
+    payload = encode_participant(ParticipantData(prefix, **(defaults | data)))
     return message(Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 1, payload).encode(), prefix=prefix)
 
 

@@ -62,7 +62,7 @@ class Node:
             routes=self._routes(), other_slices={}, hears_itself=True, hears=lambda prefix: True
         )
         writers = {writer.guid.entity: writer for writer in self.writers}
-        receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]
+        receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)
         receiver.receive(data, memoryview(data), 0, size, "", now=now)
         for reader in self.readers:
             self.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take())

@@ -45,7 +45,7 @@ def submessages(out: list[Outgoing]) -> list[object]:
         for raw in each.submessages:
             view = memoryview(bytes(raw))
             found.append(decode_submessage(view[0], view[1], view[4:]))
-    return found
+    return found  # type: ignore[return-value]
 
 
 def samples(first: int, last: int, size: int) -> Run:
@@ -170,7 +170,7 @@ class Script:
 
 
 def started(**options: object) -> Script:
-    script = Script(**options)  # type: ignore[arg-type]
+    script = Script(**options)
     script.heartbeat(1, 0)
     script.said()
     return script

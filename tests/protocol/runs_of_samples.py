@@ -85,4 +85,4 @@ def numbers(run: Run | None) -> list[int]:
     found = run.sequence_numbers().tolist()
     samples = run.samples()
     assert [int.from_bytes(samples.payload(i)[4:8], "little") for i in range(run.count)] == found
-    return found
+    return found  # type: ignore[no-any-return]

@@ -130,7 +130,7 @@ class Story:
             self.note_sent(pending)
             send(pending, *rest)
 
-        self.writer._send_pending = note  # type: ignore[method-assign]
+        self.writer._send_pending = note  # type: ignore[assignment, method-assign]
 
     # --- what is random --------------------------------------------------------------------------
 
@@ -441,7 +441,7 @@ class Story:
                     assert len(proxy.batches._ends) <= REORDER_RUNS_MAX
 
     def check_silence(self) -> None:
-        self.network.log = log = []
+        self.network.log = log = []  # type: ignore[var-annotated]
         self.run(3 * SECOND)
         entity = self.writer.guid.entity
         kinds = []
@@ -488,7 +488,7 @@ def quiet(participant: Participant) -> None:
         size = type(data.abilities)(message_size_max=data.abilities.message_size_max)
         announce(replace(data, abilities=size), now=now)
 
-    participant._sedp.announce = without  # type: ignore[method-assign]
+    participant._sedp.announce = without  # type: ignore[assignment, method-assign]
 
 
 @pytest.mark.parametrize("seed", seeds(30))

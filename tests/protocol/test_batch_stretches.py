@@ -41,12 +41,12 @@ class Stream:
         """The datagram of a batch of so many samples."""
         size = self.size
         rows = np.frombuffer(self.chance.randbytes(count * size), np.uint8).reshape(count, size).copy()
-        rows[:, :4] = (0, 1, 0, given.pop("padding", 0))
+        rows[:, :4] = (0, 1, 0, given.pop("padding", 0))  # type: ignore[assignment]
         keys = np.frombuffer(self.chance.randbytes(16 * count), np.uint8).reshape(count, 16)
         given = {"key_hashes": keys if self.keyed else None, **given}
         samples = Samples.uniform(rows.reshape(-1), count, size)
         self.batch_sn += 1
-        block = frame_batch(samples, ENTITY, self.batch_sn, self.sn + 1, **given)  # type: ignore[arg-type]
+        block = frame_batch(samples, ENTITY, self.batch_sn, self.sn + 1, **given)
         self.sn += count
         return self.message(stamp, block.data.tobytes())
 
@@ -106,7 +106,7 @@ def arriving(seed: int, size: int) -> list[tuple[bytes, str]]:
 @pytest.mark.parametrize("seed", seeds(25))
 def test_as_if_each_had_come_alone(seed: int, size: int, history: object) -> None:
     datagrams, chance = arriving(seed, size), random.Random(seed)
-    together, alone = (End(qos=history) for _ in range(2))  # type: ignore[arg-type]
+    together, alone = (End(qos=history) for _ in range(2))
     at, now = 0, SECOND
     while at < len(datagrams):
         count = chance.choice((5, 16, 40))
@@ -125,7 +125,7 @@ def test_batches_as_our_writers_send_them_are_one_run(seed: int, size: int) -> N
     end, runs = End(qos=ALL), []
     for reader in end.readers:
         take = reader.take
-        reader.take = lambda take=take: [runs.append(run) or run for run in take()]  # type: ignore[method-assign,misc,func-returns-value]
+        reader.take = lambda take=take: [runs.append(run) or run for run in take()]  # type: ignore[method-assign, misc]
     end.take_in([(stream.batch(3, SECOND), "10.0.0.1") for _ in range(20)], now=SECOND)
     assert [(run.first_sn, run.count, run.batch_sn) for run in runs] == [(1, 60, 0)] * 2
     assert end.readers[0].counters.received_batches == 20

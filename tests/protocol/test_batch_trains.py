@@ -36,7 +36,7 @@ class Batching(Script):
 
     def __init__(self, *, trains: bool = True, paced: bool = False, **options: object) -> None:
         options.setdefault("batch", SMALL)
-        super().__init__(readers=0, **options)  # type: ignore[arg-type]
+        super().__init__(readers=0, **options)
         if not trains:
             self.writer._framer.together = lambda pending: pending.apart()  # type: ignore[method-assign]
         self.join(1, status_messages=paced)

@@ -190,9 +190,9 @@ def test_limit_is_what_a_data_batch_takes_besides_its_header(keyed: bool, resolu
         count = int(random.integers(1, 20))
         options = {"timestamp": 10**9 + i, "key_hashes": hashes(*range(count)) if keyed else None}
         if i % 5 == 4:
-            s.add(Samples(np.empty(0, np.uint8), count), flags=DISPOSED, **options)  # type: ignore[arg-type]
+            s.add(Samples(np.empty(0, np.uint8), count), flags=DISPOSED, **options)
         else:
-            s.add(ragged(0, (random.integers(1, 30, count) * 4).tolist()), **options)  # type: ignore[arg-type]
+            s.add(ragged(0, (random.integers(1, 30, count) * 4).tolist()), **options)
     sizes = [
         frame_batch(
             batch.samples,

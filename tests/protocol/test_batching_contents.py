@@ -132,7 +132,7 @@ def test_samples_without_payload_are_batched_too() -> None:
 
 
 @pytest.mark.parametrize("make", [uniform, strided])
-def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make: Callable[..., Any]) -> None:  # type: ignore[no-untyped-def]
+def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make: Callable[..., Any]) -> None:
     batcher = Batcher(replace(OPEN, max_data_bytes=1600), limit=LIMIT)
     samples = make(0, 1_030)
     samples.data = samples.data.copy()
@@ -191,7 +191,7 @@ def test_a_large_block_costs_by_call_and_not_by_batch_or_sample() -> None:
 def test_a_block_makes_the_batches_that_samples_make_one_by_one(
     limits: dict[str, int], options: dict[str, int]
 ) -> None:
-    block, single = (Script(replace(OPEN, **limits), **options) for _ in range(2))  # type: ignore[arg-type]
+    block, single = (Script(replace(OPEN, **limits), **options) for _ in range(2))
     for count in (2, 100, 1, 36):
         block.write(count)
         for _ in range(count):

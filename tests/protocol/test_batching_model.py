@@ -64,7 +64,7 @@ class BatcherMachine(RuleBasedStateMachine):
             enable=not turbo_mode,
             turbo_mode=turbo_mode,
             source_timestamp_resolution=resolution,
-            **policy,  # type: ignore[arg-type]
+            **policy,
         )
         self.max_samples = resource_limits
         self.per_instance = per_instance

@@ -392,7 +392,7 @@ def test_best_effort_sets_are_bounded() -> None:
 def test_fragmented_samples_of_a_set(little_endian: bool, number: int, waits: bool) -> None:
     s = coherent()
     order = "little" if little_endian else "big"
-    value = (number >> 32).to_bytes(4, order, signed=True) + (number & 0xFFFFFFFF).to_bytes(4, order)  # type: ignore[arg-type]
+    value = (number >> 32).to_bytes(4, order, signed=True) + (number & 0xFFFFFFFF).to_bytes(4, order)
     encoded = encode_parameters([(PID_COHERENT_SET, value)], little_endian)
     qos: ParameterList = decode_parameters(memoryview(encoded), little_endian)[0]
     for number in (1, 2):
@@ -415,7 +415,7 @@ def test_forged_sets_cost_little() -> None:
     for sn in range(1, 20_000):
         s.data(2 * sn, of=[1, 0, 1 << 62, 2 * sn, -1][sn % 5])
     assert s.proxy.held.nbytes < 1 << 20
-    assert len(s.proxy.sets._lost) <= 4096  # type: ignore[union-attr]
+    assert len(s.proxy.sets._lost) <= 4096
 
 
 @pytest.mark.parametrize("seed", seeds(40))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ SIZE, PLACE = 40, 128
 
 def script(strategy: str = "min", readers: int = 1, *, lasting: bool = False, **policy: object) -> Script:
     """A writer whose readers send status messages."""
-    flow_control = flow_control_of(FlowControlPolicy(strategy=strategy, **policy))  # type: ignore[arg-type]
+    flow_control = flow_control_of(FlowControlPolicy(strategy=strategy, **policy))
     s = Script(LASTING if lasting else RELIABLE, 0, flow_control=flow_control)
     for i in range(1, readers + 1):
         s.match(i, status_messages=True, transient_local=lasting)
@@ -322,7 +323,7 @@ def test_max_what_a_reader_that_fell_behind_has_lost_is_no_gap() -> None:
         s.acknack(s.writer.last_sn + 1, i=1)
     s.sleep(200 * MS)
     for ask in (lambda: s.nack_frag(1, 2, i=2), lambda: s.acknack(1, 1, i=2)):
-        ask()
+        ask()  # type: ignore[no-untyped-call]
         said = s.said()
         assert told(said) == [(s.reader(2).rejoins_at, s.writer.last_sn)]
         assert not any(isinstance(each, Gap) for each in said)
@@ -590,7 +591,7 @@ def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:
         kept |= {first + i: rows[i].tobytes() for i in range(100)}
         s.writer.outgoing()
     s.match(1, transient_local=True)
-    got = {}
+    got: dict[Any, Any] = {}
     for base in range(1, 6_000, 256):
         s.now += 10 * MS
         s.acknack(base, *range(base, min(base + 256, 6_001)))

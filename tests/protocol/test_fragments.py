@@ -274,7 +274,7 @@ def test_scattered_one_byte_fragments_are_bounded() -> None:
 @pytest.mark.parametrize("seed", seeds(30))
 def test_interval_set_against_a_set(seed: int) -> None:
     rng = random.Random(seed)
-    intervals, model = IntervalSet(), set()
+    intervals, model = IntervalSet(), set()  # type: ignore[var-annotated]
     for _ in range(60):
         first = rng.randrange(1, 60)
         last = first + rng.randrange(-1, 12)

@@ -232,7 +232,7 @@ def test_a_burst_of_small_datagrams_is_judged_by_the_address_of_each() -> None:
     """As the fast path takes them: true ones and forged ones in one drain, and the other way round."""
     for order in (0, 1):
         pair = Pair()
-        pair.network.log = log = []
+        pair.network.log = log = []  # type: ignore[var-annotated]
         pair.write(64)
         pair.network.run(0)
         (honest,) = [each for _, to, each in log if to.address == "10.0.0.1"][-1:]

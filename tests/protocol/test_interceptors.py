@@ -52,7 +52,7 @@ class Script:
             interceptor=Interceptor(decide, "t"),
             writer=WRITER,
             counters=self.counters,
-            **given,  # type: ignore[arg-type]
+            **given,
         )
         self.written = 0
 
@@ -320,7 +320,7 @@ def test_all_orders_of_decisions_lose_and_double_nothing() -> None:
 
         def decide(
             request: BatchRequest, random: Any = random, held: Any = held, dropped: Any = dropped
-        ) -> None:  # type: ignore[no-untyped-def]
+        ) -> None:
             if held and random.random() < 0.3:
                 earlier = held.pop(int(random.integers(len(held))))
                 if earlier.held_samples and random.random() < 0.5:

@@ -269,7 +269,7 @@ def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: Batc
                     raise Interrupted
             return trace
 
-        sys.settrace(trace)  # type: ignore[arg-type]
+        sys.settrace(trace)
         try:
             script.writer.flush(now=script.now)
         except Interrupted:

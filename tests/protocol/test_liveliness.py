@@ -32,7 +32,7 @@ LEASE = SECOND
 
 def lively(network: VirtualNetwork, **policies: object) -> tuple[Participant, Participant]:
     """A reader and a writer with a liveliness lease of a second."""
-    qos = replace(RELIABLE, liveliness_lease_duration=LEASE, **policies)  # type: ignore[arg-type]
+    qos = replace(RELIABLE, liveliness_lease_duration=LEASE, **policies)
     one, two = network.add(), network.add()
     one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     two.create_writer(WriterSpec("t", "T", qos), now=network.now)

@@ -57,7 +57,7 @@ def test_each_incompatibility_has_its_reason(
 ) -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    qos = [replace(RELIABLE, **each) for each in (requested, offered)]  # type: ignore[arg-type]
+    qos = [replace(RELIABLE, **each) for each in (requested, offered)]
     r = one.create_reader(ReaderSpec("t", "T", qos[0]), now=network.now)
     w = two.create_writer(WriterSpec("t", "T", qos[1]), now=network.now)
     network.run(40 * SECOND)

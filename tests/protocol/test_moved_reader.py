@@ -20,7 +20,7 @@ BEST_EFFORT = Qos(reliability=ReliabilityKind.BEST_EFFORT)
 
 def moved(qos: Qos = RELIABLE, **options: object) -> Script:
     """Ten samples were received before."""
-    return Script(qos, resume={IT: 10}, moved_from=[IT], **options)  # type: ignore[arg-type]
+    return Script(qos, resume={IT: 10}, moved_from=[IT], **options)
 
 
 def counted(s: Script) -> tuple[int, int, int]:

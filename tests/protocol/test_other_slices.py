@@ -23,7 +23,7 @@ ANY = bytes(4)
 
 def info(**known: object) -> WriterInfo:
     given = {"unicast": (Locator("10.0.0.1", 7411),), "multicast": (), "reliable": True}
-    return WriterInfo(IT, **{**given, "transient_local": False, **known})  # type: ignore[arg-type]
+    return WriterInfo(IT, **{**given, "transient_local": False, **known})
 
 
 def reader_of(qos: Qos = KEEP_ALL, policy: ReaderPolicy | None = None, **known: object) -> StatefulReader:
@@ -44,7 +44,7 @@ def said(reader: StatefulReader) -> list[object]:
         for raw in each.submessages:
             view = memoryview(bytes(raw))
             found.append(decode_submessage(view[0], view[1], view[4:]))
-    return found
+    return found  # type: ignore[return-value]
 
 
 def acknowledged(reader: StatefulReader) -> list[int]:

@@ -213,9 +213,9 @@ def test_held_data_survives_a_gap_over_it() -> None:
 )
 def test_where_a_reader_starts(
     qos: Qos, transient_local: bool, steps: list[Any], expected: list[int]
-) -> None:  # type: ignore[no-untyped-def]
+) -> None:
     s = Script(qos, transient_local=transient_local)
-    steps(s)
+    steps(s)  # type: ignore[operator]
     assert s.taken() == expected
     assert s.reader.counters.lost_samples == 0
 

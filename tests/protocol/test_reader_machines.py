@@ -69,7 +69,7 @@ def test_heartbeats_to_a_reader_that_was_never_heard_become_rarer() -> None:
     timer.heard()
     assert timer.state is IDLE
     timer.lacks(heard=False)
-    assert timer.state is UNHEARD
+    assert timer.state is UNHEARD  # type: ignore[comparison-overlap]
     seen = []
     for _ in range(7):
         timer.overdue(100 * MS)

@@ -69,7 +69,7 @@ class Scene:
         rows[:, 1] = 1
         rows[:, 4:8] = np.arange(first, first + count, dtype="<u4").view(np.uint8).reshape(count, 4)
         samples = Samples.uniform(rows.reshape(-1), count, size)
-        return frame_batch(samples, self.writer.entity, number, first, **options)  # type: ignore[arg-type]
+        return frame_batch(samples, self.writer.entity, number, first, **options)
 
     def taken(self) -> list[int]:
         payloads = (run.samples().payload(i) for run in self.reader.take() for i in range(run.count))

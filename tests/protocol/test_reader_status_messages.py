@@ -308,7 +308,7 @@ class TestRoundTrips:
         return found[0] if found else None
 
     def answer(self, each: Script, question: RttMeasurement, **changes: object) -> int:
-        reply = replace(question, reply=True, **changes)  # type: ignore[arg-type]
+        reply = replace(question, reply=True, **changes)
         each.reader.on_rtt_measurement(IT, reply, now=each.now)
         return each.reader.positions(IT).rtt_ns
 

@@ -79,7 +79,7 @@ class Feed:
 
 def pair(link: LossyLink, **writer_options: object) -> tuple[Node, Node, StatefulWriter, StatefulReader]:
     a, b = link.node(), link.node()
-    writer = StatefulWriter(Guid(a.prefix, WRITER), RELIABLE, **writer_options)  # type: ignore[arg-type]
+    writer = StatefulWriter(Guid(a.prefix, WRITER), RELIABLE, **writer_options)
     reader = StatefulReader(Guid(b.prefix, READER), RELIABLE)
     a.writers.append(writer)
     b.readers.append(reader)
@@ -152,7 +152,7 @@ def test_two_writers_two_readers() -> None:
             for reader in readers:
                 link.match(writer, reader)
         feeds = [Feed(link, writer, [numbered(0, 300)]) for writer in writers]
-        link.run(30 * SECOND, each=lambda feeds=feeds: [feed() for feed in feeds] and None)
+        link.run(30 * SECOND, each=lambda feeds=feeds: [feed() for feed in feeds] and None)  # type: ignore[misc]
         for node, reader in zip(nodes[2:], readers, strict=True):
             for writer in writers:
                 assert received(node, reader, writer.guid) == list(range(300)), seed

@@ -25,7 +25,7 @@ def first_answer_after(s: Script, most: int) -> tuple[int, AckNack]:
 
 def quiet(**policy: object) -> Script:
     """A reader that has answered its first HEARTBEAT."""
-    s = started(policy=ReaderPolicy(**policy))  # type: ignore[arg-type]
+    s = started(policy=ReaderPolicy(**policy))
     s.sleep(1000 * MS)
     s.said()
     return s

@@ -12,7 +12,7 @@ from spark_rtps.transport.wire.submessages import AckNack, NackFrag
 from tests.protocol.reader_script import MS, Script, started
 
 
-def requests(s: Script, duration: int) -> list[tuple[int, list[tuple[int, int]]]]:  # type: ignore[no-untyped-def]
+def requests(s: Script, duration: int) -> list[tuple[int, list[tuple[int, int]]]]:
     """(time in ms since the start, ranges) of what is requested within ``duration`` ms."""
     found = []
     for ms in range(duration):

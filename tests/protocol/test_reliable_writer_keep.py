@@ -25,7 +25,7 @@ SECOND = 1_000 * MS
 
 
 def unacknowledging(**options: object) -> Script:
-    s = Script(policy=WriterPolicy(disable_positive_acks=True, **options))  # type: ignore[arg-type]
+    s = Script(policy=WriterPolicy(disable_positive_acks=True, **options))
     s.acknack(1)
     s.sleep(SECOND)
     return s

@@ -18,7 +18,7 @@ from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, 
 
 def started(count: int, size: int = 16, readers: int = 1, **options: object) -> Script:
     """A writer that has written ``count`` samples, which are all on their way."""
-    s = Script(readers=readers, policy=WriterPolicy(**options))  # type: ignore[arg-type]
+    s = Script(readers=readers, policy=WriterPolicy(**options))
     for i in range(1, readers + 1):
         s.acknack(1, i=i)
     assert s.write(count, size) == count

@@ -40,7 +40,7 @@ def test_an_unheard_writer_gets_pre_emptive_acknacks_further_and_further_apart()
         waits.append(it.at - now)
         now = it.at
         it.on_response()
-        assert it.state is PreemptiveState.UNHEARD
+        assert it.state is PreemptiveState.UNHEARD  # type: ignore[comparison-overlap]
     assert waits == [100 * MS, 200 * MS, 400 * MS, 400 * MS, 400 * MS]
     for _ in range(12):
         it.on_due(policy, now)

@@ -97,7 +97,8 @@ def test_restarts_in_quick_succession(pause: int) -> None:
         writer = peer.create_writer(WriterSpec(f"t{i}", "T", RELIABLE), now=network.now)
         reader = host.create_reader(ReaderSpec(f"t{i}", "T", RELIABLE, entity_key=i + 1), now=network.now)
         assert network.run(
-            SECOND, until=lambda r=reader, w=writer: w.guid in r.writers and r.guid in w.readers
+            SECOND,
+            until=lambda r=reader, w=writer: w.guid in r.writers and r.guid in w.readers,  # type: ignore[misc]
         )
         network.run(pause * MILLISECOND)
         host = restart(network, host)

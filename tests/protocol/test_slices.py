@@ -119,7 +119,7 @@ class Pair:
         policy: PublicationPolicy | None = None,
         **network: object,
     ) -> None:
-        self.network = VirtualNetwork(**network)  # type: ignore[arg-type]
+        self.network = VirtualNetwork(**network)
         self.reading, self.writing = self.network.add(), self.network.add()
         spec = ReaderSpec(*TOPIC, qos, slice=Slice(0, 2))
         self.reader = self.reading.create_reader(spec, now=self.network.now)

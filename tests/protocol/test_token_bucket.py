@@ -76,7 +76,7 @@ def policy(**options: object) -> FlowControllerPolicy:
         "period": 100 * MS,
         "bytes_per_token": 1_000,
     }
-    return FlowControllerPolicy("mine", **(standard | options))  # type: ignore[arg-type]
+    return FlowControllerPolicy("mine", **(standard | options))
 
 
 # --- predefined ---------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ def test_a_writer_s_datagrams_leave_in_order(scheduling: Scheduling) -> None:
             s.run(int(random.integers(300)) * MS)
     s.run(10_000 * NANOSECONDS)
     tags = [out.timestamp for _, out in s.released]
-    assert sorted(tags) == list(range(300))
+    assert sorted(tags) == list(range(300))  # type: ignore[type-var]
     for numbers in order.values():
         assert all(tags.index(x) < tags.index(y) for x, y in pairwise(numbers))
 

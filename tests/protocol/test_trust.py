@@ -58,7 +58,7 @@ def test_an_announcement_is_answered_by_one_datagram_that_is_no_longer(
     named: tuple[Locator, ...], padding: int, trust: Trust
 ) -> None:
     network = VirtualNetwork()
-    network.log = log = []
+    network.log = log = []  # type: ignore[var-annotated]
     one = network.add(trust=trust, name="a name of some length " * 4)
     network.run(SECOND)
     datagram = announcement(metatraffic_unicast=named) + Pad(padding).encode()
@@ -213,7 +213,7 @@ def test_participants_that_answer_each_other_match_soon(multicast: bool, loss: f
         reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
         writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
         limit = 10 * SECOND if loss else 2 * MILLISECOND
-        assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))
+        assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))  # type: ignore[misc]
 
 
 def test_loopback_is_an_address_of_our_own_host() -> None:
@@ -305,7 +305,7 @@ def test_one_that_names_another_participants_address_does_not_answer_for_it() ->
     one, two = network.add(), network.add()
     network.run(SECOND)
     there = two.config.metatraffic_unicast
-    network.log = log = []
+    network.log = log = []  # type: ignore[var-annotated]
     lie = announcement(metatraffic_unicast=there, default_unicast=there) + PADDING
     for _ in range(20):
         network.deliver(one, lie, EVIL_IP)

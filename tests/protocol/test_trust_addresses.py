@@ -117,9 +117,9 @@ def test_a_participant_behind_a_translator_of_addresses_is_found(trust: Trust, l
         reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
         writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
         limit = SECOND if not loss else 60 * SECOND
-        assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))
+        assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))  # type: ignore[misc]
         writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
-        assert network.run(10 * SECOND, until=lambda r=reader: r.has_runs)
+        assert network.run(10 * SECOND, until=lambda r=reader: r.has_runs)  # type: ignore[misc]
         reader.take()
         if trust is Trust.ADDRESS and not loss:
             assert one._spdp.remotes[two.prefix].addresses == {"10.0.0.2", "10.0.3.3"}

@@ -153,7 +153,7 @@ def test_questions_and_answers_go_to_whom_they_are_for() -> None:
     assert bystanders[0].type_of(pair.writer.guid) == struct("Rich")
     assert pair.writer.guid in third.writers
     for participant in (pair.one, pair.two, bystanders[0]):
-        for each in (participant._discovery.types.request_writer, participant._discovery.types.reply_writer):
+        for each in (participant._discovery.types.request_writer, participant._discovery.types.reply_writer):  # type: ignore[assignment]
             assert each.unacknowledged() == {}
 
 

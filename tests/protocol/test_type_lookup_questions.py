@@ -348,10 +348,10 @@ def test_a_part_of_ours_that_is_withdrawn_meanwhile_is_asked_for() -> None:
     scene = Scene(1)
     ours = scene.type_library.offer(types["Ours"])
     scene.watch(1, TypeInformation(*(Dependencies(form.type, -1, ()) for form in forms)))
-    scene.answer(*scene.questions(), dict(both.objects))  # A is at hand, and Z is lacking
+    scene.answer(*scene.questions(), dict(both.objects))  # type: ignore[call-arg]  # A is at hand, and Z is lacking
     scene.type_library.withdraw(ours)
     while questions := scene.questions():
-        scene.answer(*questions, dict(both.objects))
+        scene.answer(*questions, dict(both.objects))  # type: ignore[call-arg]
     assert scene.lookup.known(guid(1)) == KnownType(types["Both"])
 
 

@@ -194,7 +194,7 @@ def test_broken_type_information_is_counted_and_the_name_decides() -> None:
 
     encode = endpoint_data.encode_type_information
     try:
-        endpoint_data.encode_type_information = lambda _: b"garbage!"
+        endpoint_data.encode_type_information = lambda _: b"garbage!"  # type: ignore[assignment]
         information = type_objects_of(struct("Rich")).information
         pair.two._sedp.announce(replace(data, type_information=information), now=pair.network.now)
     finally:

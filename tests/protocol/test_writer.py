@@ -351,7 +351,7 @@ def test_large_samples_travel_as_fragments() -> None:
     s.acknack(2)
     s.now += 20 * MS
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=3), now=s.now)
-    (said,) = s.said()
+    (said,) = s.said()  # type: ignore[assignment]
     assert isinstance(said, Heartbeat) and said.first_sn == 2, "acknowledged, hence gone"
 
 

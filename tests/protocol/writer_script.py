@@ -58,7 +58,7 @@ class Script:
     """A writer driven step by step."""
 
     def __init__(self, qos: Qos = RELIABLE, readers: int = 1, **options: object) -> None:
-        self.writer = StatefulWriter(ME, qos, **options)  # type: ignore[arg-type]
+        self.writer = StatefulWriter(ME, qos, **options)
         self.now, self.count = 1_000 * MS, 0
         for i in range(1, readers + 1):
             self.match(i)
@@ -95,7 +95,7 @@ class Script:
 
     def write(self, count: int, size: int = 16, **options: object) -> int:
         samples = self.samples(count, size)
-        return self.writer.write(samples, timestamp=self.now, now=self.now, **options)  # type: ignore[arg-type]
+        return self.writer.write(samples, timestamp=self.now, now=self.now, **options)
 
     def acknack(self, base: int, *missing: int, i: int = 1, final: bool = True, count: int = 0) -> Script:
         self.count += 1

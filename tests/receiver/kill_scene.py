@@ -110,7 +110,7 @@ def config(directory: Path, domain: int, **changes: object) -> ReceiverConfig:
         log_max_bytes=32 << 20,
         log_segment_bytes=2 << 20,
     )
-    return replace(whole, **changes)  # type: ignore[arg-type]
+    return replace(whole, **changes)
 
 
 class Load:

@@ -162,7 +162,7 @@ def test_senders_killed_at_random_instants(tmp_path: Path) -> None:
                 begun = [(seed, start(tmp_path, seed, killed)) for seed in (life, life + 1)]
                 guids = {seed: Guid.from_bytes(read(child, 16)) for seed, child in begun}
                 enough = log.end.position + rng.randrange(1, 3 << 20)
-                wait_until(lambda enough=enough: commit(receiver, log) >= enough, every=0.001)
+                wait_until(lambda enough=enough: commit(receiver, log) >= enough, every=0.001)  # type: ignore[misc]
                 for _, child in rng.sample(begun, 2):
                     time.sleep(rng.random() * 0.01)
                     child.kill()

@@ -73,7 +73,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int, int
     def arm(qualname: str, call: int = 0, line: int = 0) -> None:
         place[:] = [qualname, str(call), str(line)] if qualname else []
 
-    return arm
+    return arm  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -253,9 +253,9 @@ def test_a_log_with_places_takes_nothing_else(tmp_path: Path) -> None:
         placed = [replace(run, data=place) for run, place in zip(runs, places, strict=True)]
         for wrong in (runs[0], placed[1]):
             with pytest.raises(UsageError, match="places"):
-                log.append(cast(Run, wrong), reception=0)
+                log.append(cast(Run, wrong), reception=0)  # type: ignore[redundant-cast]
         for run in placed:
-            assert log.append(cast(Run, run), reception=0)
+            assert log.append(cast(Run, run), reception=0)  # type: ignore[redundant-cast]
         log.append(uniform(guid(1), 6, 2), reception=0)
         expected = [first, *runs, uniform(guid(1), 6, 2)]
         assert read(log.directory, 0, log.position) == [each for run in expected for each in samples(run)]

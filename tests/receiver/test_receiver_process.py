@@ -65,7 +65,7 @@ def config(directory: Path, **changes: object) -> ReceiverConfig:
         "log_max_bytes": 64 << 20,
         "log_segment_bytes": 4 << 20,
     }
-    return ReceiverConfig(**{**given, **changes}, remedies=RECEIVER_REMEDIES)  # type: ignore[arg-type]
+    return ReceiverConfig(**{**given, **changes}, remedies=RECEIVER_REMEDIES)
 
 
 def numbers(directory: Path, start: Cursor, end: Cursor) -> list[int]:

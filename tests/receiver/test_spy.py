@@ -277,7 +277,7 @@ def test_an_untethered_spy_is_let_go_and_rejoins(
         writer.write(numbered(written, 100, size=1_000), timeout=PATIENCE)
         written += 100
         other.commit()
-        states |= {slot.state for slot in writer.writer._unsent.log.subscribers()}  # type: ignore[union-attr]
+        states |= {slot.state for slot in writer.writer._unsent.log.subscribers()}
     assert "is unavailable to the untethered reader" in caplog.text
     spy.commit()
     before = spy.rows

@@ -101,7 +101,7 @@ def test_hup_reads_the_file_again(script: Script) -> None:
 
 
 def test_a_bad_file_is_not_taken(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    script.steps = [lambda: script.file.unlink() or send(signal.SIGHUP)(), lambda: None]  # type: ignore[func-returns-value]
+    script.steps = [lambda: script.file.unlink() or send(signal.SIGHUP)(), lambda: None]
     script.run()
     assert not script.reloaded and "everything goes on as before" in caplog.text
     assert script.told.count("READY=1") == 2
@@ -114,7 +114,7 @@ def test_an_unexpected_error_in_reading_the_file_again_ends_nothing(
         raise KeyError("a fault of the program")
 
     script.steps = [
-        lambda: monkeypatch.setattr(service_module, "read_config", fail) or send(signal.SIGHUP)(),  # type: ignore[func-returns-value]
+        lambda: monkeypatch.setattr(service_module, "read_config", fail) or send(signal.SIGHUP)(),
         lambda: None,
         lambda: None,
     ]

@@ -19,7 +19,7 @@ import pytest
 
 from spark_rtps.receiver_service import subscribing
 from spark_rtps.receiver_service import supervisor as supervisor_module
-from spark_rtps.receiver_service.config_file import ReceiverFileError
+from spark_rtps.receiver_service.config import ReceiverFileError
 from spark_rtps.receiver_service.records import Record
 from spark_rtps.transport.errors import LogError, LogLostError, OptionError, TransportError
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -128,7 +128,7 @@ class TestDeaths:
         scene.begin(A)
         for count in (2, 3, 4):
             scene.steps(30, seconds=0.1)
-            scene.receivers[-1].died = scene.servers[-1].died = "killed"
+            scene.receivers[-1].died = scene.servers[-1].died = "killed"  # type: ignore[assignment]
             scene.steps(3, seconds=0.1)
             assert (len(scene.receivers), len(scene.servers)) == (count, count)
 

@@ -98,7 +98,7 @@ def write_mcap(
 
 def write_bag(path: Path, given: Sequence[Message], *, version: int = 9) -> Path:
     """A bag in SQLite, as a folder."""
-    with BagWriter(path, version=version, storage_plugin=StoragePlugin.SQLITE3) as writer:  # type: ignore[arg-type]
+    with BagWriter(path, version=version, storage_plugin=StoragePlugin.SQLITE3) as writer:
         connections = {
             topic: writer.add_connection(topic, type, typestore=typestore())
             for topic, type in dict.fromkeys((m.topic, m.type) for m in given)

@@ -103,7 +103,7 @@ def test_pcapng_and_other_links(tmp_path: Path, idl: Path) -> None:
         (101, lambda p: p[14:]),
     ):
         path = tmp_path / "a.pcapng"
-        path.write_bytes(pcapng(link, [(time, change(packet)) for time, packet in packets]))
+        path.write_bytes(pcapng(link, [(time, change(packet)) for time, packet in packets]))  # type: ignore[no-untyped-call]
         assert read(path, "lab_Rich", **options).equals(wanted)
 
 

@@ -29,7 +29,7 @@ def opened(*paths: Path, topics: str = "ab") -> list[TopicFile]:
 def written(path: Path, rows: list[tuple[int, int, int]], **how: object) -> Path:
     """An MCAP file of (channel, time, number): channels 0 and 1 are of two writers of topic a, channel 2 of topic b."""
     with path.open("wb") as file:
-        writer = Writer(file, **how)  # type: ignore[arg-type]
+        writer = Writer(file, **how)
         writer.start()
         schema = writer.register_schema("P", "omgidl", b"@final struct P { long x; };")
         channels = [

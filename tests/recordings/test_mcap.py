@@ -88,7 +88,7 @@ def test_rows_are_what_rosbags_decodes(
 def test_files_without_parts_of_the_index_are_read_too(
     tmp_path: Path, drive: list[Message], how: dict[str, object]
 ) -> None:
-    path = write_mcap(tmp_path / "a.mcap", drive, **how)  # type: ignore[arg-type]
+    path = write_mcap(tmp_path / "a.mcap", drive, **how)
     for topic in ("/imu", "/points"):
         assert compared(read(path, topic)) == expected(of(drive, topic))
 
@@ -525,7 +525,7 @@ def test_a_channel_that_is_defined_a_chunk_before_its_first_message_is_known(tmp
             if i == 1:
                 second = writer.register_channel("/late", "cdr", schema)
             writer.add_message(first, given.time, given.data, given.time)
-            writer._Writer__finalize_chunk()  # type: ignore[attr-defined]
+            writer._Writer__finalize_chunk()
         for given in late:
             writer.add_message(second, given.time, given.data, given.time)
         writer.finish()

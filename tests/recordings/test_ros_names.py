@@ -140,7 +140,7 @@ def test_a_stream_of_files_of_both_kinds(tmp_path: Path) -> None:
 def test_a_capture(tmp_path: Path) -> None:
     """There topics have their names on the wire anyway."""
     network = VirtualNetwork()
-    network.log = log = []
+    network.log = log = []  # type: ignore[var-annotated]
     struct, given = ros_type(STRING), messages("/words", STRING, 6)
     writer = network.add().create_writer(WriterSpec("rt/words", struct.name, RELIABLE), now=network.now)
     network.add().create_reader(ReaderSpec("rt/words", struct.name, RELIABLE), now=network.now)

@@ -51,7 +51,7 @@ def test_a_place_of_a_log_that_is_trimmed_meanwhile_is_its_new_base(
 
     real = log_queries._ends
 
-    def trimmed_behind(directory: Path) -> Any:  # type: ignore[no-untyped-def]
+    def trimmed_behind(directory: Path) -> Any:
         ends.append(real(directory))
         if len(ends) == 1:
             log.trim_oldest()

@@ -58,7 +58,7 @@ def test_one_connection_answers_many_requests(scene: Scene) -> None:
         path = f"/v1/logs/{LOG}/frames?from={32 * i}&to={32 * i + 8192}"
         connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
         assert connection.getresponse().read() == scene.on_disk(32 * i, 32 * i + 8192)
-        sock = connection.sock if i == 0 else sock  # noqa: F821
+        sock = connection.sock if i == 0 else sock  # type: ignore[has-type]  # noqa: F821
         assert connection.sock is sock
     connection.close()
 

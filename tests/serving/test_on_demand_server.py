@@ -34,7 +34,7 @@ TOKEN = "5ca1ab1e"
 
 
 def config_of(folder: Path, **given: object) -> LogServerConfig:
-    return replace(LogServerConfig(folder, "127.0.0.1", 0, TOKEN), **given)  # type: ignore[arg-type]
+    return replace(LogServerConfig(folder, "127.0.0.1", 0, TOKEN), **given)
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_large_frames_are_seen_before_the_last_has_come(tmp_path: Path) -> None:
         end = Cursor(log.position)
     go = threading.Event()
     with SceneServer(directory) as server:
-        server.pause = lambda: (
+        server.pause = lambda: (  # type: ignore[assignment]
             go.wait(20) if len(seen) < 1 and sent.append(0) is None and len(sent) > 12 else None
         )
         sent: list[int] = []

@@ -47,7 +47,7 @@ def test_every_cut_of_a_body(scene: Scene, server: SceneServer) -> None:
     """The first answer breaks off after k bytes, the next ones are whole."""
 
     def cut_once(path: str) -> None:
-        nonlocal k
+        nonlocal k  # type: ignore[misc]
         server.cut_after, k = k, None
 
     for at in range(0, 2 * PAGE, 61):

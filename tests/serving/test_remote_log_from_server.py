@@ -30,9 +30,7 @@ from tests.serving.test_remote_log_rows import PLAN, Scene, elsewhere
 
 
 def start(scene: Scene, port: int = 0, **tls: str) -> LogServerProcess:
-    server = LogServerProcess.start(
-        LogServerConfig(scene.directory.parent, "127.0.0.1", port, TOKEN, **tls)  # type: ignore[arg-type]
-    )
+    server = LogServerProcess.start(LogServerConfig(scene.directory.parent, "127.0.0.1", port, TOKEN, **tls))
     server.serve(LOG)
     return server
 
@@ -71,7 +69,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, P
     made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", key, "-out", nameless]
     address = ["-key", key, "-out", named, "-addext", "subjectAltName=IP:127.0.0.1"]
     for rest in (made, address):
-        subprocess.run([*new, *rest], check=True, capture_output=True)
+        subprocess.run([*new, *rest], check=True, capture_output=True)  # type: ignore[list-item]
     return nameless, named, key
 
 
@@ -125,8 +123,8 @@ def test_tls_by_an_authority(scene: Scene, certificate: tuple[Path, Path, Path],
         leaf = tmp_path / f"{is_there}.pem"
         subprocess.run(
             [
-                *["openssl", "x509", "-req", "-CA", nameless, "-CAkey", key, "-days", "2", "-out", leaf],
-                *["-in", _request(key, tmp_path), "-extfile", _file(tmp_path, f"subjectAltName={name}")],
+                *["openssl", "x509", "-req", "-CA", nameless, "-CAkey", key, "-days", "2", "-out", leaf],  # type: ignore[list-item]
+                *["-in", _request(key, tmp_path), "-extfile", _file(tmp_path, f"subjectAltName={name}")],  # type: ignore[list-item]
             ],
             check=True,
             capture_output=True,
@@ -177,7 +175,7 @@ def test_what_is_gone(scene: Scene, server: LogServerProcess, tmp_path: Path) ->
         outcomes: list[object] = []
         for read in (lambda: frames(at(server), other), lambda: on_disk(other)):
             with pytest.raises(LogLostError) as raised:
-                read()
+                read()  # type: ignore[no-untyped-call]
             outcomes.append((type(raised.value), str(raised.value)))
         assert outcomes[0] == outcomes[1]
     finally:

@@ -165,7 +165,7 @@ def test_when_it_is_fetched(
         case "another boot":
             part = replace(part, place=replace(part.place, boot_id="another"))
         case "another device":
-            part = replace(part, place=replace(part.place, device=part.place.device + 1))
+            part = replace(part, place=replace(part.place, device=part.place.device + 1))  # type: ignore[type-var]
         case "no place":
             part = replace(part, place=None)
         case "no folder":
@@ -281,7 +281,7 @@ def test_a_task_that_ends_early_leaves_nothing(
     batches = read_log(elsewhere(scene.parts(server.served, 1)[0]), BINARY)
     assert next(batches).num_rows
     assert fetching()
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     assert not fetching()
     go.set()
 

@@ -72,7 +72,7 @@ class Host:
         )
         writer = self.endpoint if isinstance(self.endpoint, StatefulWriter) else None
         writers = {} if writer is None else {writer.guid.entity: writer}
-        self.receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]
+        self.receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)
 
     def receive(self, message: bytes, now: int) -> None:
         data = np.frombuffer(message, np.uint8)
@@ -151,8 +151,8 @@ class Network:
             else:
                 self._in_flight -= 1
                 if host.on_arrival is not None:
-                    host.on_arrival(what)  # type: ignore[arg-type]
-                host.receive(what, self.now)  # type: ignore[arg-type]
+                    host.on_arrival(what)
+                host.receive(what, self.now)
             self.wake(host)
         return True
 

@@ -27,7 +27,7 @@ BATCHES: Final = BatchPolicy(enable=True, max_flush_delay=MS)
 
 
 def run(seeds: int = 2, **what: object) -> Result:
-    return simulate(replace(SMALL, **what), range(1, 1 + seeds))  # type: ignore[arg-type]
+    return simulate(replace(SMALL, **what), range(1, 1 + seeds))
 
 
 # --- what is shown ---------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_a_datagram_takes_its_time_on_the_wire_and_the_delay() -> None:
     arrivals: list[tuple[bytes, int]] = []
     simulation = Simulation(SMALL, 1)
     sender, receiver = (network.add(simulation.writer) for _ in range(2))
-    receiver.on_arrival = lambda message: arrivals.append((message, network.now - start))
+    receiver.on_arrival = lambda message: arrivals.append((message, network.now - start))  # type: ignore[has-type]
     start = network.now
     for content in (b"a", b"b"):
         network._send(sender, content * size, (receiver.locator,))
@@ -252,7 +252,7 @@ def test_loss_is_each_receivers_own() -> None:
     network, got = simulation.network, [0, 0]
     hosts = [network.add(simulation.writer) for _ in range(2)]
     for i, host in enumerate(hosts):
-        host.on_arrival = lambda message, i=i: got.__setitem__(i, got[i] + 1)  # type: ignore[misc]
+        host.on_arrival = lambda message, i=i: got.__setitem__(i, got[i] + 1)
     for _ in range(1_000):
         network._send(simulation.host, bytes(100), tuple(host.locator for host in hosts))
     network.run(network.now + SECOND)

@@ -106,7 +106,7 @@ def running(df: DataFrame, checkpoint: Path, **settings: object) -> Iterator[Str
     """The query into an in-memory table, stopped at the end."""
     name = f"q_{time.monotonic_ns()}"
     writer = df.writeStream.format("memory").queryName(name).option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(**(settings or {"processingTime": "0 seconds"})).start()  # type: ignore[arg-type]
+    query = writer.trigger(**(settings or {"processingTime": "0 seconds"})).start()  # type: ignore[call-overload]
     try:
         yield query
     finally:
@@ -140,7 +140,7 @@ class Subscriber:
                 topic,
                 struct.name,
                 struct.is_keyed,
-                Qos(reliability=ReliabilityKind.RELIABLE, **qos),  # type: ignore[arg-type]
+                Qos(reliability=ReliabilityKind.RELIABLE, **qos),
                 node=NodeConfig(domain=DOMAIN, interface=INTERFACE, participant_name="subscriber"),
             )
         )

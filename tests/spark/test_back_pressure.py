@@ -67,7 +67,7 @@ def workers(spark: SparkSession) -> list[int]:
     def is_spark(pid: int) -> bool:
         while pid > 1 and pid != jvm:
             pid = parents.get(pid, 0)
-        return pid == jvm
+        return pid == jvm  # type: ignore[no-any-return]
 
     return [p for p in parents if p != jvm and "python" in everybody[p]["Name"] and is_spark(p)]
 
@@ -224,7 +224,7 @@ class Topic:
 
     def start(self) -> None:
         assert self.writer.wait_for_readers(PATIENCE)
-        self._done = self._thread.submit(self._write)
+        self._done = self._thread.submit(self._write)  # type: ignore[assignment]
 
     def _write(self) -> None:
         rows = self._rows
@@ -276,7 +276,7 @@ class Sums:
         found = batch.agg(
             F.count("id"), F.min("id"), F.max("id"), F.sum("id"), F.min(length), F.max(length)
         ).first()
-        count, first, last, total, *lengths = found
+        count, first, last, total, *lengths = found  # type: ignore[misc]
         if count:
             expected = (self.rows, self.rows + count - 1, count * (2 * self.rows + count - 1) // 2)
             if (first, last, total) != expected or lengths != [BLOB_BYTES, BLOB_BYTES]:

@@ -50,7 +50,7 @@ FLOW = {
 }
 #: Options, and how many batches our reader then gets; None: some.
 WAYS: dict[str, tuple[dict[str, object], int | None]] = {
-    "auto": (BATCH, None),
+    "auto": (BATCH, None),  # type: ignore[dict-item]
     "bytes": ({**BATCH, "batch__max_data_bytes": 400}, None),
     "samples": ({**BATCH, "batch__max_samples": 7}, 286),
     "no_bytes_limit": ({**BATCH, "batch__max_data_bytes": "unlimited", "batch__max_samples": 100}, 20),

@@ -62,7 +62,7 @@ def test_right_rows_or_a_named_loss(
         file.write(bytes([byte ^ 1]))
     left = [i for i in range(300) if not first_lost <= i < first_lost + damaged.run.count]
 
-    for file in (checkpoint / "commits").iterdir():
+    for file in (checkpoint / "commits").iterdir():  # type: ignore[assignment]
         file.unlink()
     strict = start([])
     with pytest.raises(
@@ -81,7 +81,7 @@ def test_right_rows_or_a_named_loss(
     for crc in offsets.parent.glob(".*.crc"):
         crc.unlink()  # Hadoop's own checksum of the file
     got: list[int] = []
-    for file in (checkpoint / "commits").iterdir():
+    for file in (checkpoint / "commits").iterdir():  # type: ignore[assignment]
         file.unlink()
     wait_until(lambda: not publisher.ready(), "the goodbye of the reader before")
     query = start(got, listens=LONG, failOnDataLoss="false")

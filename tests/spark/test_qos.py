@@ -56,7 +56,7 @@ class Offering(Publisher):
     """A keyed writer with any QoS. ``batch`` samples share a batch."""
 
     def __init__(self, node: Node, topic: str, *, batch: int = 0, **qos: object) -> None:
-        offered = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL, **qos)  # type: ignore[arg-type]
+        offered = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL, **qos)
         batches = BatchPolicy(enable=True, max_samples=batch) if batch else BatchPolicy()
         self.struct = POINT
         self.writer = node.create_writer(
@@ -71,7 +71,7 @@ class Offering(Publisher):
         assert self.writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def leave(self) -> None:
-        self.writer.node.delete_endpoint(self.writer.guid)  # type: ignore[attr-defined]
+        self.writer.node.delete_endpoint(self.writer.guid)
 
 
 class Watched:
@@ -239,8 +239,8 @@ class TestSource:
                 "SAMPLE_REJECTED.by_samples_per_instance_limit=8",
             }
             wait_until(lambda: seen() == expected, "the statuses")
-            counts = {(4, 0), (0, 6), (0, 5), (0, 8)}
-            wait_until(lambda: {(s["lost"], s["rejected"]) for s in statuses(query)} == counts, "the counts")
+            counts = {(4, 0), (0, 6), (0, 5), (0, 8)}  # type: ignore[assignment]
+            wait_until(lambda: {(s["lost"], s["rejected"]) for s in statuses(query)} == counts, "the counts")  # type: ignore[comparison-overlap]
 
     def test_deadline_and_liveliness(
         self, node: Node, topic: str, watch: Callable[..., Watched], stderr: Stderr

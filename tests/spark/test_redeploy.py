@@ -36,7 +36,7 @@ def test_nothing_is_lost_with_leave_on_stop_false(
         peer.call("start_stream", topic, 0.001)
         for _ in range(2):
             before = rows()
-            wait_until(lambda before=before: rows() > before + 300, "rows of the stream", every=0.2)
+            wait_until(lambda before=before: rows() > before + 300, "rows of the stream", every=0.2)  # type: ignore[misc]
             guids.update(peer.matched(topic))
             query.stop()
             written = peer.call("streamed")

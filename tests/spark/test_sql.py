@@ -14,7 +14,7 @@ from tests.spark.spark_streams import DOMAIN
 from tests.support.surroundings import INTERFACE
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
-ROWS = [
+ROWS = [  # type: ignore[var-annotated]
     {"color": color, "x": x, "y": 2 * x, "shapesize": 30, "additional_payload_size": []}
     for color in ("RED", "BLUE")
     for x in range(5)

@@ -104,7 +104,7 @@ class TestDiscovery:
         cyclone.write(topic, rows)
         options = {**NETWORK, "log.dir": log_dir, "startingOffsets": "earliest", "read.max_rows": 3}
         reader = spark.read.format("rtps").options(**{k: str(v) for k, v in options.items()})
-        assert sorted(as_dicts(reader.load(topic)), key=lambda row: row["number"]) == rows
+        assert sorted(as_dicts(reader.load(topic)), key=lambda row: row["number"]) == rows  # type: ignore[return-value]
 
     def test_nobody_tells(self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path) -> None:
         cyclone.writer(f"{topic}_other", cyclone_types.Part)
@@ -157,7 +157,7 @@ class TestSink:
             "inner:struct<at:bigint,deep:array<struct<x:double>>>>"
         )
         with running(df, tmp_path / "c") as query:
-            found = sorted(as_dicts(wait_for_rows(spark, query, 4)), key=lambda row: row["id"])
+            found = sorted(as_dicts(wait_for_rows(spark, query, 4)), key=lambda row: row["id"])  # type: ignore[return-value]
         assert found == [
             {
                 "id": i,

@@ -28,7 +28,7 @@ class Interruption:
 
     def run(self, step: Callable[[], object]) -> None:
         """Take a step, which may be stopped."""
-        sys.settrace(self._trace if self.is_due else None)  # type: ignore[arg-type]
+        sys.settrace(self._trace if self.is_due else None)
         try:
             step()
         except Interrupted:

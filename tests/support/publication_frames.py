@@ -21,7 +21,7 @@ class FrameAt(NamedTuple):
     end: int
     type: int
     first_sn: int
-    count: int
+    count: int  # type: ignore[assignment]
     segment: int
     data: U8
 

@@ -122,7 +122,7 @@ class Pair:
 
 def pair(id_: str, writer: Struct, reader: Struct, assignable: bool, **options: object) -> Pair:
     known = {name: options.pop(name) for name in ("cyclone", "why") if name in options}
-    return Pair(id_, writer, reader, assignable, TypeConsistency(**options), **known)  # type: ignore[arg-type]
+    return Pair(id_, writer, reader, assignable, TypeConsistency(**options), **known)
 
 
 def member(id_: str, writer: Type, reader: Type, assignable: bool, **options: object) -> Pair:
@@ -300,7 +300,7 @@ PAIRS = [
          mutable(m("p", appendable(m("x"), key("y"), name="P"))), True),
     pair("a member more is a key", appendable(key("x"), m("y")), appendable(key("x"), key("y")), False, **COUNTS),
     *(pair(f"nested keys of a member that is none, {place} in @{outer.value}, {side}",
-           struct(outer, key("k"), m("p", inside(types[0]))), struct(outer, key("k"), m("p", inside(types[1]))), True)
+           struct(outer, key("k"), m("p", inside(types[0]))), struct(outer, key("k"), m("p", inside(types[1]))), True)  # type: ignore[no-untyped-call]
       for place, inside in INSIDE.items()
       for outer in Extensibility
       for side, types in (("of the writer", (KEYED, KEYLESS)), ("of the reader", (KEYLESS, KEYED)))),

@@ -87,7 +87,7 @@ class Serializer:
         stand_in = make_idl_struct(name, t.name.replace("::", "."), {"x": types.int32})
         stand_in.__idl__.populate()
         stand_in.__idl__._xt_bytedata = type_information(idl_text(t), t.name)
-        stand_in.__idl__._xt_data = (stand_in, stand_in)
+        stand_in.__idl__._xt_data = (stand_in, stand_in)  # type: ignore[assignment]
         self._topic = Topic(participant, name, stand_in)
         information, described = c_void_p(), c_void_p()
         code = library.dds_get_typeinfo(self._topic._ref, byref(information))

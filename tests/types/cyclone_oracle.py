@@ -99,20 +99,20 @@ def cyclone_type(t: model.Type) -> Any:
     if isinstance(t, model.Primitive):
         return _PRIMITIVES[t.kind]
     if isinstance(t, model.String):
-        return types.bounded_str[t.bound] if t.bound else str
+        return types.bounded_str[t.bound] if t.bound else str  # type: ignore[misc]
     if isinstance(t, model.Enum):
         return _enum(t)
     if isinstance(t, model.Bitmask):
         return _bitmask(t)
     if isinstance(t, model.Alias):
-        return types.typedef[t.name.replace("::", "."), cyclone_type(t.type)]
+        return types.typedef[t.name.replace("::", "."), cyclone_type(t.type)]  # type: ignore[misc]
     if isinstance(t, model.Sequence):
         element = cyclone_type(t.element)
-        return types.sequence[element, t.bound] if t.bound else types.sequence[element]
+        return types.sequence[element, t.bound] if t.bound else types.sequence[element]  # type: ignore[misc]
     if isinstance(t, model.Array):
         result = cyclone_type(t.element)
         for length in reversed(t.dimensions):
-            result = types.array[result, length]
+            result = types.array[result, length]  # type: ignore[misc]
         return result
     if isinstance(t, model.Union):
         return _union(t)
@@ -141,7 +141,7 @@ def _bitmask(t: model.Bitmask) -> type[IdlBitmask]:
         self.__dict__.update(flags)
 
     namespace["__init__"] = initialize
-    return IdlBitmaskMeta(name, bases, namespace)
+    return IdlBitmaskMeta(name, bases, namespace)  # type: ignore[return-value]
 
 
 def _annotations(member: model.Member | model.Case) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _union(t: model.Union) -> type[IdlUnion]:
         assert not keyword.iskeyword(case.name)
         kind = cyclone_type(case.type)
         labels = [cyclone_value(t.discriminator, label_value(t, label)) for label in case.labels]
-        fields[case.name] = types.default[kind] if case.default else types.case[labels, kind]
+        fields[case.name] = types.default[kind] if case.default else types.case[labels, kind]  # type: ignore[misc]
     made = make_idl_union(
         t.name.split("::")[-1],
         t.name.replace("::", "."),

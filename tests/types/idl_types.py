@@ -125,7 +125,7 @@ class _Builder:
     def type(self, depth: int) -> Type:
         makers: list[Callable[[int], Type]] = [self.primitive, self.primitive, self.string]
         shallow = {"enum": self.enum, "bitmask": self.bitmask, "bitset": self.bitset, "wide": self.wide}
-        makers += [maker for feature, maker in shallow.items() if feature in self.features]
+        makers += [maker for feature, maker in shallow.items() if feature in self.features]  # type: ignore[misc]
         if self.made and self.sometimes(one_in=6):
             return self.draw(st.sampled_from(self.made))
         if depth > 0:
@@ -212,7 +212,7 @@ class _Builder:
         return Array(self.element(depth - 1), self.one([(1,), (3,), (2, 2), (2, 1, 3)]))
 
     def map(self, depth: int) -> Map:
-        keys: list[Type] = [Primitive(kind) for kind in _INTEGERS] + [String(), String(), String(5)]
+        keys: list[Type] = [Primitive(kind) for kind in _INTEGERS] + [String(), String(), String(5)]  # type: ignore[assignment]
         if "wide" in self.features:
             keys.append(WString())
         return Map(self.one(keys), self.element(depth - 1), self.one([0, 0, 4]))

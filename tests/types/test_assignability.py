@@ -147,7 +147,7 @@ def _cyclone_matches(pairs: list[Pair]) -> list[bool]:
         if consistency.kind is TypeConsistencyKind.DISALLOW_TYPE_COERCION:
             policy = Policy.TypeConsistency.DisallowTypeCoercion()
         else:
-            policy = Policy.TypeConsistency.AllowTypeCoercion(
+            policy = Policy.TypeConsistency.AllowTypeCoercion(  # type: ignore[assignment]
                 consistency.ignore_sequence_bounds,
                 consistency.ignore_string_bounds,
                 consistency.ignore_member_names,
@@ -156,7 +156,7 @@ def _cyclone_matches(pairs: list[Pair]) -> list[bool]:
         name = f"pair{number}"
         # many types of one name in a domain make it allocate without end
         types = replace(pair.writer, name=f"W{number}"), replace(pair.reader, name=f"R{number}")
-        topics = [Topic(participant, name, _cyclone_class(t), qos=xcdr2) for t in types]
+        topics = [Topic(participant, name, _cyclone_class(t), qos=xcdr2) for t in types]  # type: ignore[var-annotated]
         writer = DataWriter(participant, topics[0], qos=xcdr2)
         made.append((writer, DataReader(participant, topics[1], qos=Qos(policy, base=xcdr2))))
     matches = [bool(writer.get_matched_subscriptions()) for writer, _ in made]

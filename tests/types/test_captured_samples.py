@@ -128,7 +128,7 @@ def test_keys(path: Path) -> None:
     ]
     hashed = [(bytes(payload), key_hash) for payload, key_hash in hashed if key_hash]
     if hashed:
-        hashes = codec.key_hashes(codec.decode(gather([payload for payload, _ in hashed])).batch)
+        hashes = codec.key_hashes(codec.decode(gather([payload for payload, _ in hashed])).batch)  # type: ignore[misc]
         assert [bytes(h) for h in hashes] == [bytes(key_hash) for _, key_hash in hashed]
     keys = [bytes(d.payload) for _, d in data if d.payload and d.key]
     if keys:

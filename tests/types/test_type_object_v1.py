@@ -264,7 +264,7 @@ def test_union_of_nothing() -> None:
     writer = Bare(True)
     loose = Alias("A", union)
     with pytest.raises(DecodeError, match="without discriminator"):
-        struct_of_v1(writer.type_object(loose), True)  # type: ignore[arg-type]
+        struct_of_v1(writer.type_object(loose), True)
 
 
 def test_parameters_missing() -> None:
@@ -308,7 +308,7 @@ def test_no_struct() -> None:
     writer = Library(True)
     for meant in (COLOR, LONG):
         with pytest.raises(DecodeError, match="no struct"):
-            struct_of_v1(writer.type_object(meant), True)  # type: ignore[arg-type]
+            struct_of_v1(writer.type_object(meant), True)
 
 
 def test_deep() -> None:

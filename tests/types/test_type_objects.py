@@ -258,7 +258,7 @@ def test_plain_identifiers(name: str) -> None:
     made = type_objects_of(Struct("S", (Member("m", t, 0),)))
     assert made.information.complete is not None
     top = decode(x.TypeObject, made.objects[made.information.complete.type.id])
-    identifier = top.value.value.member_seq[0].common.member_type_id  # type: ignore[union-attr]
+    identifier = top.value.value.member_seq[0].common.member_type_id
     assert identifier.to_bytes() == bytes.fromhex(expected)
     assert struct_of(made.information.complete.type.id, made.objects).members[0].type == t
 

@@ -66,7 +66,7 @@ def read(codec: Codec, found: Samples) -> list[dict[str, Any]]:
     decoded = codec.decode(found, keys_only=True)
     assert decoded.malformed is None, decoded.reason(int(np.flatnonzero(decoded.malformed)[0]))
     names = [member.name for member in codec.struct.members if member.key]
-    return decoded.batch.select(names).to_pylist()
+    return decoded.batch.select(names).to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(("name", "payload", "row"), SENT)

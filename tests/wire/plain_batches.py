@@ -147,5 +147,5 @@ def framed(samples: list[Sample], *, uniform: bool = False, **options: object) -
         key_hashes=hashes if samples[0].key_hash else None,
         timestamps=np.array([row[3] for row in rows], np.int64),
         removed=np.array([sample.removed for sample in samples]),
-        **options,  # type: ignore[arg-type]
+        **options,
     )

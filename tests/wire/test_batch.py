@@ -129,7 +129,7 @@ def overhead(**options: object) -> int:
     for count in (10, 11):
         samples = Samples.uniform(np.tile(np.frombuffer(CDR_LE + bytes(10), np.uint8), count), count, 12)
         given_ = {name: option(count) if callable(option) else option for name, option in options.items()}
-        sizes.append(frame_batch(samples, WRITER, 1, 1, **given_).nbytes)  # type: ignore[arg-type]
+        sizes.append(frame_batch(samples, WRITER, 1, 1, **given_).nbytes)
     dataless = options.get("flags", 0) in (DISPOSED, UNREGISTERED)
     return sizes[1] - sizes[0] - (0 if dataless else 8)
 

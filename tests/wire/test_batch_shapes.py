@@ -49,7 +49,7 @@ def mixtures(draw: st.DrawFn) -> list[Sample]:
 @given(samples=mixtures(), little=st.booleans())
 def test_the_walk_finds_what_the_comparison_finds(samples: list[Sample], little: bool) -> None:
     """Both roads, whichever :func:`scan_batch` takes, and the plain one."""
-    compared, walked = [], []
+    compared, walked = [], []  # type: ignore[var-annotated]
     for many, found in ((1 << 20, compared), (0, walked)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(batch_scan, "_PARTS_MANY", many)

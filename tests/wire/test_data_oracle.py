@@ -203,7 +203,7 @@ def a_stretch(random: Random, sn: int, count: int) -> tuple[bytes, int]:
                     out += info_ts(not little, i)
                 case _:
                     out += info_ts(little, random.randrange(1 << 32), random.randrange(1 << 32))
-        out += data(own_little, sn, payload, qos=own_qos, **how)  # type: ignore[arg-type]
+        out += data(own_little, sn, payload, qos=own_qos, **how)
         sn += 1
     return out, sn
 

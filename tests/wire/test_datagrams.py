@@ -473,7 +473,7 @@ def test_both_forms_in_one_drain(
         found = {
             w: Counter(each for each in all if isinstance(each, tuple)) for w, all in reader.told.items()
         }
-        return {w: each for w, each in found.items() if each}
+        return {w: each for w, each in found.items() if each}  # type: ignore[misc]
 
     assert samples(told(mixed, 8, together=True, slot=slot)[0]) == samples(told(mixed, 8, together=False)[0])
 
@@ -508,7 +508,7 @@ def test_a_run_is_no_longer_than_a_datagram_could_be() -> None:
     datagrams, _ = train(1, 1, 15 * 400, 68, 1400)
     data, starts, stops = lay_out(datagrams)
     runs, rest = scan_datagrams(data, starts, stops)
-    assert not rest and sum(each.run.count for each in runs) == 6000
+    assert not rest and sum(each.run.count for each in runs) == 6000  # type: ignore[misc]
     assert all(each.run.nbytes < 1 << 16 for each in runs)
 
 

@@ -280,10 +280,10 @@ def test_values_cut_at_every_length() -> None:
         (p.decode_strings, p.encode_strings(("abc", "def")), 20),
         (p.decode_properties, p.encode_properties((("abc", "def"),)), 20),
     ]
-    for decode, value, least in ordered:
+    for decode, value, least in ordered:  # type: ignore[assignment]
         for length in range(least):
             assert reason_of(decode, value[:length], True) is DropReason.BAD_PARAMETER
-        decode(value[:least], True)
+        decode(value[:least], True)  # type: ignore[call-arg]
     for length in range(24):
         assert reason_of(p.decode_locator, bytes(length), True) is DropReason.BAD_LOCATOR
 
@@ -313,7 +313,7 @@ def test_locators() -> None:
         for little_endian in (True, False):
             raw = p.encode_locator(locator, little_endian)
             assert p.decode_locator(raw, little_endian) == locator
-    raw = bytearray(p.encode_locator(Locator("10.0.0.1", 7411)))
+    raw = bytearray(p.encode_locator(Locator("10.0.0.1", 7411)))  # type: ignore[assignment]
     for kind in (16, 4, -1, 0, 0x01000000):  # shared memory, TCP, invalid, reserved, RTI's
         raw[:4] = kind.to_bytes(4, "little", signed=True)
         assert p.decode_locator(bytes(raw), True) is None

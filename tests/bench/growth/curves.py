@@ -21,7 +21,7 @@ def growth(domain: int, curves: Iterable[str] = CURVES) -> dict[str, Any]:
         "length": logs.by_length,
         "partitions": logs.by_partitions,
     }
-    return {name: measured[name]() for name in curves}
+    return {name: measured[name]() for name in curves}  # type: ignore[operator]
 
 
 def lines(found: dict[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ def test_every_curve_at_a_small_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "partitions": logs.by_partitions((1, 4), 4 * MB, with_spark=False),
     }
     assert [len(of) for of in found["writers"].values()] == [1, 1]
-    assert list(found["instances"]) == list(rates.RULES)
+    assert list(found["instances"]) == list(rates.RULES)  # type: ignore[call-overload]
     for curves in (found["writers"], found["instances"]):
         for by_count in curves.values():
             assert all(of["samples"] > 0 and of["receiver"] > 0 for of in by_count.values())
