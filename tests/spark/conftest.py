@@ -30,6 +30,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         builder.config("spark.sql.shuffle.partitions", 1)
         .config("spark.ui.enabled", "false")
+        # of a query that has nothing to read; by default it asks its source a hundred times a second
+        .config("spark.sql.streaming.pollingDelay", "50ms")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.extraJavaOptions", log4j)
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

@@ -118,10 +118,18 @@ def rows(spark: SparkSession, query: StreamingQuery) -> DataFrame:
 
 
 def wait_for_rows(spark: SparkSession, query: StreamingQuery, count: int) -> DataFrame:
+    counted: object = ()  # a job, so only after a batch
+
     def enough() -> bool:
+        nonlocal counted
         error = query.exception()
         if error is not None:
             raise error
+        progress = query.lastProgress
+        batch = progress and progress["batchId"]
+        if batch == counted:
+            return False
+        counted = batch
         return rows(spark, query).count() >= count
 
     wait_until(enough, f"{count} rows", every=0.02)
