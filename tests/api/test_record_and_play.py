@@ -197,7 +197,7 @@ def test_a_keyed_topic_with_the_names_of_ros_is_played_to_keyed_readers(
     assert received.take(max_rows=5, timeout=10).to_pylist() == rows
     with AnyReader([path]) as bag:
         found = [bag.deserialize(raw, connection.msgtype) for connection, _, raw in bag.messages()]
-    assert [{"id": each.id, "s": each.s} for each in found] == rows
+    assert [{"id": each.id, "s": each.s} for each in found] == rows  # type: ignore[attr-defined]
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, ours: rtps.Participant) -> None:

@@ -235,13 +235,13 @@ class TestTask:
     def test_nothing_to_write_needs_no_participant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(WriterPool, "session", None)
         message = self.task().write(iter([points(0, 0)]))
-        assert (message.rows, message.samples) == (0, 0)
+        assert (message.rows, message.samples) == (0, 0)  # type: ignore[attr-defined]
 
     def test_a_reader_is_waited_for_before_every_batch(
         self, network: Network, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         made = session(network)
-        monkeypatch.setattr(writer.WRITERS, "session", lambda *_: made)
+        monkeypatch.setattr(writer.WRITERS, "session", lambda *_: made)  # type: ignore[attr-defined]
         network.join(1)
 
         def batches() -> Iterator[pa.RecordBatch]:

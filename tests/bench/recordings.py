@@ -116,18 +116,18 @@ def _by_rosbags(bag: Path, into: Path) -> None:
     with Reader(bag) as reader:
         for connection, _, data in reader.messages():
             m = store.deserialize_cdr(data, connection.msgtype)
-            o, a, v = m.orientation, m.linear_acceleration, m.angular_velocity
+            o, a, v = m.orientation, m.linear_acceleration, m.angular_velocity  # type: ignore[attr-defined]
             rows.append(
                 {
-                    "sec": m.header.stamp.sec,
-                    "nanosec": m.header.stamp.nanosec,
-                    "frame_id": m.header.frame_id,
+                    "sec": m.header.stamp.sec,  # type: ignore[attr-defined]
+                    "nanosec": m.header.stamp.nanosec,  # type: ignore[attr-defined]
+                    "frame_id": m.header.frame_id,  # type: ignore[attr-defined]
                     **{f"orientation_{k}": getattr(o, k) for k in "xyzw"},
-                    "orientation_covariance": m.orientation_covariance,
+                    "orientation_covariance": m.orientation_covariance,  # type: ignore[attr-defined]
                     **{f"angular_velocity_{k}": getattr(v, k) for k in "xyz"},
-                    "angular_velocity_covariance": m.angular_velocity_covariance,
+                    "angular_velocity_covariance": m.angular_velocity_covariance,  # type: ignore[attr-defined]
                     **{f"linear_acceleration_{k}": getattr(a, k) for k in "xyz"},
-                    "linear_acceleration_covariance": m.linear_acceleration_covariance,
+                    "linear_acceleration_covariance": m.linear_acceleration_covariance,  # type: ignore[attr-defined]
                 }
             )
     pandas.DataFrame(rows).to_parquet(into, use_dictionary=False)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from spark_rtps.columns import decoding
-from spark_rtps.columns.decoding import decode_range, payloads
+from spark_rtps.columns.decoding import decode_range
 from spark_rtps.columns.encoding import arrow_sample, samples_of
+from spark_rtps.columns.sample_columns import payloads
 from spark_rtps.columns.topic_plan import (
     ARROW_BATCH,
     BINARY_SCHEMA,

@@ -338,7 +338,7 @@ class TestArrow:
         end = write_log(tmp_path, self.runs())
         rows = decode_range(LogView(tmp_path), Cursor(0), end, self.plan(Mode.PERMISSIVE, CORRUPT))
         assert [next(rows).num_rows for _ in range(2)] == [2, 1]
-        rows.close()
+        rows.close()  # type: ignore[attr-defined]
         assert malformed(read_decoding_report(tmp_path).counters()) == 1
         read(tmp_path, Cursor(0), end, self.plan(Mode.DROPMALFORMED, None))
         assert malformed(read_decoding_report(tmp_path).counters()) == 2
@@ -376,14 +376,14 @@ class TestCounting:
 
     def test_what_nobody_fetched_is_not_counted(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
-        decode_range(LogView(tmp_path), at[0], at[30], plan).close()
+        decode_range(LogView(tmp_path), at[0], at[30], plan).close()  # type: ignore[attr-defined]
         assert not (tmp_path / DECODING_REPORT).exists()
 
     def test_what_was_fetched_of_a_range_given_up_is_counted(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         rows = decode_range(LogView(tmp_path), at[0], at[30], plan)
         next(rows)
-        rows.close()
+        rows.close()  # type: ignore[attr-defined]
         assert self.counts(tmp_path) == {str(WRITER): 5, str(OTHER): 5}
 
     def test_nothing_malformed_no_report(self, tmp_path: Path) -> None:

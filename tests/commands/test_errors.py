@@ -143,7 +143,7 @@ class TestCommand:
             "overflow": 0,
         }
         assert (two["topic"], two["pid"]) == (None, DEAD)
-        assert [error["text"] for error in two["errors"]] == ["careful"]
+        assert [error["text"] for error in two["errors"]] == ["careful"]  # type: ignore[attr-defined]
 
     def test_the_newest_comes_first(self, root: Path, tmp_path: Path) -> None:
         source(root, "A").record("ERROR", "x", "in between", now=NOW + 1_000_000_000)
@@ -195,7 +195,7 @@ class TestRecording:
         logging.getLogger("spark_rtps.datasource").warning("topic %r: careful", "T")
         (found,) = as_json()
         assert found["path"] == str(root / "errors" / f"{os.getpid()}-{process_start(os.getpid())}.errors")
-        assert [(e["text"], e["count"]) for e in found["errors"]] == [("topic 'T': careful", 1)]
+        assert [(e["text"], e["count"]) for e in found["errors"]] == [("topic 'T': careful", 1)]  # type: ignore[attr-defined]
         assert (root / "errors").stat().st_mode & 0o777 == 0o700
 
     def test_where_nothing_can_be_written(self, root: Path, logger: logging.Logger) -> None:

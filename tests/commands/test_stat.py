@@ -53,7 +53,7 @@ def test_a_directory_under_two_names_is_searched_once(root: Path, tmp_path: Path
     source(root, log__rows=500)
     (tmp_path / "link").symlink_to(root)
     found = as_json("-l", str(tmp_path / "link"), "-l", f"{root}/../{root.name}")
-    assert [stream["samples"] for stream in found["streams"]] == [500]
+    assert [stream["samples"] for stream in found["streams"]] == [500]  # type: ignore[attr-defined]
     assert found["looked_in"] == [str(root)]
 
 
@@ -152,7 +152,7 @@ class TestNumbers:
     def test_the_same_keys_where_nothing_was_counted(self, root: Path) -> None:
         source(root)
         sink(root)
-        assert [set(stream) for stream in as_json()["streams"]] == [KEYS, KEYS]
+        assert [set(stream) for stream in as_json()["streams"]] == [KEYS, KEYS]  # type: ignore[attr-defined]
 
     def test_the_readers_of_a_sink(self, root: Path) -> None:
         guid = Guid(b"\xff" * 12, b"\0\0\1\4")
@@ -184,9 +184,9 @@ class TestTable:
     def test_those_that_ended_come_last(self, root: Path) -> None:
         source(root, "A", receiver__pid=DEAD)
         source(root, "B")
-        assert [s["topic"] for s in as_json()["streams"]] == ["B"]
+        assert [s["topic"] for s in as_json()["streams"]] == ["B"]  # type: ignore[attr-defined]
         both = as_json("--all")["streams"]
-        assert [(s["topic"], s["state"]) for s in both] == [("B", "alive"), ("A", "ended")]
+        assert [(s["topic"], s["state"]) for s in both] == [("B", "alive"), ("A", "ended")]  # type: ignore[attr-defined]
 
     def test_those_that_ended_are_only_counted(self, root: Path) -> None:
         source(root, "Old", receiver__pid=DEAD, drop__not_rtps=1)
@@ -202,7 +202,7 @@ class TestTable:
     def test_logs_elsewhere(self, root: Path, tmp_path: Path) -> None:
         source(tmp_path / "here", "A")
         source(root, "B")
-        assert [s["topic"] for s in as_json("-l", str(tmp_path / "here"))["streams"]] == ["A", "B"]
+        assert [s["topic"] for s in as_json("-l", str(tmp_path / "here"))["streams"]] == ["A", "B"]  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize(
         ("nbytes", "text"),
@@ -284,5 +284,5 @@ class TestSafety:
         sink(root)
         left = root / "publishers" / f"{DEAD}-5-0.counters"
         left.touch()
-        assert [s["kind"] for s in as_json()["streams"]] == [Kind.SINK.value]
+        assert [s["kind"] for s in as_json()["streams"]] == [Kind.SINK.value]  # type: ignore[attr-defined]
         assert not left.exists()

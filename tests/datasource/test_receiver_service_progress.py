@@ -174,7 +174,7 @@ def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(
         return Clocks(time.time_ns(), int(uptime * 1e9), "boot")
 
     monkeypatch.setattr(Clocks, "read", clocks)
-    monkeypatch.setattr(stream_module.time, "monotonic", lambda: uptime)
+    monkeypatch.setattr(stream_module.time, "monotonic", lambda: uptime)  # type: ignore[attr-defined]
     reader = services.reader(**{"receiver.group": "g"})
     offset = reader.initialOffset()
     for _ in range(0 if deleted else 9):  # days
@@ -373,7 +373,7 @@ def test_a_receiver_that_says_where_it_ends_and_plans_nothing_is_out_of_reach(
     services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
     receive(services.a, 0, 20_000)
     reader = services.reader(startingOffsets="earliest", **{"receiver.timeout": "3s"})
     zero = reader.initialOffset()

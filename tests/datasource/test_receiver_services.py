@@ -129,7 +129,7 @@ class TestStream:
         assert again.latestOffset(one, ALL) == one
         assert services.b.is_gone
         parts = again.partitions(one, two)  # tasks wait longer for it than planning does
-        assert [(part.start_position, part.served.addresses) for part in parts] == [
+        assert [(part.start_position, part.served.addresses) for part in parts] == [  # type: ignore[attr-defined]
             (one["receivers"]["b"]["position"], ("h2:1",))
         ]
 

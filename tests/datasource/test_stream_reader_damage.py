@@ -109,7 +109,7 @@ class TestOffsets:
 
         def busy(config: ReceiverConfig) -> Any:
             receiver = started(config)
-            receiver.receive(50, 10)
+            receiver.receive(50, 10)  # type: ignore[attr-defined]
             return receiver
 
         source.reader._start = busy

@@ -221,7 +221,7 @@ def test_what_is_trimmed_before_it_is_read_is_counted_and_the_rest_is_read(
     reader = services.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false", topic="T")
     zero = reader.initialOffset()
     end = reader.latestOffset(zero, ALL)
-    parts = [p for p in reader.partitions(zero, end) if receiver.log in p.directory]
+    parts = [p for p in reader.partitions(zero, end) if receiver.log in p.directory]  # type: ignore[attr-defined]
     assert receiver.stream.trim_oldest()
     base = receiver.stream.base
     directory = receiver.root / receiver.log
@@ -240,7 +240,7 @@ def test_what_is_trimmed_while_it_is_read_is_counted_and_the_rest_is_read(servic
     parts = [
         part
         for part in reader.partitions(zero, reader.latestOffset(zero, ALL))
-        if receiver.log in part.directory
+        if receiver.log in part.directory  # type: ignore[attr-defined]
     ]
     directory = receiver.root / receiver.log
     batches = (batch for part in parts for batch in pickle.loads(pickle.dumps(reader)).read(part))
@@ -262,7 +262,7 @@ def test_a_range_that_is_trimmed_whole_is_counted_whole(services: ReceiverServic
     reader = services.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false")
     zero = reader.initialOffset()
     end = reader.latestOffset(zero, ALL)
-    parts = [p for p in reader.partitions(zero, end) if receiver.log in p.directory]
+    parts = [p for p in reader.partitions(zero, end) if receiver.log in p.directory]  # type: ignore[attr-defined]
     position = receiver.stream.position
     receive(receiver, 4 * FRAME, 8)
     while receiver.stream.base <= position:

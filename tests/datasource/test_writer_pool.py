@@ -143,7 +143,7 @@ def test_participant_and_writer_are_those_that_are_asked_for(nodes: list[Node]) 
     assert spec.qos.partition == ("a",) and spec.qos.data_representation == (plan.representation,)
     assert asked.qos.data_representation == ()  # the type decides
     assert plan.announced and spec.type == plan.struct
-    assert pool._counters.shown[made._writer] == ("Alert", 7)
+    assert pool._counters.shown[made._writer] == ("Alert", 7)  # type: ignore[attr-defined]
     assert made._counters is pool._counters and made._settings is asked
 
 
@@ -178,7 +178,7 @@ def test_the_writer_that_was_used_longest_ago_makes_room(
     session(pool, settings(partition="a"))
     third = session(pool, settings(partition="c"))._writer
     assert nodes[0].deleted == [second.guid]
-    assert set(pool._counters.shown) == {first, third}
+    assert set(pool._counters.shown) == {first, third}  # type: ignore[attr-defined]
     assert session(pool, settings(partition="a"))._writer is first
 
 
@@ -204,7 +204,7 @@ def test_metrics_are_exported_where_a_port_is_given(
     session(pool, settings())
     assert started == []
     session(pool, settings(metrics__port="9464", metrics__address="127.0.0.2"))
-    assert started == [(9464, [writer_pool.default_log_dir()], "127.0.0.2", True)]
+    assert started == [(9464, [writer_pool.default_log_dir()], "127.0.0.2", True)]  # type: ignore[attr-defined]
 
 
 def test_errors_are_recorded_from_the_first_task_on(

@@ -156,7 +156,7 @@ def test_idl_parses(block: Block) -> None:
 
 @each_of([*_blocks("sh"), *_blocks("console")], name=lambda block: block.name)
 def test_commands_exist(block: Block) -> None:
-    commands = get_command(app).commands
+    commands = get_command(app).commands  # type: ignore[attr-defined]
     targets = set(re.findall(r"^([\w-]+):", _read(ROOT / "Makefile"), re.MULTILINE))
     for line in block.text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True) if line.strip() else []

@@ -29,7 +29,7 @@ def make_node(domain: int, **config: Any) -> Any:
     try:
         from spark_rtps.transport.net.node_config import NodeConfig
     except ImportError:  # before there were rooms
-        from spark_rtps.transport.net.node import NodeConfig
+        from spark_rtps.transport.net.node import NodeConfig  # type: ignore[attr-defined]
 
         return Node(NodeConfig(domain=domain, interface="lo", **config)).open()  # type: ignore[call-arg]
     return Node.open(NodeConfig(domain=domain, interface="lo", **config))
@@ -263,7 +263,7 @@ class Receiver:
         try:
             from spark_rtps.transport.net.node_config import NodeConfig
         except ImportError:
-            from spark_rtps.transport.net.node import NodeConfig
+            from spark_rtps.transport.net.node import NodeConfig  # type: ignore[attr-defined]
         self.config = ReceiverConfig(
             directory,
             topic,

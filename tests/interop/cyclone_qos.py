@@ -136,5 +136,5 @@ def _writer_batching() -> Any:
     def set_on(qos: Any, _: WriterBatching) -> None:
         _CQos._dll_handle.dds_qset_writer_batching(ctypes.c_void_p(qos), ctypes.c_bool(True))
 
-    _CQos._set_p_writerbatching = set_on  # where the binding looks for it
+    _CQos._set_p_writerbatching = set_on  # type: ignore[attr-defined]  # where the binding looks for it
     return WriterBatching()

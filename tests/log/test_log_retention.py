@@ -175,7 +175,7 @@ def test_a_log_that_is_being_removed_is_opened_by_nobody(
             StreamLog.open(path)
         rmtree(path)
 
-    monkeypatch.setattr(ended_logs_module.shutil, "rmtree", slowly)
+    monkeypatch.setattr(ended_logs_module.shutil, "rmtree", slowly)  # type: ignore[attr-defined]
     assert remove_log(directory, TOO_OLD) and not directory.exists()
 
 

@@ -47,7 +47,7 @@ def test_without_shared_memory_it_is_in_the_temporary_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path / "none")
-    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))  # type: ignore[attr-defined]
     assert directory_of_user() == tmp_path / f"spark-rtps-{os.getuid()}"
 
 

@@ -33,7 +33,7 @@ class Scene(Script):
         )
         super().__init__(readers=0, flow_control=FlowControl(policy), log=self.log)
         self.positions = self.writer.positions
-        self.match(1, status_messages=True).consumed(0, window)
+        self.match(1, status_messages=True).consumed(0, window)  # type: ignore[attr-defined]
 
     def consumed(self, sn: int, window: int = WINDOW) -> Scene:
         """The reader has everything that was sent, and has consumed it up to ``sn``."""

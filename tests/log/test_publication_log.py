@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log import publication_log
 from spark_rtps.transport.log.image import CopyBuffer, Image
-from spark_rtps.transport.log.publication_log import (
+from spark_rtps.transport.log.publication_log import (  # type: ignore[attr-defined]
     ADMIN_ACTION,
     BACK_PRESSURED,
     CLOSED,

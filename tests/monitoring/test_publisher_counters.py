@@ -126,7 +126,7 @@ def guid(number: int) -> Guid:
 
 def join(writer: BlockingWriter, number: int, *, reliable: bool = True) -> None:
     writer.writer.match_reader(ReaderInfo(guid(number), (), (), reliable, False), now=0)
-    writer.node.happened.append(Matched(writer.guid, guid(number), writer.topic, (), ()))
+    writer.node.happened.append(Matched(writer.guid, guid(number), writer.topic, (), ()))  # type: ignore[attr-defined]
 
 
 def acknowledge(writer: BlockingWriter, number: int, last: int, count: int = 1) -> None:
@@ -369,8 +369,8 @@ class TestWriterPool:
         monkeypatch.setattr(writer_pool, "WRITERS_MAX", 2)
         a, b, _, _ = (self.publish(publishers, topic)._writer for topic in ("A", "B", "A", "C"))
         assert {stream.topic for stream in streams(root)} == {"A", "C"}
-        assert a.node.participant.qos_of(a.guid) is not None
-        assert b.node.participant.qos_of(b.guid) is None
+        assert a.node.participant.qos_of(a.guid) is not None  # type: ignore[attr-defined]
+        assert b.node.participant.qos_of(b.guid) is None  # type: ignore[attr-defined]
 
 
 class TestStale:
@@ -439,7 +439,7 @@ class TestNeverFails:
         assert "will not show what this process writes" in record.message
         join(writer, 1)
         counters.update_if_due(writer.node)
-        assert not writer.node.happened  # else events would be kept for nobody
+        assert not writer.node.happened  # type: ignore[attr-defined]  # else events would be kept for nobody
 
     def test_a_publishers_directory_that_cannot_be_made(
         self, root: Path, writer: BlockingWriter, caplog: pytest.LogCaptureFixture

@@ -62,7 +62,7 @@ def test_the_first_sample_of_a_log_counts_once_though_it_ends_each_attempt_of_a_
     none = np.empty(0, np.int64)
     tally = tally_of(np.array([0]), none, (0, -1), 0)
     malformed, *_ = counts(tally, tally)
-    assert [each.count for each in malformed.values()] == [1]
+    assert [each.count for each in malformed.values()] == [1]  # type: ignore[attr-defined]
 
 
 def test_the_numbers_of_all_entries_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,12 +239,12 @@ class Relay:
 
     @contextlib.contextmanager
     def _behind(self, *, shaped: bool) -> Iterator[None]:
-        before = node_module.Sockets
-        node_module.Sockets = relayed(lambda: self.port(shaped=shaped))
+        before = node_module.Sockets  # type: ignore[attr-defined]
+        node_module.Sockets = relayed(lambda: self.port(shaped=shaped))  # type: ignore[attr-defined]
         try:
             yield
         finally:
-            node_module.Sockets = before
+            node_module.Sockets = before  # type: ignore[attr-defined]
 
     def writers(self) -> contextlib.AbstractContextManager[None]:
         return self._behind(shaped=False)

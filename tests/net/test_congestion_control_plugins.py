@@ -62,8 +62,8 @@ def test_those_built_in(kind: str, made: type) -> None:
 def test_of_the_users_own(name: str) -> None:
     make = load_congestion_control(f"own_congestion:{name}", "Square")
     control = make(CongestionControlPolicy(max_window=8_000), WRITER)
-    assert control.stream == StreamInfo("Square", WRITER.guid, "unicast", 1 << 20)
-    assert control.stream.session == zlib.crc32(WRITER.guid.to_bytes())
+    assert control.stream == StreamInfo("Square", WRITER.guid, "unicast", 1 << 20)  # type: ignore[attr-defined]
+    assert control.stream.session == zlib.crc32(WRITER.guid.to_bytes())  # type: ignore[attr-defined]
     outcome = control.on_track_rebuild(now=0, consumption=0, received=0, datagram=1_408, loss=False)
     assert outcome == WindowOutcome(4_000, False)
 

@@ -77,11 +77,11 @@ def test_datagrams_do_not_grow_with_readers(scene: Scene, policy: dict[str, Any]
         readers += [scene.reader() for _ in range(count - len(readers))]
         wait_until(lambda count=count: is_ready(writer, count, by_group=count))  # type: ignore[misc]
         received = [len(reader.numbers) for reader in readers]
-        before = writer.node.sockets.sent
+        before = writer.node.sockets.sent  # type: ignore[attr-defined]
         for first in range(0, COUNT, 500):
             writer.write(numbered(first, 500), timeout=PATIENCE)
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
-        sent.append(writer.node.sockets.sent - before)
+        sent.append(writer.node.sockets.sent - before)  # type: ignore[attr-defined]
         for reader, had in zip(readers, received, strict=True):
             wait_until(lambda reader=reader, had=had: len(reader.numbers) >= had + COUNT)  # type: ignore[misc]
             assert reader.numbers[had:] == list(range(COUNT))

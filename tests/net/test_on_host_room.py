@@ -83,7 +83,7 @@ def test_what_is_called_consumed_later_is_told_later(scene: Scene) -> None:
     begun = log.position
     writer.write(numbered(0, 100, size=1_000))
     scene.wait(lambda: len(got.numbers) == 100)
-    (slot,) = log.subscribers()
+    (slot,) = log.subscribers()  # type: ignore[attr-defined]
     assert slot.position == begun < log.position
     with node.lock:
         (proxy,) = got.reader.writers.values()

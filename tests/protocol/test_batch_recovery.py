@@ -320,11 +320,13 @@ def test_a_batch_that_is_queued_is_not_changed_by_what_replaces_it() -> None:
     assert not any((run.sample_flags() & REMOVED).any() for run in scene.taken[0])
     held = [change.content for change in scene.writer.history.changes()]
     runs = [
-        run for each in held for run in scan_batch(each.batch.data, 0, each.batch.nbytes, bytes(12), 0).runs
+        run
+        for each in held
+        for run in scan_batch(each.batch.data, 0, each.batch.nbytes, bytes(12), 0).runs  # type: ignore[attr-defined]
     ]
     flags = [bool(flag & REMOVED) for run in runs for flag in run.sample_flags()]
     assert flags == [True, True, False, False, False]
-    assert held[0].batch.data[0] == DATA_BATCH
+    assert held[0].batch.data[0] == DATA_BATCH  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("size", [12, 5_000])

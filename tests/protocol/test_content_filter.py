@@ -27,7 +27,7 @@ def test_a_reader_with_a_content_filter_is_sent_everything(
     def with_filter(parameters: list[tuple[int, bytes]]) -> bytes:
         return encode([*parameters, (p.PID_CONTENT_FILTER_PROPERTY, content_filter)])
 
-    monkeypatch.setattr(endpoint_data.p, "encode_parameter_payload", with_filter)
+    monkeypatch.setattr(endpoint_data.p, "encode_parameter_payload", with_filter)  # type: ignore[attr-defined]
     scene = Scene(batch)
     scene.join()
     scene.write(samples(0, 100))

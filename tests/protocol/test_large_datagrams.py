@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.reading.ordering import fragments, reassembly
-from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeMessages, LargeRun, scan_large
+from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeMessages, LargeRun, scan_large  # type: ignore[attr-defined]
 from spark_rtps.transport.wire.submessages import Data
 from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
 from tests.protocol.large_streams import (

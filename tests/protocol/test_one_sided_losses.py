@@ -39,7 +39,7 @@ def test_endpoints_deleted_meanwhile_are_gone_for_the_peer(others: int) -> None:
 
     lose(network, host, peer)
     for each in (*readers, *([] if others else [deleted])):
-        host.delete_endpoint(each.guid, network.now)
+        host.delete_endpoint(each.guid, network.now)  # type: ignore[attr-defined]
     network.run(SECOND)
     assert len(writer.readers) == 1 + others, "it cannot know yet"
     find_again(network, host, peer)

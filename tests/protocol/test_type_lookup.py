@@ -154,7 +154,7 @@ def test_questions_and_answers_go_to_whom_they_are_for() -> None:
     assert pair.writer.guid in third.writers
     for participant in (pair.one, pair.two, bystanders[0]):
         for each in (participant._discovery.types.request_writer, participant._discovery.types.reply_writer):  # type: ignore[assignment]
-            assert each.unacknowledged() == {}
+            assert each.unacknowledged() == {}  # type: ignore[attr-defined]
 
 
 def test_many_endpoints_of_one_type_cost_one_question() -> None:
@@ -169,7 +169,7 @@ def test_many_endpoints_of_one_type_cost_one_question() -> None:
 
 def test_types_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
-    compare = type_matching.incompatibilities_of_types
+    compare = type_matching.incompatibilities_of_types  # type: ignore[attr-defined]
 
     def count(*arguments: Any, **more: Any) -> tuple[str, ...]:
         nonlocal compared

@@ -192,13 +192,13 @@ def test_broken_type_information_is_counted_and_the_name_decides() -> None:
     before = pair.one.drops[DropReason.BAD_PARAMETER]
     from spark_rtps.transport.protocol.discovery import endpoint_data
 
-    encode = endpoint_data.encode_type_information
+    encode = endpoint_data.encode_type_information  # type: ignore[attr-defined]
     try:
-        endpoint_data.encode_type_information = lambda _: b"garbage!"  # type: ignore[assignment]
+        endpoint_data.encode_type_information = lambda _: b"garbage!"  # type: ignore[assignment, attr-defined]
         information = type_objects_of(struct("Rich")).information
         pair.two._sedp.announce(replace(data, type_information=information), now=pair.network.now)
     finally:
-        endpoint_data.encode_type_information = encode
+        endpoint_data.encode_type_information = encode  # type: ignore[attr-defined]
     pair.run()
     assert data.guid in pair.reader.writers
     assert pair.one.drops[DropReason.BAD_PARAMETER] == before + 1

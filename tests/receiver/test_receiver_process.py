@@ -172,7 +172,7 @@ def test_its_counters_show_where_each_stream_stands(
             assert stream("sub_pos") == 0
             receiver.commit(receiver.cursor().position)
         wait_until(lambda: stream("sub_pos") == stream("rcv_pos"))
-        writer.node.close()
+        writer.node.close()  # type: ignore[attr-defined]
         wait_until(lambda: stream("guid_high") == 0)
     finally:
         receiver.stop()

@@ -91,7 +91,7 @@ def test_a_client_s_subscription_that_cannot_be_taken_up_keeps_its_log(
     scene.begin(A)
     scene.ask("subscribe", options={"topic": "C"})
     c = log_of(scene, "C")
-    wanted = supervisor_module.wanted
+    wanted = supervisor_module.wanted  # type: ignore[attr-defined]
 
     def refusing(name: str, options: Any, **more: Any) -> Any:
         if name == "C":

@@ -66,7 +66,7 @@ class Script:
         monkeypatch.setattr(service_module, "notify", lambda *fields: self.told.extend(fields))
         monkeypatch.setattr(service_module, "watchdog_period", lambda: 3 * 10**9)
         monkeypatch.setattr(service_module, "_STEP_SECONDS", 0.0)
-        monkeypatch.setattr(service_module.time, "monotonic_ns", lambda: self.now)
+        monkeypatch.setattr(service_module.time, "monotonic_ns", lambda: self.now)  # type: ignore[attr-defined]
 
     def run(self) -> list[str]:
         return Service(self.file).run()

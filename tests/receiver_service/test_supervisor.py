@@ -475,7 +475,7 @@ class TestFullDisk:
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         scene.begin(A)
-        write = supervisor_module.write_records
+        write = supervisor_module.write_records  # type: ignore[attr-defined]
 
         def full(*_: object) -> None:
             raise LogError("no space left")
@@ -498,7 +498,7 @@ class TestFullDisk:
         scene.ask("subscribe", options={"topic": "X"})
         scene.steps()
         before = scene.recorded()
-        write = supervisor_module.write_records
+        write = supervisor_module.write_records  # type: ignore[attr-defined]
 
         def full(directory: Path, records: Mapping[str, Record]) -> None:
             if is_replaced:

@@ -447,8 +447,8 @@ def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
     assert b"uint8[] data" in schema.data and b"char" not in schema.data
     with AnyReader([path]) as bag:
         ((connection, _, raw),) = bag.messages()
-        assert bytes(bag.deserialize(raw, connection.msgtype).data) == bytes(
-            typestore().deserialize_cdr(value, "sensor_msgs/msg/Image").data
+        assert bytes(bag.deserialize(raw, connection.msgtype).data) == bytes(  # type: ignore[attr-defined]
+            typestore().deserialize_cdr(value, "sensor_msgs/msg/Image").data  # type: ignore[attr-defined]
         )
 
 
@@ -525,7 +525,7 @@ def test_a_channel_that_is_defined_a_chunk_before_its_first_message_is_known(tmp
             if i == 1:
                 second = writer.register_channel("/late", "cdr", schema)
             writer.add_message(first, given.time, given.data, given.time)
-            writer._Writer__finalize_chunk()
+            writer._Writer__finalize_chunk()  # type: ignore[attr-defined]
         for given in late:
             writer.add_message(second, given.time, given.data, given.time)
         writer.finish()

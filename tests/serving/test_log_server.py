@@ -299,7 +299,7 @@ def test_strangers_take_one_idle_connection_at_most(patient: Scene) -> None:
     latest = known(patient)  # which tells that all before it were taken
     assert [is_open(each) for each in connections] == [False] + 7 * [True]
     for each in (*strangers, *connections, latest):
-        each.close()
+        each.close()  # type: ignore[attr-defined]
 
 
 def test_where_all_ask_for_something_the_next_is_told_to_come_back(patient: Scene) -> None:

@@ -103,7 +103,7 @@ def test_ending_a_connection_leaves_it_encrypted(tmp_path: Path, tls: dict[str, 
         assert sock.recv(12) == b"HTTP/1.1 200"
         (exchange,) = s.server._connections
         exchange.end()
-        assert exchange._sock._sslobj is not None or exchange._sock.fileno() < 0  # it may be closed by now
+        assert exchange._sock._sslobj is not None or exchange._sock.fileno() < 0  # type: ignore[attr-defined]  # it may be closed by now
     s.close()
 
 

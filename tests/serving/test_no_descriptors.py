@@ -115,7 +115,7 @@ def test_each_file_that_a_request_opens_may_be_refused(
 def test_a_connection_that_cannot_be_served_ends_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exchange = log_server.HttpConnection
+    exchange = log_server.HttpConnection  # type: ignore[attr-defined]
     faults = [MemoryError()]
 
     def made(*args: Any, **kwargs: Any) -> Any:
@@ -145,7 +145,7 @@ def test_a_connection_that_cannot_be_served_ends_no_other(
 def test_who_waits_for_a_log_is_woken_after_an_unexpected_error_too(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_tail, faults = tail_watch.read_tail, [ZeroDivisionError()]
+    read_tail, faults = tail_watch.read_tail, [ZeroDivisionError()]  # type: ignore[attr-defined]
 
     def failing(directory: Path) -> Any:
         if faults and threading.current_thread().name == "tail":

@@ -181,7 +181,7 @@ def test_a_folder_that_may_not_be_read_is_fetched(
 ) -> None:
     (part,) = scene.parts(server.served, 1)
     here = rows([part], PLAN)
-    monkeypatch.setattr(log_reading.os, "access", lambda *_: False)
+    monkeypatch.setattr(log_reading.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     assert rows([part], PLAN).equals(here)
     assert server.fetched
     with pytest.raises(LogAccessError, match="may not read the stream log"):
@@ -281,7 +281,7 @@ def test_a_task_that_ends_early_leaves_nothing(
     batches = read_log(elsewhere(scene.parts(server.served, 1)[0]), BINARY)
     assert next(batches).num_rows
     assert fetching()
-    batches.close()
+    batches.close()  # type: ignore[attr-defined]
     assert not fetching()
     go.set()
 

@@ -113,7 +113,7 @@ def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
         joined.append(config)
         raise rtps.TransportError("no")
 
-    monkeypatch.setattr(report_queries.Node, "open", join)
+    monkeypatch.setattr(report_queries.Node, "open", join)  # type: ignore[attr-defined]
     with pytest.raises(rtps.TransportError):
         TopicListener(ON_LOOPBACK, tmp_path).topics(0.0)
     assert joined[0].reserved_ports == (7410,)
@@ -134,7 +134,7 @@ def test_it_listens_for_a_while_only(
     asked: float, slept: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     times: list[float] = []
-    monkeypatch.setattr(report_queries.time, "sleep", times.append)
+    monkeypatch.setattr(report_queries.time, "sleep", times.append)  # type: ignore[attr-defined]
     assert TopicListener(ON_LOOPBACK, tmp_path).topics(asked) is not None
     assert slept in times
 

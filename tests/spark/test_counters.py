@@ -61,8 +61,8 @@ def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(
             publisher.writer.writer.state.last_sn += 7  # seven samples that nobody will get
         publisher.write(points(100, 500))
         wait_for_rows(spark, query, 600)
-        wait_until(lambda: reported(query).get("status", {}).get("lost") == 7, "the loss in the progress")
-        wait_until(lambda: reported(query).get("status", {}).get("behind_bytes") == 0, "Spark to keep up")
+        wait_until(lambda: reported(query).get("status", {}).get("lost") == 7, "the loss in the progress")  # type: ignore[attr-defined]
+        wait_until(lambda: reported(query).get("status", {}).get("behind_bytes") == 0, "Spark to keep up")  # type: ignore[attr-defined]
         latest = reported(query)
         assert latest["status"]["rejected"] == 0
         end = query.lastProgress["sources"][0]["endOffset"]
@@ -97,4 +97,4 @@ def test_a_sink_has_counters(spark: SparkSession, topic: str, tmp_path: Path) ->
         subscriber.stop()
     assert (stream["kind"], stream["state"], stream["domain"]) == ("sink", "alive", DOMAIN)
     assert (stream["samples"], stream["behind_samples"], stream["peers"]) == (20_000, 0, 1)
-    assert [(r["acked_sn"], r["active"]) for r in stream["readers"]] == [(20_000, True)]
+    assert [(r["acked_sn"], r["active"]) for r in stream["readers"]] == [(20_000, True)]  # type: ignore[attr-defined]

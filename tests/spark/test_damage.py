@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_rtps.monitoring.decoding_report import DAMAGED, LOG_LOST
 from spark_rtps.monitoring.reports import read_losses
@@ -63,7 +63,7 @@ def test_right_rows_or_a_named_loss(
     left = [i for i in range(300) if not first_lost <= i < first_lost + damaged.run.count]
 
     for file in (checkpoint / "commits").iterdir():  # type: ignore[assignment]
-        file.unlink()
+        file.unlink()  # type: ignore[attr-defined]
     strict = start([])
     with pytest.raises(
         StreamingQueryException, match=rf"damaged at position {damaged.position}: .*OnDataLoss=false"
@@ -82,7 +82,7 @@ def test_right_rows_or_a_named_loss(
         crc.unlink()  # Hadoop's own checksum of the file
     got: list[int] = []
     for file in (checkpoint / "commits").iterdir():  # type: ignore[assignment]
-        file.unlink()
+        file.unlink()  # type: ignore[attr-defined]
     wait_until(lambda: not publisher.ready(), "the goodbye of the reader before")
     query = start(got, listens=LONG, failOnDataLoss="false")
     publisher.write(points(1000, 10))

@@ -71,7 +71,7 @@ class Offering(Publisher):
         assert self.writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def leave(self) -> None:
-        self.writer.node.delete_endpoint(self.writer.guid)
+        self.writer.node.delete_endpoint(self.writer.guid)  # type: ignore[attr-defined]
 
 
 class Watched:
@@ -153,7 +153,7 @@ class TestSource:
         weak.put([0, 1, 2], 3.0)
         found = query.xs(7)
         if payload:
-            assert [each.upper() for each in found] == [
+            assert [each.upper() for each in found] == [  # type: ignore[attr-defined]
                 *["3FF0000000000000"] * 3,
                 "4000000000000000",
                 *["4008000000000000"] * 3,

@@ -92,7 +92,7 @@ class PacedReader:
 
 def main(domain: str, topic: str, type_name: str, config: str, port: str = "") -> None:
     if port:
-        node_module.Sockets = relayed(lambda: int(port))
+        node_module.Sockets = relayed(lambda: int(port))  # type: ignore[attr-defined]
     given: dict[str, Any] = json.loads(config)
     keyed = given.pop("keyed", False)
     rate = given.pop("rate", 0)

@@ -481,7 +481,7 @@ def test_long_and_short_pieces_together() -> None:
     rows = [{"a": "t" * a, "b": bytes([a % 251 + 1]) * b} for a in sizes for b in reversed(sizes)]
     samples = Encoder(t).encode(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(t)))
     for i, row in enumerate(rows):
-        text = (len(row["a"]) + 1).to_bytes(4, "little") + row["a"].encode() + b"\0"
+        text = (len(row["a"]) + 1).to_bytes(4, "little") + row["a"].encode() + b"\0"  # type: ignore[attr-defined]
         text += bytes(-len(text) % 4)
         wanted = text + len(row["b"]).to_bytes(4, "little") + row["b"]
         assert bytes(samples.payload(i)) == b"\0\1\0" + bytes([-len(wanted) % 4]) + wanted + bytes(

@@ -13,8 +13,9 @@ import pytest
 
 from spark_rtps.transport.errors import FilterError, UsageError
 from spark_rtps.transport.limits import STRING_MAX
-from spark_rtps.transport.types.arrow import Mapping, arrow_schema
+from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.filter import parse_filter
+from spark_rtps.transport.types.mapping import Mapping
 from spark_rtps.transport.types.model import (
     Alias,
     Array,

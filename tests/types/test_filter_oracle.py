@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import FilterError
-from spark_rtps.transport.types.arrow import Mapping, arrow_schema
+from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.filter import parse_filter
+from spark_rtps.transport.types.mapping import Mapping
 from spark_rtps.transport.types.model import (
     Enum,
     Member,

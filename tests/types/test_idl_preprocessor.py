@@ -141,7 +141,7 @@ def test_what_the_reader_of_files_says_is_told_with_the_place() -> None:
 
 
 def test_macros_cannot_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert preprocessor.IDL_WORDS_MAX == limits.IDL_WORDS_MAX
+    assert preprocessor.IDL_WORDS_MAX == limits.IDL_WORDS_MAX  # type: ignore[attr-defined]
     monkeypatch.setattr(preprocessor, "IDL_WORDS_MAX", 1000)
     text = (
         "#define A0 long x;\n"

@@ -164,7 +164,7 @@ def test_heartbeat_batch_and_acknack_batch(little_endian: bool) -> None:
         AckNackBatch(READER, WRITER, SequenceNumberSet(1), 1, final=True),
         AckNackBatch(READER, WRITER, SequenceNumberSet(0), 1),
     ]
-    encoded = [each.encode(little_endian) for each in (*heartbeats, *acknacks)]
+    encoded = [each.encode(little_endian) for each in (*heartbeats, *acknacks)]  # type: ignore[attr-defined]
     head = Header(prefix=PREFIX).encode()
     assert remarks(head + b"".join(encoded), *(head + each for each in encoded)) == []
     text = tshark(write_pcap([head + b"".join(encoded)]), "-V", "-O", "rtps")

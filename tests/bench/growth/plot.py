@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.plots import COLOURS, plt
+from tests.simulation.plots import COLOURS, plt  # type: ignore[attr-defined]
 
 Points = Mapping[str, Mapping[str, float]]
 
