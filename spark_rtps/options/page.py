@@ -57,7 +57,8 @@ SECTIONS: Final = (
     ),
     PageSection(
         "Receiver services",
-        "Where a query reads that has no receiver of its own. More in [receivers.md](receivers.md).",
+        "For queries that read receiver services instead of having a receiver of their own. More in "
+        "[receivers.md](receivers.md).",
         RECEIVER_OPTIONS,
     ),
     PageSection(

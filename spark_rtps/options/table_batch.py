@@ -129,7 +129,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "data_compression",
         OptionKind.WORD,
         "Codec for samples that are not in batches: for each large one, and for those that share a datagram. They are "
-        "compressed if all readers that are sent them support the codec (ours do), and are repaired uncompressed. "
+        "compressed if all readers to which they are sent support the codec (ours do), and are repaired uncompressed. "
         "`batch.compression_level` and `batch.compression_threshold` apply.",
         prefix="",
         choices=tuple(codec.value for codec in Compression),
@@ -138,7 +138,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "batch.interceptor",
         OptionKind.TEXT,
         None,
-        "A function of yours, as `module:callable`, which Spark's workers import. It is called with a "
+        "A function of your own, as `module:callable`, which Spark's workers import. It is called with a "
         "`BatchRequest` before each sample is queued, and calls the request's `enqueue()`, `hold()` or `drop()`, and "
         "perhaps `flush()`. Default: the one that the environment variable `SPARK_RTPS_BATCH_INTERCEPTOR` of the "
         "workers names for all sinks.",
@@ -194,10 +194,9 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _flow(
         "name",
         OptionKind.TEXT,
-        "Name of the flow controller. Writers of one process with the same flow controller share its "
-        "tokens. `fixed_rate` sends once per period what was written during it; all other names, "
-        "`default` included, are configured by the `flow_controller.` options. All of them require "
-        "`publish_mode=asynchronous`.",
+        "Name of the flow controller. Writers of one process with the same flow controller share its tokens. "
+        "`fixed_rate` sends once per period the samples that were written during it; all other names, `default` "
+        "included, are configured by the `flow_controller.` options. All of them require `publish_mode=asynchronous`.",
     ),
     _flow(
         "scheduling",

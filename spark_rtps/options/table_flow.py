@@ -44,16 +44,15 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "flow_control.strategy",
         OptionKind.PLUGIN,
-        "Which reliable readers set the pace of the writer. `min`: the slowest. `max`: the fastest; a "
-        "reader that falls a whole term behind is dropped and rejoins at the newest sample. `tagged`: the "
-        "slowest of those with the tag `flow_control.group_tag`. `unicast`: the only reader. Or a class "
-        "of yours, as `module:class`, which Spark's workers import. With `min`, a reader that makes no "
-        "progress stops the sink, and all its readers, until the task fails after `offer_timeout`. "
-        "`flow_control.receiver_timeout` goes on without a reader that does not answer, and with "
-        "`reliable_writer.inactivate_nonprogressing_readers` also without one that answers and "
-        "acknowledges nothing; `max` and `tagged` wait for no such reader at all, and `readers.allow` "
-        "keeps strangers from being readers. Aeron's default for several readers is `max`, with which a "
-        "reliable reader may lose samples.",
+        "Which reliable readers set the pace of the writer. `min`: the slowest. `max`: the fastest; a reader that "
+        "falls a whole term behind is dropped and rejoins at the newest sample. `tagged`: the slowest of those with "
+        "the tag `flow_control.group_tag`. `unicast`: the only reader. Or a class of your own, as `module:class`, "
+        "which Spark's workers import. With `min`, a reader that makes no progress stops the sink, and all its "
+        "readers, until the task fails after `offer_timeout`. With `flow_control.receiver_timeout` the sink continues "
+        "without a reader that does not answer, and with `reliable_writer.inactivate_nonprogressing_readers` also "
+        "without one that answers but acknowledges nothing. `max` and `tagged` do not wait for such a reader at all, "
+        "and `readers.allow` excludes readers on other hosts than those it names. Aeron's default for several readers "
+        "is `max`, with which a reliable reader may lose samples.",
         _WRITE,
         of=_FLOW,
         choices=("min", "max", "tagged", "unicast"),
@@ -143,9 +142,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "congestion_control",
         OptionKind.PLUGIN,
         _CONGESTION.kind,
-        "How the window that a reader offers to each of our writers follows losses on the network. "
-        "`static`: it does not. `cubic`: as in TCP CUBIC. Or a class of yours, as `module:class`, which "
-        "the receiver imports.",
+        "How the window that a reader offers to each of our writers follows losses on the network. `static`: it does "
+        "not. `cubic`: as in TCP CUBIC. Or a class of your own, as `module:class`, which the receiver imports.",
         _READ,
         choices=("static", "cubic"),
     ),
@@ -154,8 +152,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.SIZE,
         "auto",
         "Size of the window that a reader offers at first; with `static` it stays at that. `auto`: "
-        "`congestion_control.max_window` for `static`, ten datagrams for `cubic`. Aeron's default is "
-        "128KiB, which is two of our largest datagrams on loopback, where a writer would stop after each.",
+        "`congestion_control.max_window` for `static`, ten datagrams for `cubic`. Aeron's default is 128KiB, which is "
+        "two of our largest datagrams on loopback, where a writer would pause after each of them.",
         _READ,
         minimum=1,
         maximum=_WINDOW_MAX,
@@ -271,21 +269,20 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "tether",
         OptionKind.BOOLEAN,
-        "Whether writers wait for this reader. `false`: a reader that keeps others waiting is let go. If it "
-        "stays in the last eighth of its window, or without room for a datagram, for "
-        "`untethered_window_limit_timeout` while another reader "
-        "has consumed everything, it is reported as unavailable; after the same time again it rests, misses "
-        "what is sent in the meantime, and rejoins at the newest sample. A reader that keeps nobody "
-        "waiting loses nothing.",
+        "Whether writers wait for this reader. `false`: writers stop waiting for a reader that delays others. If it "
+        "stays in the last eighth of its window, or without space for a datagram, for "
+        "`untethered_window_limit_timeout` while another reader has consumed everything, it is reported as "
+        "unavailable; after the same time again it rests, misses the samples that are sent in the meantime, and "
+        "rejoins at the newest sample. A reader that delays no other one loses nothing.",
         _READ,
         of=READER_POLICY,
     ),
     _option(
         "untethered_window_limit_timeout",
         OptionKind.DURATION,
-        "How long a reader with `tether=false` may keep others waiting before it is unavailable; it rests "
-        "after the same time again. A reader that maps the sink's publication log (`ipc`, `spy`) is subject "
-        "to the sink's value, and stops reading when it is unavailable.",
+        "How long a reader with `tether=false` may delay others before it is unavailable; it rests after the same "
+        "time again. A reader that maps the sink's publication log (`ipc`, `spy`) is subject to the sink's value, and "
+        "stops reading when it is unavailable.",
         _BOTH,
         of=READER_POLICY,
         minimum=_TIMEOUT,
@@ -314,7 +311,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "metrics.address",
         OptionKind.TEXT,
         "127.0.0.1",
-        "Address at which `metrics.port` is listened on. The default serves this host alone; for a "
+        "Address at which the metrics port (`metrics.port`) listens. The default serves this host alone; for a "
         "Prometheus on another host set the address of one interface, or `0.0.0.0` for all. There is no "
         "authentication.",
         _BOTH,

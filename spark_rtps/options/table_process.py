@@ -33,20 +33,21 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "peers.allow",
         OptionKind.LIST,
         None,
-        "IPv4 networks and addresses of the participants to listen to, such as `10.1.0.0/16, 10.2.0.7`. Datagrams from "
-        "other addresses are dropped unread and counted as `drop.peer_not_admitted`: their participants are neither "
-        "discovered nor believed. The address of this host is no exception: name it where its participants are to find "
-        "each other. Default: all.",
+        "IPv4 networks and addresses of the participants to listen to, such as `10.1.0.0/16, 10.2.0.7`. Datagrams "
+        "from other addresses are dropped unread and counted as `drop.peer_not_admitted`: their participants are not "
+        "discovered, and their messages are ignored. The address of this host is no exception: name it if its "
+        "participants are to discover each other. Default: all.",
         maximum=NETWORKS_MAX,
     ),
     OptionSpec(
         "trust",
         OptionKind.WORD,
         "address",
-        "What a message in the name of another participant is believed by. `address`: it must come from an address of "
-        "that participant, and data goes only to addresses from which the participant has spoken itself; messages from "
-        "elsewhere are dropped and counted as `drop.foreign_address`. `any`: addresses are not looked at, for networks "
-        "whose translators or relays change them; then any host can speak in the name of any other.",
+        "Which messages in the name of a participant are trusted. `address`: those that come from an address of that "
+        "participant; other messages are dropped and counted as `drop.foreign_address`, and data goes only to "
+        "addresses from which the participant itself has sent messages. `any`: all of them, whatever their address, "
+        "for networks in which relays or address translation (NAT) change addresses; then any host can send in the "
+        "name of any other.",
         choices=("address", "any"),
     ),
     OptionSpec(
@@ -81,7 +82,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "auto",
         "Whether a sink sends samples to multicast groups. `auto`: to a group that several matched readers share, if "
         "they are on a network of this host and discovery reaches it by multicast from there; readers that are alone, "
-        "or elsewhere, are sent copies of their own. `off`: every reader is.",
+        "or elsewhere, are sent copies of their own. `off`: every reader is sent copies of its own.",
         _WRITE,
         choices=("auto", "off"),
     ),
@@ -89,7 +90,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "multicast.ttl",
         OptionKind.INTEGER,
         "1",
-        "Time to live of what is sent by multicast. `1` stays on the network, and each router in between takes one "
+        "Time to live of multicast datagrams. With `1` they stay on the network; each router on the way requires one "
         "more. Above 1 samples are sent to the groups of readers on other networks, too.",
         minimum=1,
         maximum=255,
@@ -121,10 +122,11 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "leave_on_stop",
         OptionKind.BOOLEAN,
         "true",
-        "Whether a query that is stopped says goodbye to its topic's writers, which then no longer keep samples for "
-        "it. `false`: it stays announced for `participant.lease_duration`, as if it were killed; reliable writers keep "
-        "for it what they write, and wait for it once their history is full. Started again on its checkpoint within "
-        "two thirds of that time, the query misses nothing of a volatile reliable topic: the way to redeploy one.",
+        "Whether a query that is stopped announces to its topic's writers that it leaves, so that they no longer keep "
+        "samples for it. `false`: it stays announced for `participant.lease_duration`, as if it were killed; reliable "
+        "writers keep the samples that they write for it, and wait for it once their history is full. Started again "
+        "on its checkpoint within two thirds of that time, the query misses nothing of a volatile reliable topic: the "
+        "way to redeploy one.",
         _READ,
     ),
     OptionSpec(
@@ -140,8 +142,8 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "send_buffer",
         OptionKind.SIZE,
         "4MiB",
-        "Size of the socket send buffer requested from the kernel, which may grant less (`net.core.wmem_max`). "
-        "A write waits while so many bytes wait for the network (Ice.UDP.SndSize of ZeroC Ice). It does not bound "
+        "Size of the socket send buffer requested from the kernel, which may grant less (`net.core.wmem_max`). A "
+        "write waits while this many bytes wait for the network (Ice.UDP.SndSize of ZeroC Ice). It does not bound "
         "datagrams: see `mtu`.",
         minimum=1,
         maximum=(1 << 30),
@@ -150,8 +152,8 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "mtu",
         OptionKind.SIZE,
         "auto",
-        "Maximum size of an IP packet. `auto`: what the interfaces carry without fragmentation, and 63 "
-        "KiB on loopback.",
+        "Maximum size of an IP packet. `auto`: the largest size that the interfaces carry without fragmentation, and "
+        "63 KiB on loopback.",
         minimum=MESSAGE_SIZE_LEAST + 28,
         maximum=65_535,
     ),
@@ -159,8 +161,8 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "message_size_max",
         OptionKind.SIZE,
         str(UDP_PAYLOAD_MAX),
-        "Maximum size of an RTPS message. Larger ones are dropped, counted, and logged with their sender. "
-        "Our writers send none that are larger. The default is what UDP carries; Ice's is 1MB.",
+        "Maximum size of an RTPS message. Larger ones are dropped, counted, and logged with their sender. Our writers "
+        "send none that are larger. The default is the maximum of UDP; Ice's is 1MB.",
         minimum=MESSAGE_SIZE_LEAST,
         maximum=UDP_PAYLOAD_MAX,
     ),
@@ -198,12 +200,12 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "on_log_full",
         OptionKind.WORD,
         "hold",
-        "What happens to samples for which there is no room in the stream log: it has reached `log.max_bytes`, or its "
-        "disk is full. `hold`: reliable writers are held back until Spark commits, so that nothing is lost, and writes "
-        "of peers may time out; best-effort samples are dropped and counted. `drop`: samples are acknowledged, dropped "
-        "and counted, and no writer waits; it needs `failOnDataLoss=false`. `fail`: the query fails and its reader "
-        "leaves, so that no writer waits. A warning names the reliable writers when the log is three quarters full. "
-        "With `retention=bytes` or `time` the oldest samples make room before.",
+        "What happens to samples for which there is no space in the stream log: it has reached `log.max_bytes`, or "
+        "its disk is full. `hold`: reliable writers are held back until Spark commits, so that nothing is lost, and "
+        "writes of peers may time out; best-effort samples are dropped and counted. `drop`: samples are acknowledged, "
+        "dropped and counted, and no writer waits; it needs `failOnDataLoss=false`. `fail`: the query fails and its "
+        "reader leaves, so that no writer waits. A warning names the reliable writers when the log is three quarters "
+        "full. With `retention=bytes` or `time` the oldest samples are trimmed before the log is full.",
         _READ,
         choices=("hold", "drop", "fail"),
     ),
@@ -229,20 +231,20 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "log.retention_bytes",
         OptionKind.SIZE_LIMIT,
         "unlimited",
-        "How much room on the disk the logs of ended queries in `log.dir` may take together; the oldest are removed "
-        "first, at the times that `log.retention` names, and none that has changed in the last ten minutes. A query "
-        "whose log is gone cannot go on from its checkpoint without loss, so that the default is no limit.",
+        "Maximum disk space of all logs of ended queries in `log.dir` together. The oldest are removed first, at the "
+        "times that `log.retention` names; a log that has changed in the last ten minutes is not removed. A query "
+        "whose log is gone cannot resume from its checkpoint without loss; therefore the default is no limit.",
         _READ,
     ),
     OptionSpec(
         "retention",
         OptionKind.WORD,
         "bytes",
-        "What a receiver service (`spark-rtps receive`) keeps in a log. `bytes`: as much as `log.max_bytes` holds; "
-        "the oldest samples are trimmed when the log is full, and writers never wait for room. `time`: what was "
-        "received within `retention.time`, and no more than `log.max_bytes`. `committed`: everything that a consumer "
-        "group has not committed; while the log is full, reliable writers are slowed down. The receiver of a query "
-        "always keeps what Spark has not committed.",
+        "Which samples a receiver service (`spark-rtps receive`) keeps in a log. `bytes`: as many as `log.max_bytes` "
+        "holds; the oldest samples are trimmed when the log is full, and writers never wait for space. `time`: those "
+        "that were received within `retention.time`, and no more than `log.max_bytes`. `committed`: all that a "
+        "consumer group has not committed; while the log is full, reliable writers are slowed down. The receiver of a "
+        "query always keeps the samples that Spark has not committed.",
         _READ,
         choices=("bytes", "time", "committed"),
     ),
@@ -260,16 +262,16 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.TEXT,
         "auto",
         "IPv4 address of the driver's host at which tasks on other hosts fetch the samples they read; `0.0.0.0`: all "
-        "addresses of that host. Tasks on the driver's host read the stream log where it lies. `auto`: all addresses, "
-        "or only 127.0.0.1 where `interface` names a loopback interface; the server starts when a task first connects. "
-        "`none`: the log is not served, and all tasks have to run on the driver's host.",
+        "addresses of that host. Tasks on the driver's host read the stream log from the disk. `auto`: all addresses, "
+        "or only 127.0.0.1 where `interface` names a loopback interface; the server starts when a task first "
+        "connects. `none`: the log is not served, and all tasks have to run on the driver's host.",
         _READ,
     ),
     OptionSpec(
         "serve.port",
         OptionKind.INTEGER,
         "0",
-        "TCP port at which the driver's host serves the stream log (`serve.address`); `0`: one that is free.",
+        "TCP port at which the driver's host serves the stream log (`serve.address`); `0`: any free port.",
         _READ,
         minimum=0,
         maximum=65_535,
@@ -279,8 +281,8 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.TEXT,
         None,
         "PEM file on the driver's host with the certificate for TLS at `serve.address`. Tasks trust this certificate, "
-        "and no other. Default: samples go to tasks on other hosts in the clear, to whoever knows the query's random "
-        "token.",
+        "and no other. Default: samples are sent to tasks on other hosts unencrypted, and to any client that knows "
+        "the query's random token.",
         _READ,
     ),
     OptionSpec(

@@ -56,11 +56,10 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "history",
         OptionKind.WORD,
         "keep_all",
-        "HISTORY kind. A `keep_last` writer keeps the last `history.depth` samples of each instance for "
-        "late joiners of a `transient_local` topic, besides what matched readers have not yet "
-        "acknowledged. A `keep_last` reader takes at most `history.depth` samples of an instance from one "
-        "DATA_BATCH, because they arrive at once; the others are lost and counted. Samples that arrive "
-        "one by one all go to the log.",
+        "HISTORY kind. A `keep_last` writer keeps the last `history.depth` samples of each instance for late joiners "
+        "of a `transient_local` topic, in addition to the samples that matched readers have not yet acknowledged. A "
+        "`keep_last` reader takes at most `history.depth` samples of an instance from one DATA_BATCH, because they "
+        "arrive at once; the others are lost and counted. Samples that arrive one by one all go to the log.",
         choices=("keep_all", "keep_last"),
     ),
     OptionSpec(
@@ -85,9 +84,9 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "resource_limits.max_instances",
         OptionKind.COUNT,
         "unlimited",
-        "RESOURCE_LIMITS max_instances, for keyed topics. A reader rejects samples of further instances "
-        "and counts them. Whatever this is, a reader with a policy that looks at instances, such as "
-        "`deadline` or `ownership=exclusive`, tells at most 262,144 of them apart.",
+        "RESOURCE_LIMITS max_instances, for keyed topics. A reader rejects samples of further instances and counts "
+        "them. Whatever the value, a reader with a policy that distinguishes instances, such as `deadline` or "
+        "`ownership=exclusive`, distinguishes at most 262,144 of them.",
         minimum=1,
     ),
     OptionSpec(
@@ -167,10 +166,11 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.DURATION,
         "30s",
         "DESTINATION_ORDER source_timestamp_tolerance: how far ahead of its reception a sample may be stamped, by the "
-        "reader's clock. With `destination_order=by_source_timestamp`, the reader drops samples that are stamped later "
-        "and counts them as `cache.tolerance_source_timestamp_dropped_sample_count`: otherwise a single one would keep "
-        "out all others of its instance until that time. `time_based_filter` takes the time of reception for that of "
-        "such a sample. Where clocks of writers and readers differ, set it to more than their difference.",
+        "reader's clock. With `destination_order=by_source_timestamp`, the reader drops samples that are stamped "
+        "later and counts them as `cache.tolerance_source_timestamp_dropped_sample_count`: otherwise a single such "
+        "sample would exclude all others of its instance until that time. `time_based_filter` uses the time of "
+        "reception of such a sample instead. If the clocks of writers and readers differ, set the tolerance to more "
+        "than their difference.",
         _READ,
     ),
     OptionSpec(

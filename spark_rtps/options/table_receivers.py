@@ -13,12 +13,11 @@ RECEIVER_OPTIONS: Final = (
         "receivers",
         OptionKind.LIST,
         None,
-        "Receiver services (`spark-rtps receive`) to read from, each as a name, an equals sign and "
-        "`host:port`; the query joins no DDS network. The names are those of the "
-        "offsets in the checkpoint: an address may change, a name may not. "
-        "What the subscription of a receiver decides, such as QoS and interfaces, cannot be set by the query unless "
-        "`receiver.subscribe` is true. "
-        "Default: the query has a receiver of its own, on the driver's host.",
+        "Receiver services (`spark-rtps receive`) to read from, each as a name, an equals sign and `host:port`; the "
+        "query joins no DDS network. The names are those of the offsets in the checkpoint: an address may change, a "
+        "name may not. Options that the subscription of a receiver decides, such as QoS and interfaces, cannot be set "
+        "by the query unless `receiver.subscribe` is true. Default: the query has a receiver of its own, on the "
+        "driver's host.",
         _READ,
         maximum=256,
     ),
@@ -35,8 +34,8 @@ RECEIVER_OPTIONS: Final = (
         OptionKind.BOOLEAN,
         "false",
         "Ask the receiver services for a subscription with the options of this query: QoS, filter, interfaces and "
-        "`log.*`. The token needs the role admin. A subscription that receives the same is shared; else one is made, "
-        "which stays when the query ends. `false`: the query reads a subscription that is there.",
+        "`log.*`. The token needs the role admin. A subscription that receives the same is shared; else one is "
+        "created, which stays when the query ends. `false`: the query reads an existing subscription.",
         _READ,
     ),
     OptionSpec(
@@ -76,16 +75,17 @@ RECEIVER_OPTIONS: Final = (
         "receiver.ca",
         OptionKind.TEXT,
         None,
-        "PEM file on the driver's host with the certificates to trust in receiver services; with it, connections "
-        "use TLS. Default: in the clear.",
+        "PEM file on the driver's host with the certificates to trust in receiver services; with it, connections use "
+        "TLS. Default: connections are not encrypted.",
         _READ,
     ),
     OptionSpec(
         "receiver.certificate",
         OptionKind.TEXT,
         None,
-        "PEM file on the driver's host with a certificate to show to receiver services with `client_ca`, which give "
-        "its role to whoever shows it; a token is not needed then. Requires `receiver.key` and `receiver.ca`.",
+        "PEM file on the driver's host with a certificate to show to receiver services with `client_ca`, which grant "
+        "the role in `client_role` to clients that show one; no token is needed then. Requires `receiver.key` and "
+        "`receiver.ca`.",
         _READ,
     ),
     OptionSpec(
@@ -108,9 +108,9 @@ RECEIVER_OPTIONS: Final = (
         "endingOffsets",
         OptionKind.OFFSETS,
         None,
-        "Where `spark.read` of receiver services ends: `latest`, or JSON that has a position or "
-        '`"latest"` for each receiver, as `startingOffsets`. The sample at the position is not read any more. '
-        "Default: `latest`, with what is there.",
+        'Where `spark.read` of receiver services ends: `latest`, or JSON that has a position or `"latest"` for each '
+        "receiver, as `startingOffsets`. The sample at the position is not read. Default: `latest`, the end of what "
+        "is recorded when the read starts.",
         _READ,
         choices=("latest",),
     ),
@@ -119,7 +119,7 @@ RECEIVER_OPTIONS: Final = (
         OptionKind.TEXT,
         None,
         "Where `spark.read` of receiver services ends: before the first sample received at or after this time, "
-        "written as for `startingTimestamp`. Default: with what is there.",
+        "written as for `startingTimestamp`. Default: as for `endingOffsets`.",
         _READ,
     ),
 )

@@ -40,8 +40,8 @@ RECORDING_OPTIONS: Final = (
         "log_time",
         OptionKind.BOOLEAN,
         "false",
-        "Adds the column `log_time` (TIMESTAMP) to a recording: when it logged the sample. `startingTime` and "
-        "`endingTime` skip parts of files by it, which `where` does not.",
+        "Adds the column `log_time` (TIMESTAMP) to a recording: the time at which the sample was logged. "
+        "`startingTime` and `endingTime` skip parts of files by it, which `where` does not.",
         _READ,
     ),
 )

@@ -127,8 +127,8 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.SIZE,
         "auto",
         "Maximum number of unacknowledged bytes. A write waits while this limit is reached. A single "
-        f"sample always fits. `auto`: {size_text(SEND_WINDOW_BYTES)}; and half of `publication.term_length` where all "
-        "readers say how much they take, as readers of this package do.",
+        f"sample always fits. `auto`: {size_text(SEND_WINDOW_BYTES)}, or half of `publication.term_length` if that is "
+        "more and all readers announce how many bytes they can take, as readers of this package do.",
         AppliesTo.WRITE,
         minimum=1,
     ),
@@ -159,8 +159,9 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _writer(
         "multicast_resend_threshold",
         OptionKind.INTEGER,
-        "Number of readers of one multicast group that must request the same sample within 20ms for it to be sent "
-        "to the group again. Fewer are each sent it alone. `1`: every repair goes to the group, as in Aeron.",
+        "Number of readers of one multicast group that must request the same sample within 20ms for it to be sent to "
+        "the group again. If fewer request it, it is sent to each of them alone. `1`: every repair goes to the group, "
+        "as in Aeron.",
         1,
         _GROUP_MAX,
     ),

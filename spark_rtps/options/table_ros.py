@@ -12,13 +12,13 @@ ROS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.BOOLEAN,
         "false",
         "Whether names are those of ROS 2: the topics `/imu` and `imu` are `rt/imu` on the wire, a name that begins "
-        "with `rt/` is on the wire already, and `pkg/msg/Type` is announced as `pkg::msg::dds_::Type_`. Without "
+        "with `rt/` is used unchanged, and `pkg/msg/Type` is announced as `pkg::msg::dds_::Type_`. Without "
         "`qos.profile` and `qos.file`, QoS is `qos.profile=best_available`. A source without columns and without a "
         "type looks up the definition of the name that the topic's writers give their type. The participant is a node "
-        "of the ROS graph. The environment variables ROS_DOMAIN_ID, ROS_LOCALHOST_ONLY, ROS_AUTOMATIC_DISCOVERY_RANGE, "
-        "ROS_STATIC_PEERS and ROS_DISTRO of the driver are honoured where no option decides. For a recording "
-        "only names matter: `/imu` is what its files call `/imu` or `rt/imu`. "
-        '`format("ros2")` is `format("rtps")` with `ros=true`.',
+        "of the ROS graph. The environment variables ROS_DOMAIN_ID, ROS_LOCALHOST_ONLY, "
+        "ROS_AUTOMATIC_DISCOVERY_RANGE, ROS_STATIC_PEERS and ROS_DISTRO of the driver apply if no option is set. For "
+        'a recording only names matter: `/imu` is what its files call `/imu` or `rt/imu`. `format("ros2")` is '
+        '`format("rtps")` with `ros=true`.',
     ),
     OptionSpec(
         "ros.node",

@@ -49,20 +49,20 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "slice",
         OptionKind.TEXT,
         None,
-        "The part of the topic's writers to read, as index and count: `0/4`, `1/4`, `2/4` and `3/4` for four receivers "
-        "that share one topic. A writer's GUID decides to which slice it belongs, so that together they read each "
-        "sample once, in order per writer. Writers of other slices send to the reader too, and are acknowledged; what "
-        "they send is dropped unread and counted as `reader.of_other_slices`. Excludes `ownership=exclusive`. "
-        "Default: all writers.",
+        "The part of the topic's writers to read, as index and count: `0/4`, `1/4`, `2/4` and `3/4` for four "
+        "receivers that share one topic. A writer's GUID decides to which slice it belongs, so that together they "
+        "read each sample once, in order per writer. Writers of other slices send to the reader too, and are "
+        "acknowledged; their samples are dropped unread and counted as `reader.of_other_slices`. Excludes "
+        "`ownership=exclusive`. Default: all writers.",
         _READ,
     ),
     OptionSpec(
         "payload",
         OptionKind.WORD,
         "cdr",
-        "What a sample becomes. `cdr`: typed columns. `binary`: one row per sample, with its serialized "
-        "payload (encapsulation header included) in the column `value`. `arrow`: each sample is a whole "
-        "Arrow record batch; the topic's type is `spark_rtps::ArrowBatch`.",
+        "The rows that a sample becomes. `cdr`: typed columns. `binary`: one row per sample, with its serialized "
+        "payload (encapsulation header included) in the column `value`. `arrow`: each sample is a whole Arrow record "
+        "batch; the topic's type is `spark_rtps::ArrowBatch`.",
         choices=("cdr", "binary", "arrow"),
     ),
     OptionSpec(
@@ -80,9 +80,9 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         OptionKind.BOOLEAN,
         "false",
         "Rows are changes of DDS communication statuses instead of samples: those of all sources and sinks on the "
-        "driver's host that have their logs in `log.dir` or in its default, of one topic or, without `topic`, of all. "
-        "A query first gets the statuses as they are, then each change. Excludes all other options but "
-        "those of ROS 2, which decide what `topic` means.",
+        "driver's host whose logs are in `log.dir` or in its default directory. With `topic`, they are those of one "
+        "topic, else those of all. The first rows of a query are the current statuses; after that each change is a "
+        "row. Excludes all other options but those of ROS 2, which decide what `topic` means.",
         _READ,
     ),
     # --- from where, how much -----------------------------------------------------------------------
@@ -90,12 +90,13 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "startingOffsets",
         OptionKind.OFFSETS,
         None,
-        "Where a new query starts. `latest`: with what is written from now on. `earliest`: also with the "
+        "Where a new query starts. `latest`: with the samples that are written from now on. `earliest`: also with the "
         "history that TRANSIENT_LOCAL writers keep, as `durability=transient_local` requests it; with `receivers`, "
         "with the oldest sample that they have kept. With `receivers` it may also be JSON that has a position, "
-        '`"latest"` or `"earliest"` for each of them: `{"cell-1": 12345, "cell-2": "earliest"}`. A position that is '
-        "no beginning of a frame, or is trimmed, is an error, or the next one there is if `failOnDataLoss` is false. "
-        "Default: `earliest` if `durability` is not `volatile` and for `spark.read` of `receivers`, else `latest`.",
+        '`"latest"` or `"earliest"` for each of them: `{"cell-1": 12345, "cell-2": "earliest"}`. A position '
+        "that is not the beginning of a frame, or is trimmed, is an error; if `failOnDataLoss` is false, the next "
+        "position in the log takes its place. Default: `earliest` if `durability` is not `volatile` and for "
+        "`spark.read` of `receivers`, else `latest`.",
         _READ,
         choices=("latest", "earliest"),
     ),
@@ -130,9 +131,9 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "failOnDataLoss",
         OptionKind.BOOLEAN,
         "true",
-        "Whether a query fails if its stream log is gone or damaged, or does not hold what the checkpoint "
-        "refers to. If false, the query always goes on: it leaves damaged frames out, goes on from the next "
-        "frame that the log holds, or with a new log. It warns of what is lost and from where it goes on; "
+        "Whether a query fails if its stream log is gone or damaged, or does not hold what the checkpoint refers to. "
+        "If false, the query always continues: it leaves damaged frames out, and continues at the next frame that the "
+        "log holds, or with a new log. A warning names the loss and the position at which the query continues; "
         "`spark-rtps loss` and `latestOffset.status.lost` of the query's progress count it.",
         _READ,
     ),

@@ -56,29 +56,30 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "type.extensibility",
         OptionKind.WORD,
         "auto",
-        "Extensibility of those structs in an IDL file that have no annotation. XTypes and RTI take them "
-        "as `appendable`, Cyclone DDS's idlc takes them as `final`; in XCDR2 the two have different "
-        "encodings and do not match. `auto`: what a writer announces, else `appendable`; the type is then "
-        "announced to peers only if every struct is annotated.",
+        "Extensibility of those structs in an IDL file that have no annotation. XTypes and RTI take them as "
+        "`appendable`, Cyclone DDS's idlc takes them as `final`; in XCDR2 the two have different encodings and do not "
+        "match. `auto`: the extensibility that a writer announces, else `appendable`; the type is then announced to "
+        "peers only if every struct is annotated.",
         choices=("auto", "appendable", "final"),
     ),
     OptionSpec(
         "type.announce",
         OptionKind.WORD,
         "auto",
-        "Whether a type that is known to the last annotation is announced to peers (XTypes), which then compare it "
-        "with theirs and can ask for it; `false`: its name alone, by which peers match. `auto`: `false` with "
-        "`ros=true`, since ROS 2 announces names and hashes, else `true`. Cyclone DDS 0.9 and 0.10 crash on announced "
-        "types with `int8` or `uint8` members (TINYINT columns): a warning names such a peer, and `false` spares it.",
+        "Whether a type of which every annotation is known is announced to peers (XTypes), which then compare it with "
+        "their own and can request it. `false`: only its name is announced, by which peers match. `auto`: `false` "
+        "with `ros=true`, since ROS 2 announces names and hashes, else `true`. Cyclone DDS 0.9 and 0.10 crash on "
+        "announced types with `int8` or `uint8` members (TINYINT columns): a warning names such a peer, and `false` "
+        "avoids the crash.",
         choices=("auto", "true", "false"),
     ),
     OptionSpec(
         "type.ros_distribution",
         OptionKind.WORD,
         "jazzy",
-        "ROS 2 distribution whose message definitions `type` refers to. With `recording`, that of types which the "
-        "files do not define; a bag that defines none is of Humble or older, so that `humble` is meant there unless an "
-        "older one is given.",
+        "ROS 2 distribution whose message definitions `type` refers to. With `recording`, it applies to types that "
+        "the files do not define; a bag that defines none was recorded with Humble or older, so that `humble` applies "
+        "to it unless an older distribution is given.",
         choices=("dashing", "eloquent", "foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"),
     ),
     OptionSpec(
@@ -106,8 +107,8 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "nullable",
         OptionKind.WORD,
         "optional",
-        "What nullable columns become in a type derived from columns: `optional` members (`@optional`), "
-        "or `required` members, which every DDS supports but which cannot hold a null.",
+        "How nullable columns are mapped in a type derived from columns: to `optional` members (`@optional`), or to "
+        "`required` members, which every DDS supports but which cannot hold a null.",
         _WRITE,
         choices=("optional", "required"),
     ),
@@ -204,9 +205,9 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "event_time",
         OptionKind.TEXT,
         None,
-        "Dotted path of a time of ROS 2, such as `header.stamp`, of which a TIMESTAMP column `event_time` is made, for "
-        "`withWatermark`. With `columns` or `.schema(...)` the member must be among the columns, and a schema declares "
-        "`event_time TIMESTAMP` too.",
+        "Dotted path of a ROS 2 time, such as `header.stamp`, from which a TIMESTAMP column `event_time` is derived, "
+        "for `withWatermark`. With `columns` or `.schema(...)` the member must be among the columns, and a schema "
+        "declares `event_time TIMESTAMP` too.",
         _READ,
     ),
     OptionSpec(
@@ -223,9 +224,9 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "filter",
         OptionKind.TEXT,
         None,
-        "Content filter in the SQL of DDS, for example `temperature > 80 AND name LIKE 'cpu%'`. It is "
-        "announced to writers; those which support content filters do not send other samples, and what "
-        "arrives nevertheless is filtered here.",
+        "Content filter in the SQL of DDS, for example `temperature > 80 AND name LIKE 'cpu%'`. It is announced to "
+        "writers; those that support content filters do not send other samples, and other samples that arrive "
+        "nevertheless are left out.",
         _READ,
         maximum=_NAME_MAX,
     ),
@@ -233,7 +234,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "filter.parameters",
         OptionKind.LIST,
         None,
-        "Values for the parameters `%0`, `%1`, ... of `filter`; commas between single quotes divide nothing.",
+        "Values for the parameters `%0`, `%1`, ... of `filter`; commas between single quotes do not separate values.",
         _READ,
         maximum=_PARAMETERS_MAX,
         is_quoted=True,
