@@ -131,7 +131,7 @@ class Receive:
             except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
                 continue
             for name, pids in found.items():
-                if name in command:
+                if f".{name}" in command:
                     pids.append(pid)
         return found
 
