@@ -269,7 +269,7 @@ class _Listener:
                     proxy.held and self._reader_of.get(writer) is reader and writer.prefix.startswith(prefix)
                 ):
                     continue
-                lowest, highest = proxy.held.lowest, proxy.held.highest
+                lowest, highest = proxy.held.covered.lowest[0], proxy.held.highest
                 for first in [lowest, *(last + 1 for _, last in proxy.missing_changes(lowest, highest))]:
                     # a HEARTBEAT by which the writer has forgotten what is missing
                     proxy.heartbeats = CountFilter()

@@ -81,7 +81,7 @@ class End:
                 proxy.announced,
                 proxy.stream.datagram,
                 {sn: (list(each.received), each.nbytes) for sn, each in proxy.fragments.items()},
-                list(proxy.held.within(1, 1 << 20)),
+                list(proxy.held.covered.within(1, 1 << 20)),
             )
             for reader in self.readers
             for proxy in reader.writers.values()

@@ -63,7 +63,7 @@ def narrow(s: Script, r: random.Random) -> None:
     if r.random() < 0.4:
         s.proxy.held.bytes_max = SIZE * r.randint(1, 8)
     if r.random() < 0.3:
-        s.proxy.held.units_max = r.randint(1, 8)
+        s.proxy.held.window.units_max = r.randint(1, 8)
     if r.random() < 0.3:
         s.reader.sample_size_max = SIZE * r.randint(2, 6)
 
@@ -100,7 +100,7 @@ def test_each_sample_of_a_best_effort_writer(seed: int) -> None:
 def test_a_set_of_a_reliable_writer_that_is_too_large() -> None:
     """It is lost, and not sent again; what gives way for it is sent again."""
     s = started(qos=replace(RELIABLE, coherent_access=True))
-    s.proxy.held.units_max = 4
+    s.proxy.held.window.units_max = 4
     s.data(1, 2, of=1).data(8, 9, of=8)
     s.data(3, 4, of=1)
     assert s.reader.counters.reorder_overflow == s.reader.counters.receive_window_overflow == 2

@@ -171,4 +171,4 @@ def test_numbers_that_go_on_with_another_writer_are_no_run() -> None:
     ]
     end.take_in([(each, "10.0.0.1") for each in datagrams], now=SECOND)
     assert [each[0] for each in end.delivered[0, WRITERS[0]]] == [1, 2]
-    assert list(end.readers[0].writers[WRITERS[1]].held.within(1, 9)) == [(3, 4)]
+    assert list(end.readers[0].writers[WRITERS[1]].held.covered.within(1, 9)) == [(3, 4)]

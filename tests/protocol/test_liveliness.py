@@ -258,7 +258,9 @@ def test_liveliness_lost_of_our_manual_writers() -> None:
     assert ours.lost(now=2 * LEASE) == [one.guid]
     ours.remove_local(one.guid)
     ours.remove_local(two.guid)
-    assert not (ours._signs or ours._participants or ours._alive or ours._lost or ours._own_manual_leases)
+    assert not (
+        ours._signs or ours._participants or ours._alive or ours._lost or ours._assertions._manual_leases
+    )
 
 
 def test_assert_participant_sends_a_manual_message() -> None:

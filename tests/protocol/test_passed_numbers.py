@@ -219,7 +219,7 @@ def test_forged_numbers_cost_bounded_memory_and_requests(name: str) -> None:
                 assert sum(last - first + 1 for first, last in ranges) <= NUMBER_SET_BITS
     assert s.proxy.held.nbytes <= REORDER_WRITER_BYTES_MAX
     assert len(s.proxy.held) <= s.proxy.held.runs_max
-    assert len(s.proxy.held._covered) <= s.proxy.held.runs_max
+    assert len(s.proxy.held.covered) <= s.proxy.held.runs_max
     taken = s.taken()
     assert taken == sorted(set(taken))
 

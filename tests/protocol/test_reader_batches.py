@@ -229,4 +229,4 @@ def test_nothing_is_kept_of_batches_that_were_held() -> None:
     s.data(1, 10)
     assert s.taken() == list(range(1, 991))
     held = s.proxy.held
-    assert (len(held), held.units, held.nbytes, len(held._batches)) == (0, 0, 0, 0)
+    assert (len(held), held.window.units, held.nbytes, len(held.window._batches)) == (0, 0, 0, 0)

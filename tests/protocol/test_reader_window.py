@@ -88,7 +88,7 @@ def test_what_a_full_buffer_cannot_hold_leaves_nothing_in_it() -> None:
     held = ReorderBuffer(ReorderBudget(), units_max=4)
     assert held.add(_held(10, 13)) == (4, 4, 0)
     assert held.add(_held(20, 22)) == (3, 0, 3)
-    assert (len(held), held.units, held.highest) == (1, 4, 13)
+    assert (len(held), held.window.units, held.highest) == (1, 4, 13)
 
 
 def test_a_batch_is_held_whole_or_not_at_all() -> None:
@@ -117,6 +117,11 @@ def test_what_is_held_and_arrives_again_in_another_run_is_a_duplicate() -> None:
 def test_of_what_is_held_a_part_can_be_thrown_away() -> None:
     held = ReorderBuffer(ReorderBudget())
     held.add(_held(10, 13))
-    assert (held.discard_below(12), held.units, held.nbytes, held.samples) == (2, 2, 64, 2)
+    assert (held.discard_below(12), held.window.units, held.nbytes, sum(run.count for run in held.runs)) == (
+        2,
+        2,
+        64,
+        2,
+    )
     assert held.discard_below(14) == 2
-    assert (held.units, held.nbytes, len(held)) == (0, 0, 0)
+    assert (held.window.units, held.nbytes, len(held)) == (0, 0, 0)

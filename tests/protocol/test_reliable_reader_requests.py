@@ -81,7 +81,7 @@ def test_nack_period_requests_without_further_heartbeats() -> None:
 def test_receive_window_size_bounds_what_is_held() -> None:
     s = started(policy=ReaderPolicy(receive_window_size=10))
     s.data(2, 8).data(9, 15)
-    assert s.proxy.held.units == 10
+    assert s.proxy.held.window.units == 10
     assert 11 in s.proxy.held
     assert 12 not in s.proxy.held
     assert s.reader.counters.receive_window_overflow == 4
@@ -109,7 +109,7 @@ def test_receive_window_size_full_asks_only_for_what_fits() -> None:
 def test_receive_window_size_counts_a_batch_as_one() -> None:
     s = started(policy=ReaderPolicy(receive_window_size=2))
     s.batch(2, 11, 20).batch(3, 21, 30, without=(25,)).batch(4, 31, 40)
-    assert s.proxy.held.units == 2
+    assert s.proxy.held.window.units == 2
     assert s.reader.counters.receive_window_overflow == 10
     s.batch(1, 1, 10)
     assert s.taken() == [sn for sn in range(1, 31) if sn != 25]
@@ -118,7 +118,7 @@ def test_receive_window_size_counts_a_batch_as_one() -> None:
 def test_receive_window_size_unlimited_by_default() -> None:
     s = started()
     s.data(2, 10_000)
-    assert s.proxy.held.units == 9_999
+    assert s.proxy.held.window.units == 9_999
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -137,6 +137,8 @@ def test_receive_window_size_is_kept_whatever_comes(seed: int) -> None:
             s.data(start, r.randint(start, first + 9))
         got += s.taken()
         batches = {run.batch_sn for run in held.runs if run.batch_sn}
-        assert held.units == len(batches) + sum(run.count for run in held.runs if not run.batch_sn) <= 20
+        assert (
+            held.window.units == len(batches) + sum(run.count for run in held.runs if not run.batch_sn) <= 20
+        )
         assert held.nbytes == s.reader._delivery.reorder_budget.nbytes == sum(run.nbytes for run in held.runs)
     assert got == sorted(set(got))

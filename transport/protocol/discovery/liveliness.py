@@ -33,6 +33,7 @@ from ...structure import (
     Guid,
 )
 from ...wire.samples import DISPOSED, UNREGISTERED
+from ..writing.writer import StatefulWriter
 from .builtin import builtin_reader, builtin_writer, match_reader, match_writer, write_one
 from .endpoint_data import EndpointData
 from .participant_data import PARTICIPANT_MESSAGE_READER, PARTICIPANT_MESSAGE_WRITER
@@ -67,6 +68,86 @@ class _Watched:
     since: int
 
 
+class _Assertions:
+    """The assertions of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers; those of the second kind are not due without
+    assertions by the user."""
+
+    def __init__(
+        self, prefix: bytes, writer: StatefulWriter, remotes: Mapping[bytes, RemoteParticipant]
+    ) -> None:
+        self._prefix = prefix
+        self._writer = writer
+        self._remotes = remotes
+        #: The leases of the writers of each kind, and when its next assertion is due.
+        self._leases: dict[Guid, int] = {}
+        self._next: int | None = None
+        self._manual_leases: dict[Guid, int] = {}
+        self._next_manual: int | None = None
+        self._last_manual: int | None = None
+
+    def add(self, guid: Guid, kind: LivelinessKind, lease: int, now: int) -> None:
+        """Assert this writer of ours as often as its lease requires."""
+        if kind is LivelinessKind.AUTOMATIC:
+            self._leases[guid] = lease
+            self._next = now
+        elif kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
+            self._manual_leases[guid] = lease
+            if self._next_manual is not None:
+                # What is due was put off by leases that may be longer than this one.
+                self._next_manual = None
+                self._schedule_manual(now)
+
+    def remove(self, guid: Guid) -> None:
+        self._leases.pop(guid, None)
+        if not self._leases:
+            self._next = None
+        self._manual_leases.pop(guid, None)
+        if not self._manual_leases:
+            self._next_manual = None
+
+    def on_written(self, writer: Guid, now: int) -> None:
+        """A MANUAL writer wrote: if it is ours, that asserts all of its kind."""
+        if writer in self._manual_leases:
+            self._schedule_manual(now)
+
+    def on_asserted(self, now: int) -> None:
+        """The user asserts the MANUAL_BY_PARTICIPANT writers."""
+        if self._manual_leases:
+            self._schedule_manual(now)
+            self._send_manual(now)
+
+    def _schedule_manual(self, now: int) -> None:
+        if self._next_manual is None:
+            pause = min(self._manual_leases.values()) // _ASSERTIONS_PER_LEASE
+            last = self._last_manual
+            self._next_manual = now if last is None else max(now, last + pause)
+
+    def _send_manual(self, now: int) -> None:
+        if self._next_manual is not None and now >= self._next_manual:
+            self._next_manual, self._last_manual = None, now
+            self._send(KIND_MANUAL, now)
+
+    def _send(self, kind: bytes, now: int) -> None:
+        # The history is not kept for who has not acknowledged for so long. It begins anew with the newest assertions:
+        # it may be out of reach for less than its participant's lease.
+        writer = self._writer
+        for guid in writer.unacknowledged(writer.last_sn - _BEHIND_MAX):
+            writer.unmatch_reader(guid)
+            if (remote := self._remotes.get(guid.prefix)) is not None:
+                match_reader(writer, remote, guid.entity, now=now)
+        write_one(writer, encode_assertion(self._prefix, kind), self._prefix + kind, now=now)
+
+    def get_timer(self) -> int | None:
+        timers = (self._next, self._next_manual)
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        if self._next is not None and now >= self._next:
+            self._next = now + min(self._leases.values()) // _ASSERTIONS_PER_LEASE
+            self._send(KIND_AUTOMATIC, now)
+        self._send_manual(now)
+
+
 class Liveliness:
     """The ParticipantMessage endpoints, our assertions, and the writers whose liveliness is watched: matched
     remote ones, and our own MANUAL ones."""
@@ -78,13 +159,7 @@ class Liveliness:
         self.writer = builtin_writer(prefix, ENTITYID_P2P_MESSAGE_WRITER, incarnation=incarnation)
         self._prefix = prefix
         self._remotes = remotes
-        #: Leases of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers, and when the next assertion of each kind is
-        #: due; that of the second kind is not due without assertions by the user.
-        self._own_leases: dict[Guid, int] = {}
-        self._next_assertion: int | None = None
-        self._own_manual_leases: dict[Guid, int] = {}
-        self._next_manual: int | None = None
-        self._last_manual: int | None = None
+        self._assertions = _Assertions(prefix, self.writer, remotes)
         self._alive: dict[Guid, _Watched] = {}
         self._lost: dict[Guid, _Watched] = {}
         self._next_check: int | None = None
@@ -127,8 +202,7 @@ class Liveliness:
         signs = self._signs.get(writer)
         if signs is not None and signs.last_heard < now:
             signs.last_heard = now
-            if writer in self._own_manual_leases:
-                self._schedule_manual(now)
+            self._assertions.on_written(writer, now)
 
     # --- our writers ------------------------------------------------------------------------------
 
@@ -137,53 +211,18 @@ class Liveliness:
         guid, kind, lease = writer.guid, writer.qos.liveliness, writer.qos.liveliness_lease_duration
         if lease >= INFINITE:
             return
-        if kind is LivelinessKind.AUTOMATIC:
-            self._own_leases[guid] = lease
-            self._next_assertion = now
-            return
-        self._watch(guid, kind, lease, now)
-        if kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
-            self._own_manual_leases[guid] = lease
-            if self._next_manual is not None:
-                # What is due was put off by leases that may be longer than this one.
-                self._next_manual = None
-                self._schedule_manual(now)
+        if kind is not LivelinessKind.AUTOMATIC:
+            self._watch(guid, kind, lease, now)
+        self._assertions.add(guid, kind, lease, now)
 
     def remove_local(self, guid: Guid) -> None:
-        self._own_leases.pop(guid, None)
-        if not self._own_leases:
-            self._next_assertion = None
-        self._own_manual_leases.pop(guid, None)
-        if not self._own_manual_leases:
-            self._next_manual = None
+        self._assertions.remove(guid)
         self._unwatch(guid)
 
     def assert_participant(self, now: int) -> None:
         """The user asserts the MANUAL_BY_PARTICIPANT writers (DDS 1.4 §2.2.2.2.1.11)."""
         self.on_message(self._prefix, KIND_MANUAL, now)
-        if self._own_manual_leases:
-            self._schedule_manual(now)
-            self._send_manual(now)
-
-    def _schedule_manual(self, now: int) -> None:
-        if self._next_manual is None:
-            pause = min(self._own_manual_leases.values()) // _ASSERTIONS_PER_LEASE
-            last = self._last_manual
-            self._next_manual = now if last is None else max(now, last + pause)
-
-    def _send_manual(self, now: int) -> None:
-        if self._next_manual is not None and now >= self._next_manual:
-            self._next_manual, self._last_manual = None, now
-            self._send(KIND_MANUAL, now)
-
-    def _send(self, kind: bytes, now: int) -> None:
-        # The history is not kept for who has not acknowledged for so long. It begins anew with the newest assertions:
-        # it may be out of reach for less than its participant's lease.
-        for guid in self.writer.unacknowledged(self.writer.last_sn - _BEHIND_MAX):
-            self.writer.unmatch_reader(guid)
-            if (remote := self._remotes.get(guid.prefix)) is not None:
-                match_reader(self.writer, remote, guid.entity, now=now)
-        write_one(self.writer, encode_assertion(self._prefix, kind), self._prefix + kind, now=now)
+        self._assertions.on_asserted(now)
 
     # --- watched writers --------------------------------------------------------------------------
 
@@ -267,14 +306,11 @@ class Liveliness:
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` and then :meth:`lost` are to be called."""
-        timers = (self._next_assertion, self._next_manual, self._next_check)
+        timers = (self._assertions.get_timer(), self._next_check)
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        if self._next_assertion is not None and now >= self._next_assertion:
-            self._next_assertion = now + min(self._own_leases.values()) // _ASSERTIONS_PER_LEASE
-            self._send(KIND_AUTOMATIC, now)
-        self._send_manual(now)
+        self._assertions.handle_timer(now)
 
 
 def encode_assertion(prefix: bytes, kind: bytes = KIND_AUTOMATIC) -> bytes:

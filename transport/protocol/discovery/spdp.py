@@ -83,6 +83,67 @@ class Change(enum.Enum):
     DISPOSED = "disposed"
 
 
+class OwnAnnouncement:
+    """What we say of ourselves: to all, to one participant, and when we leave."""
+
+    def __init__(self, own: ParticipantData, now: int) -> None:
+        self._prefix = own.guid_prefix
+        self._payload = encode_participant(own)
+        self._short_payload = encode_participant(_shortened(own))
+        # Fast DDS ignores announcements that are not newer, also after a restart under the old GUID:
+        # start where the clock is, which runs faster (about 950 a second) than we announce: also a participant that was
+        # killed and is back within a tenth of a second is then seen to have restarted.
+        self._sn = max(now >> _SN_CLOCK_SHIFT, 1)
+
+    def whole(self, destinations: tuple[Locator, ...]) -> Outgoing:
+        """All of it, newer than the one before."""
+        self._sn += 1
+        data = self._data(self._payload)
+        # The answer of one with as much to say is longer.
+        room = max(_PADDED_SIZE - HEADER_SIZE - len(data), INFO_DST_SIZE + HEARTBEAT_SIZE)
+        # Empty ones: Wireshark calls a PAD with content malformed.
+        pad = Pad().encode() * (room // SUBMESSAGE_HEADER_SIZE)
+        return Outgoing(destinations, None, None, [data, pad])
+
+    def answer(self, remote: RemoteParticipant, size: int, heartbeat: Callable[[], bytes]) -> Outgoing | None:
+        """As much of it to one participant as finds room in ``size`` bytes; None: there is no room.
+
+        It is addressed, so that it proves our address there.
+        """
+        room = size - HEADER_SIZE - INFO_DST_SIZE - HEARTBEAT_SIZE
+        if room < 0:
+            return None
+        submessages: list[Buffer] = [heartbeat()]
+        for payload in (self._payload, self._short_payload):
+            if DATA_HEADER_SIZE + len(payload) <= room:
+                submessages.insert(0, self._data(payload))
+                break
+        return Outgoing((remote.next_answered(),), remote.prefix, None, submessages, shareable=False)
+
+    def dispose(self, destinations: tuple[Locator, ...]) -> Outgoing:
+        """We leave."""
+        self._sn += 1
+        # Fast DDS wants the key hash, others read the serialized key.
+        status = (
+            (PID_KEY_HASH, self._prefix + ENTITYID_PARTICIPANT),
+            (PID_STATUS_INFO, encode_status_info(DISPOSED | UNREGISTERED)),
+        )
+        data = Data(
+            ENTITYID_UNKNOWN,
+            ENTITYID_SPDP_WRITER,
+            self._sn,
+            encode_participant_key(self._prefix),
+            ParameterList(status),
+            key=True,
+        )
+        return Outgoing(destinations, None, None, [data.encode()])
+
+    def _data(self, payload: bytes) -> bytes:
+        # An answer is no newer than the announcement before: if answers counted, one that answers many would look
+        # restarted to each of them, and they would answer each other for ever.
+        return Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, self._sn, payload).encode()
+
+
 class Spdp:
     """Our announcements, and the table of remote participants."""
 
@@ -109,14 +170,9 @@ class Spdp:
         self._trust = trust
         self._keep_silent = keep_silent
         self._own_host = own.addresses | {_LOOPBACK}
-        self._payload = encode_participant(own)
-        self._short_payload = encode_participant(_shortened(own))
+        self._own_announcement = OwnAnnouncement(own, now)
         self._multicast = multicast
         self._peers = peers
-        # Fast DDS ignores announcements that are not newer, also after a restart under the old GUID:
-        # start where the clock is, which runs faster (about 950 a second) than we announce: also a participant that was
-        # killed and is back within a tenth of a second is then seen to have restarted.
-        self._sn = max(now >> _SN_CLOCK_SHIFT, 1)
         self._initial_left = INITIAL_ANNOUNCEMENTS
         self._next_announcement: int | None = now
         self._announce = False
@@ -309,7 +365,7 @@ class Spdp:
         if self._announce:
             # Multicast may not reach everybody we know (peers, other subnets): unicast to them as well.
             self._announce = False
-            yield self._announcement()
+            yield self._own_announcement.whole(self._everywhere())
         for remote, size in self._answers.values():
             if remote.prefix not in self.remotes:
                 continue
@@ -317,7 +373,7 @@ class Spdp:
                 remote.source_ip not in remote.addresses and remote.answered % 2
             ):  # by turns: it may not know us
                 self.challenges.ask(remote.prefix, remote.next_answered(), size)
-            elif (answer := self._answered(remote, size, heartbeat)) is not None:
+            elif (answer := self._own_announcement.answer(remote, size, heartbeat)) is not None:
                 yield answer
         self._answers.clear()
 
@@ -328,57 +384,11 @@ class Spdp:
         destinations = self._everywhere()
         if not destinations:
             return None
-        self._sn += 1
-        prefix = self._own.guid_prefix
-        # Fast DDS wants the key hash, others read the serialized key.
-        status = (
-            (PID_KEY_HASH, prefix + ENTITYID_PARTICIPANT),
-            (PID_STATUS_INFO, encode_status_info(DISPOSED | UNREGISTERED)),
-        )
-        data = Data(
-            ENTITYID_UNKNOWN,
-            ENTITYID_SPDP_WRITER,
-            self._sn,
-            encode_participant_key(prefix),
-            ParameterList(status),
-            key=True,
-        )
-        return Outgoing(destinations, None, None, [data.encode()])
+        return self._own_announcement.dispose(destinations)
 
     def _everywhere(self) -> tuple[Locator, ...]:
         known = [remote.unicast for remote in self.remotes.values() if remote.proven]
         return union_of([self._multicast, self._peers, *known])
-
-    def _announcement(self) -> Outgoing:
-        self._sn += 1
-        data = self._data(self._payload)
-        # The answer of one with as much to say is longer.
-        room = max(_PADDED_SIZE - HEADER_SIZE - len(data), INFO_DST_SIZE + HEARTBEAT_SIZE)
-        # Empty ones: Wireshark calls a PAD with content malformed.
-        pad = Pad().encode() * (room // SUBMESSAGE_HEADER_SIZE)
-        return Outgoing(self._everywhere(), None, None, [data, pad])
-
-    def _answered(
-        self, remote: RemoteParticipant, size: int, heartbeat: Callable[[], bytes]
-    ) -> Outgoing | None:
-        """As much of our announcement to one participant as finds room in ``size`` bytes; None: there is no room.
-
-        It is addressed, so that it proves our address there.
-        """
-        room = size - HEADER_SIZE - INFO_DST_SIZE - HEARTBEAT_SIZE
-        if room < 0:
-            return None
-        submessages: list[Buffer] = [heartbeat()]
-        for payload in (self._payload, self._short_payload):
-            if DATA_HEADER_SIZE + len(payload) <= room:
-                submessages.insert(0, self._data(payload))
-                break
-        return Outgoing((remote.next_answered(),), remote.prefix, None, submessages, shareable=False)
-
-    def _data(self, payload: bytes) -> bytes:
-        # An answer is no newer than the announcement before: if answers counted, one that answers many would look
-        # restarted to each of them, and they would answer each other for ever.
-        return Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, self._sn, payload).encode()
 
 
 def _shortened(own: ParticipantData) -> ParticipantData:

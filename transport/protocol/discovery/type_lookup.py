@@ -97,6 +97,12 @@ class _Lookup:
             if not self.prefixes[user.prefix]:
                 del self.prefixes[user.prefix]
 
+    def restart(self, root: bytes) -> int:
+        """Begin with another TypeObject, or anew; returns how many bytes are given up."""
+        given_up, self.nbytes = self.nbytes, 0
+        self.root, self.missing, self.seen, self.hints = root, {root}, {root}, set()
+        return given_up
+
 
 @dataclass(slots=True, eq=False)
 class _Peer:
@@ -110,6 +116,18 @@ class _Peer:
     heard: bool = False
     #: Bytes of answers that are still looked at.
     room: int = 0
+
+    def lacking(self, most: int) -> tuple[bytes, ...]:
+        """The identifiers for which it can be asked, at most ``most``; those needed come first."""
+        found: dict[bytes, None] = {}
+        for needed in (True, False):
+            for lookup in self.lookups:
+                for each in sorted(lookup.missing if needed else lookup.hints):
+                    if each not in self.outstanding:
+                        found[each] = None
+                    if len(found) == most:
+                        return tuple(found)
+        return tuple(found)
 
 
 class TypeLookup:
@@ -218,7 +236,7 @@ class TypeLookup:
         for prefix, peer in self._peers.items():
             if (room := TYPE_LOOKUP_ASKED_MAX - len(peer.outstanding)) <= 0:
                 continue
-            asked = self._lacking(peer, room)
+            asked = peer.lacking(room)
             if asked:
                 wait = min(RETRY_FIRST << peer.attempts, RETRY_MAX)
                 peer.attempts, peer.retry_at, peer.heard = peer.attempts + 1, now + wait, False
@@ -226,18 +244,6 @@ class TypeLookup:
                 peer.room = TYPE_LOOKUP_REPLY_BYTES_MAX
                 due.append((prefix, asked))
         return due
-
-    def _lacking(self, peer: _Peer, room: int) -> tuple[bytes, ...]:
-        """The identifiers for which the participant can be asked, at most ``room``; those needed come first."""
-        found: dict[bytes, None] = {}
-        for needed in (True, False):
-            for lookup in peer.lookups:
-                for each in sorted(lookup.missing if needed else lookup.hints):
-                    if each not in peer.outstanding:
-                        found[each] = None
-                    if len(found) == room:
-                        return tuple(found)
-        return tuple(found)
 
     def _assign(self, lookup: _Lookup) -> None:
         """Choose a participant to ask, if not too many are asked already."""
@@ -269,7 +275,7 @@ class TypeLookup:
         for lookup in list(peer.lookups):
             if peer.heard and lookup.fallback and lookup.root in lookup.missing:
                 # It answers, but does not have the complete type.
-                self._restart(lookup, lookup.fallback)
+                self._nbytes -= lookup.restart(lookup.fallback)
                 lookup.fallback = b""
                 self._advance(lookup)
             elif {each for each in lookup.prefixes if each in self._services} - lookup.tried - {lookup.asks}:
@@ -344,16 +350,11 @@ class TypeLookup:
         self._assignable = True
         lookup.tried.clear()
         lookup.fallback = roots[1] if len(roots) > 1 else b""
-        self._restart(lookup, roots[0])
+        self._nbytes -= lookup.restart(roots[0])
         form = information.complete if roots[0][0] == EK_COMPLETE else information.minimal
         told = () if form is None else form.dependents[:RESOLVED_TYPE_OBJECTS_MAX]
         lookup.hints = {each.id for each in told if _is_hashed(each.id) and each.id not in self._library}
         self._advance(lookup)
-
-    def _restart(self, lookup: _Lookup, root: bytes) -> None:
-        self._nbytes -= lookup.nbytes
-        lookup.root, lookup.nbytes = root, 0
-        lookup.missing, lookup.seen, lookup.hints = {root}, {root}, set()
 
     def _advance(self, lookup: _Lookup) -> None:
         """Continue with the TypeObjects that are at hand by now."""
@@ -379,16 +380,10 @@ class TypeLookup:
         if lookup.missing:
             return
         if all(each in library for each in lookup.seen):
-            self._settle(lookup, self._read(lookup.root))
+            self._settle(lookup, _read(lookup.root, library))
         else:  # one of ours with the same part was withdrawn, or there was no room for all: ask again
-            self._restart(lookup, lookup.root)
+            self._nbytes -= lookup.restart(lookup.root)
             self._advance(lookup)
-
-    def _read(self, root: bytes) -> KnownType | str:
-        try:
-            return KnownType(struct_of(root, self._library), root[0] == EK_COMPLETE)
-        except (DecodeError, TypeDefinitionError) as error:
-            return f"its type cannot be used: {_reason(error)}"
 
     def _read_v1(self, lookup: _Lookup, v1: TypeObjectV1) -> None:
         try:
@@ -437,6 +432,14 @@ def _why_not(data: EndpointData) -> str:
     if data.type_information is not None:
         return _RECURSIVE
     return f"its type information is broken: {data.type_error}" if data.type_error else NOT_ANNOUNCED
+
+
+def _read(root: bytes, library: TypeLibrary) -> KnownType | str:
+    """The type whose TypeObjects are all at hand, or why it cannot be used."""
+    try:
+        return KnownType(struct_of(root, library), root[0] == EK_COMPLETE)
+    except (DecodeError, TypeDefinitionError) as error:
+        return f"its type cannot be used: {_reason(error)}"
 
 
 def _reason(error: DecodeError | TypeDefinitionError) -> str:

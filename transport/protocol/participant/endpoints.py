@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
-from ...structure import VENDOR_RTI, Guid, Locator
+from ...structure import VENDOR_RTI, Guid
 from ...value_classes import slotted
 from ..agenda import Failures
 from ..discovery.endpoint_data import EndpointData
 from ..discovery.liveliness import Liveliness
-from ..discovery.matching import mismatches, usable_multicast, usable_unicast
+from ..discovery.matching import mismatches
 from ..discovery.participant_data import ParticipantData
 from ..discovery.remote_participant import RemoteParticipant
 from ..discovery.type_matching import TypeMatching
@@ -31,12 +31,9 @@ from ..reading.reader import StatefulReader
 from ..trust import Networks
 from ..writing.writer import StatefulWriter
 from . import events
+from .endpoint_addresses import NO_ADDRESS, EndpointAddresses, Locators
 from .multicast import MulticastReach
 from .slices import Slice
-
-_Locators = tuple[Locator, ...]
-_NO_ADDRESS = "LOCATOR: it names no IPv4 address that can be sent to"
-_UNPROVEN = "LOCATOR: its participant has not spoken from an address that it names, {}"
 
 
 @slotted
@@ -94,6 +91,7 @@ class LocalEndpoints:
         self._liveliness = liveliness
         self._types = types
         self._multicast = multicast
+        self._addresses = EndpointAddresses(own, remotes, multicast)
         self._emit = emit
         self._failures = failures
         self._locals: dict[Guid, _Local] = {}
@@ -207,13 +205,13 @@ class LocalEndpoints:
             return
         if local.announces_int8:
             self._look_for_int8(local, other)
-        unicast, multicast = self._addresses(other)
+        unicast, multicast = self._addresses.find(other)
         if not local.multicast:
             multicast = ()
-        unaddressed = () if unicast else self._unaddressed(other)
-        moves = unaddressed not in ((), (_NO_ADDRESS,)) and local.knows(other.guid)
+        unaddressed = () if unicast else self._addresses.explain_none(other)
+        moves = unaddressed not in ((), (NO_ADDRESS,)) and local.knows(other.guid)
         if local.allowed is not None and other.guid.prefix != self._own.guid_prefix:
-            unicast, multicast, refused = self._allowed(local.allowed, other, unicast, multicast)
+            unicast, multicast, refused = self._addresses.restrict(local.allowed, other, unicast, multicast)
             unaddressed = unaddressed or refused
         elif not (local.data.qos.is_reliable and other.qos.is_reliable):
             multicast = self._multicast.of_unacknowledging(multicast)
@@ -242,7 +240,11 @@ class LocalEndpoints:
         if not known_before:
             self._matches[other.guid.prefix] += 1
         if is_elsewhere:
-            self._match_elsewhere(local, self._writer_info(local, other, unicast, multicast), now)
+            self._match_elsewhere(
+                local,
+                _writer_info(local, other, self._remotes.get(other.guid.prefix), unicast, multicast),
+                now,
+            )
             return
         self._match(local, other, unicast, multicast, now)
         if not known_before:
@@ -256,42 +258,13 @@ class LocalEndpoints:
             version = remote.data.product_version
             self._emit(events.TypeNotKnown(local.data.guid, other.guid, other.topic, version))
 
-    def _allowed(
-        self, networks: Networks, reader: EndpointData, unicast: _Locators, multicast: _Locators
-    ) -> tuple[_Locators, _Locators, tuple[str, ...]]:
-        """The addresses of a reader to which a writer may send that serves these networks, or why there are none.
-
-        Its participant must speak from there, too: where it says that it listens proves nothing.
-        """
-        source_ip = self._remotes[reader.guid.prefix].source_ip
-        unicast, multicast = (
-            tuple(each for each in locators if each.address in networks) for locators in (unicast, multicast)
-        )
-        if unicast and source_ip in networks:
-            return unicast, multicast, ()
-        where = ", ".join(networks.texts)
-        return (), (), (f"ADDRESS: the writer serves {where}; the reader is at {source_ip}",)
-
     def _match(
-        self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators, now: int
+        self, local: _Local, other: EndpointData, unicast: Locators, multicast: Locators, now: int
     ) -> None:
         """Match them, or hand a matched endpoint the new data of its counterpart."""
-        known, qos, guid, can = local.matched.get(other.guid), other.qos, other.guid, other.abilities
+        known, guid = local.matched.get(other.guid), other.guid
         if isinstance(local.endpoint, StatefulWriter):
-            remote = self._remotes.get(guid.prefix)
-            reader = ReaderInfo(
-                guid,
-                unicast,
-                multicast,
-                qos.is_reliable,
-                qos.is_transient_local,
-                can.batches or self._is_known_to_batch(local.endpoint, guid),
-                can.codecs,
-                can.message_size_max,
-                can.no_positive_acks,
-                can.status_messages,
-                mistakes_keys=remote is not None and remote.mistakes_keys,
-            )
+            reader = _reader_info(local.endpoint, other, self._remotes.get(guid.prefix), unicast, multicast)
             if reader != known:
                 try:
                     local.endpoint.match_reader(reader, now=now)
@@ -299,7 +272,7 @@ class LocalEndpoints:
                     self._failures.note(error)
             local.matched[guid] = reader
             return
-        writer = self._writer_info(local, other, unicast, multicast)
+        writer = _writer_info(local, other, self._remotes.get(other.guid.prefix), unicast, multicast)
         if writer != known:
             try:
                 local.endpoint.match_writer(writer, now=now)
@@ -326,34 +299,6 @@ class LocalEndpoints:
                 self.routes_changed += 1
             local.elsewhere[guid] = writer
             self.hears_itself = self.hears_itself or guid.prefix == self._own.guid_prefix
-
-    def _writer_info(
-        self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators
-    ) -> WriterInfo:
-        """What a reader of ours knows of a writer."""
-        qos, can, remote = other.qos, other.abilities, self._remotes.get(other.guid.prefix)
-        return WriterInfo(
-            other.guid,
-            unicast,
-            multicast,
-            qos.is_reliable,
-            qos.is_transient_local,
-            can.no_positive_acks,
-            preemptive_base=1 if remote is None else remote.preemptive_base,
-            filters=local.data.content_filter is not None and remote is not None and remote.filters,
-            needs_no_acks=can.batches,
-            status_messages=can.status_messages,
-            term_window=can.term_window,
-            heartbeat_period=can.heartbeat_period,
-            publication_log=can.publication_log,
-            publication_token=can.publication_token,
-        )
-
-    def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
-        """Whether the reader is one of RTI Connext's, and the writer is to send them batches."""
-        remote = self._remotes.get(reader.prefix)
-        asked = writer.batch.wire is BatchWire.DATA_BATCH
-        return asked and remote is not None and remote.data.vendor == VENDOR_RTI
 
     def _drop(self, local: _Local, other: Guid) -> None:
         local.incompatible.pop(other, None)
@@ -382,26 +327,60 @@ class LocalEndpoints:
                 self._liveliness.forget(other)
         self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
 
-    def _addresses(self, other: EndpointData) -> tuple[_Locators, _Locators]:
-        """The locators of an endpoint: its own, else those of its participant (RTPS 2.5 §8.5.5)."""
-        if other.guid.prefix == self._own.guid_prefix:
-            own = self._own.default_unicast
-            return usable_unicast(own, ""), self._multicast.own_groups(usable_multicast(other.multicast))
-        remote = self._remotes[other.guid.prefix]
-        unicast, multicast = other.unicast, other.multicast
-        if not unicast and not multicast:
-            multicast = remote.data.default_multicast
-        groups = self._multicast.groups(remote, usable_multicast(multicast))
-        return remote.reachable(unicast or remote.data.default_unicast), groups
 
-    def _unaddressed(self, other: EndpointData) -> tuple[str, ...]:
-        """Why an endpoint has no address to send to."""
-        remote = self._remotes.get(other.guid.prefix)
-        if remote is None:
-            return (_NO_ADDRESS,)
-        named = usable_unicast(other.unicast or remote.data.default_unicast, remote.source_ip)
-        where = ", ".join(dict.fromkeys(locator.address for locator in named))
-        return (_UNPROVEN.format(where) if named else _NO_ADDRESS,)
+def _reader_info(
+    writer: StatefulWriter,
+    other: EndpointData,
+    remote: RemoteParticipant | None,
+    unicast: Locators,
+    multicast: Locators,
+) -> ReaderInfo:
+    """What a writer of ours knows of a reader."""
+    qos, can = other.qos, other.abilities
+    # Readers of RTI Connext take batches, although they do not announce it; the writer sends them some if asked to.
+    is_known_to_batch = (
+        writer.batch.wire is BatchWire.DATA_BATCH and remote is not None and remote.data.vendor == VENDOR_RTI
+    )
+    return ReaderInfo(
+        other.guid,
+        unicast,
+        multicast,
+        qos.is_reliable,
+        qos.is_transient_local,
+        can.batches or is_known_to_batch,
+        can.codecs,
+        can.message_size_max,
+        can.no_positive_acks,
+        can.status_messages,
+        mistakes_keys=remote is not None and remote.mistakes_keys,
+    )
+
+
+def _writer_info(
+    local: _Local,
+    other: EndpointData,
+    remote: RemoteParticipant | None,
+    unicast: Locators,
+    multicast: Locators,
+) -> WriterInfo:
+    """What a reader of ours knows of a writer."""
+    qos, can = other.qos, other.abilities
+    return WriterInfo(
+        other.guid,
+        unicast,
+        multicast,
+        qos.is_reliable,
+        qos.is_transient_local,
+        can.no_positive_acks,
+        preemptive_base=1 if remote is None else remote.preemptive_base,
+        filters=local.data.content_filter is not None and remote is not None and remote.filters,
+        needs_no_acks=can.batches,
+        status_messages=can.status_messages,
+        term_window=can.term_window,
+        heartbeat_period=can.heartbeat_period,
+        publication_log=can.publication_log,
+        publication_token=can.publication_token,
+    )
 
 
 def _take_out(readers: dict[Guid, list[StatefulReader]], writer: Guid, reader: StatefulReader) -> bool:

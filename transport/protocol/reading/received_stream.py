@@ -82,3 +82,21 @@ class ReceivedStream:
         # what the next outgoing() reports
         self.wanted = False
         self.wants_rtt = False
+
+    def ask_rtt(self, now: int) -> None:
+        """The next response measures the round trip time."""
+        self.rtt_asked_at = self.rtt_question = now
+        self.wants_rtt = True
+
+    def report_at_once(self) -> None:
+        """The owner, which has no clock, wants a status message."""
+        self.wanted, self.timer_at = True, 0
+
+    def set_due(self, position: int, term: int) -> None:
+        """From what was consumed at ``position``, find where there is something to do again."""
+        if self.timer_at == INFINITE:
+            self.due = self.rcv_pos + 1
+            return
+        term_end = (position // term + 1) * term
+        due = min(position + (self.offered_window >> 2) + 1, term_end, self.overrun_at + 1)
+        self.due = max(due, self.rcv_pos + 1)

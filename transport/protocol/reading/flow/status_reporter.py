@@ -116,11 +116,12 @@ class StatusReporter:
             self.counters.overruns += 1
         if stream.timer_at == INFINITE:
             stream.timer_at = max(stream.wanted_at + self.policy.status_message_timeout, now)
-        self._ask_rtt(proxy, now)
+        if self.policy.congestion_control.measure_rtt and now >= stream.rtt_asked_at + _RTT_PERIOD:
+            stream.ask_rtt(now)
         force = self._track(proxy, now)
         _, position = self._consumption(proxy)
         moved = position - stream.reported_pos > stream.offered_window >> 2
-        term = 2 * proxy.info.term_window or TERM_LENGTH
+        term = _term_of(proxy)
         rotated = position // term > stream.reported_pos // term
         if stream.wanted or force or moved or rotated or self._is_news(proxy):
             stream.wanted = True
@@ -128,7 +129,7 @@ class StatusReporter:
             # Until it is sent, only an overrun matters.
             stream.due = max(stream.overrun_at, stream.rcv_pos) + 1
         else:
-            self._set_due(stream.rcv_pos if self.held else stream.reported_pos, proxy)
+            stream.set_due(stream.rcv_pos if self.held else stream.reported_pos, term)
         return stream.wanted or stream.wants_rtt
 
     def on_disorder(self, proxy: WriterProxy, last_sn: int, now: int) -> bool:
@@ -200,19 +201,10 @@ class StatusReporter:
         stream.wanted, stream.wanted_at = True, now
         return True
 
-    def accompany(self, proxy: WriterProxy) -> None:
-        """A response is sent to the writer: a status message goes with it."""
-        proxy.stream.wanted = proxy.info.status_messages
-
     def on_open(self, proxy: WriterProxy) -> None:
         """There is room again for what was refused: the reader lost it, not the network."""
         proxy.stream.wanted = proxy.info.status_messages
         proxy.stream.recovery_sn = proxy.announced
-
-    def at_once(self, proxy: WriterProxy) -> None:
-        """The owner, which has no clock, wants a status message."""
-        proxy.stream.wanted = True
-        proxy.stream.timer_at = 0
 
     def on_room(self, room: int) -> list[Guid]:
         """The owner has room for ``room`` bytes: the writers whose windows grow by that."""
@@ -234,8 +226,7 @@ class StatusReporter:
         stream = proxy.stream
         if proxy.guid not in self._controls or stream.wants_rtt:
             return False
-        stream.rtt_asked_at = stream.rtt_question = now
-        stream.wants_rtt = True
+        stream.ask_rtt(now)
         return True
 
     def on_rtt_measurement(self, proxy: WriterProxy, message: RttMeasurement, now: int) -> bool:
@@ -282,13 +273,9 @@ class StatusReporter:
         if stream.overrun_at == INFINITE:
             stream.overrun_at = 0
         stream.overrun_at = max(stream.overrun_at, position + window + (window >> 1))
-        self._set_due(position, proxy)
+        stream.set_due(position, _term_of(proxy))
         self.counters.status_messages_sent += 1
         return messages
-
-    def question_is_old(self, proxy: WriterProxy) -> None:
-        """A response was put off: a measurement sent with it would make the round trip seem longer than it is."""
-        proxy.stream.wants_rtt = False
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -335,18 +322,6 @@ class StatusReporter:
             self.starved.pop(proxy.guid, None)
         return window
 
-    def _set_due(self, position: int, proxy: WriterProxy) -> None:
-        stream = proxy.stream
-        if stream.timer_at == INFINITE:
-            stream.due = stream.rcv_pos + 1
-            return
-        term = 2 * proxy.info.term_window or TERM_LENGTH
-        term_end = (position // term + 1) * term
-        due = min(position + (stream.offered_window >> 2) + 1, term_end, stream.overrun_at + 1)
-        stream.due = max(due, stream.rcv_pos + 1)
 
-    def _ask_rtt(self, proxy: WriterProxy, now: int) -> None:
-        stream = proxy.stream
-        if self.policy.congestion_control.measure_rtt and now >= stream.rtt_asked_at + _RTT_PERIOD:
-            stream.rtt_asked_at = stream.rtt_question = now
-            stream.wants_rtt = True
+def _term_of(proxy: WriterProxy) -> int:
+    return 2 * proxy.info.term_window or TERM_LENGTH

@@ -141,7 +141,7 @@ class Delivery:
             return
         sets.lose(run.coherent_set, run.coherent_set)
         counters.coherent_sets_lost += sets.count(run.coherent_set)
-        known = sum(last + 1 - first for first, last in held.within(proxy.expected, run.last_sn))
+        known = sum(last + 1 - first for first, last in held.covered.within(proxy.expected, run.last_sn))
         irrelevant = known - held.discard_below(run.last_sn + 1)
         counters.irrelevant_samples += irrelevant
         self._lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant, LossCause.COHERENT_SET)
@@ -197,7 +197,7 @@ class Delivery:
         if not lost:
             return True
         rejected = lost if is_sent_again else lost - (new - kept)
-        if proxy.held.is_full:
+        if proxy.held.window.is_full:
             self.counters.receive_window_overflow += rejected
         self.counters.reorder_overflow += rejected
         # Given up, not forgotten: it was announced, so it will be requested.
@@ -284,10 +284,8 @@ class Delivery:
         """first..last will never come; if a part of it came, as part of a coherent set, the writer aborted the set."""
         if proxy.sets is None or not proxy.held:
             return
-        if numbers := proxy.held.sets_within(first, last):
-            proxy.held.discard_sets(numbers)
-            for number in numbers:
-                proxy.sets.lose(number, number)
+        for number in proxy.held.discard_sets(first, last):
+            proxy.sets.lose(number, number)
 
     def pass_over(self, proxy: WriterProxy, first: int, last: int, *, lost: bool = True) -> bool:
         """What arrived as first..last is nothing for the user; False if it is known already.
@@ -336,7 +334,7 @@ class Delivery:
                 if proxy.expected >= proxy.first_sn:
                     break
                 # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
-                skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
+                skipped_to = min(proxy.first_sn, held.covered.lowest[0]) if held else proxy.first_sn
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
                 if proxy.info.filters:

@@ -2,12 +2,11 @@
 
 Invariants:
 
-* ``_covered`` holds every sequence number that need not come any more, by data or by GAP; each run of ``_runs`` lies
+* ``covered`` holds every sequence number that need not come any more, by data or by GAP; each run of ``runs`` lies
   wholly in it; the runs are sorted and do not overlap;
 * ``nbytes`` is the memory that the runs own, at most ``bytes_max``; the buffers of one :class:`ReorderBudget` together
   stay within that budget; one run alone may exceed either;
-* there are at most ``runs_max`` intervals and as many runs; ``units``, which counts samples, and each batch as one,
-  stays within ``units_max`` if that is not unlimited;
+* there are at most ``runs_max`` intervals and as many runs, and no more of them than the :class:`ReceiveWindow` holds;
 * a full buffer gives up the highest sequence numbers, since the lower ones are needed first, and a batch whole;
 * a buffer that is thrown away is cleared first, for the sake of the budget.
 """
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
 
 from ....limits import REORDER_BYTES_MAX, REORDER_RUNS_MAX, REORDER_WRITER_BYTES_MAX
 from ....structure import INFINITE
@@ -37,101 +35,95 @@ class ReorderBudget:
         return not self.nbytes or self.nbytes + nbytes <= self.bytes_max
 
 
+class ReceiveWindow:
+    """How much of a writer's samples a reader holds (RTI's receive_window_size): samples, and each batch as one."""
+
+    __slots__ = ("_batches", "units", "units_max")
+
+    def __init__(self, units_max: int) -> None:
+        self.units = 0
+        self.units_max = units_max
+        #: How many runs of each batch there are.
+        self._batches: Counter[int] = Counter()
+
+    @property
+    def is_full(self) -> bool:
+        return self.units >= self.units_max
+
+    def fits(self, run: Run) -> bool:
+        """Whether there is room for a run, too."""
+        units = run.count if not run.batch_sn else run.batch_sn not in self._batches
+        return self.units + units <= self.units_max
+
+    def count(self, run: Run, sign: int) -> None:
+        """A run was put in (1) or taken out (-1)."""
+        if not run.batch_sn:
+            self.units += sign * run.count
+            return
+        before = self._batches[run.batch_sn]
+        self._batches[run.batch_sn] = before + sign
+        if not before:
+            self.units += 1
+        elif before + sign == 0:
+            self.units -= 1
+            del self._batches[run.batch_sn]
+
+
 class ReorderBuffer:
     """Runs and irrelevant ranges above the next expected sequence number."""
 
-    __slots__ = (
-        "_batches",
-        "_budget",
-        "_covered",
-        "_firsts",
-        "_runs",
-        "bytes_max",
-        "nbytes",
-        "runs_max",
-        "units",
-        "units_max",
-    )
+    __slots__ = ("_budget", "_firsts", "bytes_max", "covered", "nbytes", "runs", "runs_max", "window")
 
     def __init__(self, budget: ReorderBudget, *, units_max: int = INFINITE) -> None:
         self.bytes_max = REORDER_WRITER_BYTES_MAX
         self.runs_max = REORDER_RUNS_MAX
-        self.units_max = units_max
+        self.window = ReceiveWindow(units_max)
         self.nbytes = 0
-        self.units = 0
-        #: How many runs of each batch there are.
-        self._batches: Counter[int] = Counter()
+        #: What need not come any more.
+        self.covered = IntervalSet()
+        #: The runs, ascending.
+        self.runs: list[Run] = []
         self._budget = budget
-        self._covered = IntervalSet()
-        self._runs: list[Run] = []
         self._firsts: list[int] = []
 
     def __bool__(self) -> bool:
-        return len(self._covered) > 0
+        return len(self.covered) > 0
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.runs)
 
     @property
     def highest(self) -> int:
         """The highest sequence number held, 0 if none."""
-        return self._covered.highest if self._covered else 0
-
-    @property
-    def lowest(self) -> int:
-        """The lowest sequence number held; there must be one."""
-        return self._covered.lowest[0]
-
-    @property
-    def runs(self) -> Sequence[Run]:
-        """The runs, ascending."""
-        return self._runs
-
-    @property
-    def samples(self) -> int:
-        """How many samples are held."""
-        return sum(run.count for run in self._runs)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether ``units_max`` is reached."""
-        return self.units >= self.units_max
+        return self.covered.highest if self.covered else 0
 
     @property
     def first_hole(self) -> int:
         """The number behind the lowest stretch that is held; there must be one."""
-        return self._covered.lowest[1] + 1
+        return self.covered.lowest[1] + 1
 
     @property
     def last_before_hole(self) -> Run | None:
         """The last run of the lowest stretch, if it has one."""
-        i = bisect_right(self._firsts, self._covered.lowest[1]) if self._covered else 0
-        return self._runs[i - 1] if i else None
+        i = bisect_right(self._firsts, self.covered.lowest[1]) if self.covered else 0
+        return self.runs[i - 1] if i else None
 
     def __contains__(self, sn: int) -> bool:
-        return sn in self._covered
-
-    def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What of first..last is still missing, as inclusive ranges."""
-        return self._covered.holes(first, last)
-
-    def within(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What of first..last is held, as inclusive ranges."""
-        return self._covered.within(first, last)
+        return sn in self.covered
 
     def add(self, run: Run, *, owned: bool = False) -> tuple[int, int, int]:
         """Keep what is new of ``run``: (samples new, kept, given up for lack of room).
 
         The run is copied unless its memory is its own (``owned``).
         """
-        holes = list(self._covered.holes(run.first_sn, run.last_sn))
+        holes = list(self.covered.holes(run.first_sn, run.last_sn))
         new = sum(last - first + 1 for first, last in holes)
         kept = lost = 0
         for first, last in holes:
             part = run.take(first - run.first_sn, last - run.first_sn + 1)
             lost += self._make_room(part)
             if not self._fits(part):
-                room = self.units_max - self.units
+                room = self.window.units_max - self.window.units
                 if part.batch_sn or not 0 < room < part.count or not self._fits(part.take(0, room)):
                     lost += new - kept
                     break  # what follows is higher still
@@ -139,9 +131,9 @@ class ReorderBuffer:
             # The receive buffer is reused: here ownership passes on.
             part = part if owned and part is run else part.copy()
             i = bisect_right(self._firsts, first)
-            self._runs.insert(i, part)
+            self.runs.insert(i, part)
             self._firsts.insert(i, first)
-            self._covered.add(first, part.last_sn)
+            self.covered.add(first, part.last_sn)
             self._account(part, 1)
             kept += part.count
             if part.last_sn < last:
@@ -152,11 +144,11 @@ class ReorderBuffer:
     def add_irrelevant(self, first: int, last: int) -> bool:
         """Note that first..last will never come; False if that would scatter too much."""
         if (
-            len(self._covered) >= self.runs_max
-            and next(self._covered.within(first - 1, last + 1), None) is None
+            len(self.covered) >= self.runs_max
+            and next(self.covered.within(first - 1, last + 1), None) is None
         ):
             return False
-        self._covered.add(first, last)
+        self.covered.add(first, last)
         return True
 
     def peek(self, expected: int) -> tuple[int, Run | None] | None:
@@ -164,21 +156,21 @@ class ReorderBuffer:
 
         The run, if there is one, has to be taken out with :meth:`pop` before its numbers are passed.
         """
-        if not self._covered:
+        if not self.covered:
             return None
-        first, last = self._covered.lowest
+        first, last = self.covered.lowest
         if first > expected or last < expected:
             return None
-        if self._runs and self._runs[0].first_sn <= last:
-            run = self._runs[0]
+        if self.runs and self.runs[0].first_sn <= last:
+            run = self.runs[0]
             return run.last_sn + 1, run.take(max(expected - run.first_sn, 0), run.count)
         return last + 1, None
 
     def group(self, expected: int, *, coherent: bool) -> list[Run]:
         """The runs to hand out together: the first from ``expected`` on, and those right behind it of the same batch
         or, if ``coherent``, of the same coherent set."""
-        runs = self._runs
-        first, last = runs[0], self._covered.lowest[1]
+        runs = self.runs
+        first, last = runs[0], self.covered.lowest[1]
         stop = 1
         if coherent and first.coherent_set > 0:
             while stop < len(runs) and self._firsts[stop] <= last:
@@ -192,88 +184,79 @@ class ReorderBuffer:
 
     def pop(self, count: int = 1) -> None:
         """Drop the first runs: they were delivered."""
-        for run in self._runs[:count]:
+        for run in self.runs[:count]:
             self._account(run, -1)
-        del self._runs[:count], self._firsts[:count]
+        del self.runs[:count], self._firsts[:count]
 
     def give_up_batch(self, batch_sn: int) -> int:
         """Drop the runs of a batch that did not fit; returns how many samples that costs."""
         lost = 0
-        for run in [run for run in self._runs if run.batch_sn == batch_sn]:
+        for run in [run for run in self.runs if run.batch_sn == batch_sn]:
             self._remove(run)
             lost += run.count
         return lost
 
-    def sets_within(self, first: int, last: int) -> set[int]:
-        """The coherent sets of runs in first..last."""
-        runs = self._runs[max(0, bisect_right(self._firsts, first) - 1) : bisect_right(self._firsts, last)]
-        return {run.coherent_set for run in runs if run.coherent_set > 0 and run.last_sn >= first}
+    def discard_sets(self, first: int, last: int) -> set[int]:
+        """Throw away the coherent sets of which a run lies in first..last: their numbers need not come any more.
 
-    def discard_sets(self, numbers: set[int]) -> None:
-        """Throw away the runs of coherent sets: their numbers need not come any more."""
-        for run in self._runs:
-            if run.coherent_set in numbers:
-                self._account(run, -1)
-        self._runs[:] = [run for run in self._runs if run.coherent_set not in numbers]
-        self._firsts[:] = [run.first_sn for run in self._runs]
+        Returns which they are."""
+        within = self.runs[max(0, bisect_right(self._firsts, first) - 1) : bisect_right(self._firsts, last)]
+        numbers = {run.coherent_set for run in within if run.coherent_set > 0 and run.last_sn >= first}
+        if numbers:
+            for run in self.runs:
+                if run.coherent_set in numbers:
+                    self._account(run, -1)
+            self.runs[:] = [run for run in self.runs if run.coherent_set not in numbers]
+            self._firsts[:] = [run.first_sn for run in self.runs]
+        return numbers
 
     def discard_below(self, sn: int) -> int:
         """Forget everything below ``sn``; returns how many samples were thrown away."""
         thrown = 0
-        while self._runs and self._runs[0].last_sn < sn:
-            thrown += self._runs[0].count
+        while self.runs and self.runs[0].last_sn < sn:
+            thrown += self.runs[0].count
             self.pop()
-        if self._runs and (known := sn - self._runs[0].first_sn) > 0:
-            run = self._runs[0]
+        if self.runs and (known := sn - self.runs[0].first_sn) > 0:
+            run = self.runs[0]
             self._account(run, -1)
-            self._runs[0], self._firsts[0] = run.take(known, run.count), sn
-            self._account(self._runs[0], 1)
+            self.runs[0], self._firsts[0] = run.take(known, run.count), sn
+            self._account(self.runs[0], 1)
             thrown += known
-        if self._covered and self._covered.lowest[0] < sn:
-            self._covered.remove(0, sn - 1)
+        if self.covered and self.covered.lowest[0] < sn:
+            self.covered.remove(0, sn - 1)
         return thrown
 
     def clear(self) -> None:
         """Forget everything."""
-        self.pop(len(self._runs))
-        self._covered = IntervalSet()
+        self.pop(len(self.runs))
+        self.covered = IntervalSet()
 
     def _account(self, run: Run, sign: int) -> None:
         """A run was put in (1) or taken out (-1)."""
         self.nbytes += sign * run.nbytes
         self._budget.nbytes += sign * run.nbytes
-        if not run.batch_sn:
-            self.units += sign * run.count
-            return
-        before = self._batches[run.batch_sn]
-        self._batches[run.batch_sn] = before + sign
-        if not before:
-            self.units += 1
-        elif before + sign == 0:
-            self.units -= 1
-            del self._batches[run.batch_sn]
+        self.window.count(run, sign)
 
     def _remove(self, run: Run) -> None:
         i = bisect_right(self._firsts, run.first_sn) - 1
-        del self._runs[i], self._firsts[i]
+        del self.runs[i], self._firsts[i]
         self._account(run, -1)
-        self._covered.remove(run.first_sn, run.last_sn)
+        self.covered.remove(run.first_sn, run.last_sn)
 
     def _fits(self, part: Run) -> bool:
-        units = part.count if not part.batch_sn else part.batch_sn not in self._batches
         return (
-            self.units + units <= self.units_max
-            and len(self._runs) < self.runs_max
-            and len(self._covered) < self.runs_max
-            and (not self._runs or self.nbytes + part.nbytes <= self.bytes_max)
+            self.window.fits(part)
+            and len(self.runs) < self.runs_max
+            and len(self.covered) < self.runs_max
+            and (not self.runs or self.nbytes + part.nbytes <= self.bytes_max)
             and self._budget.has_room(part.nbytes)
         )
 
     def _make_room(self, part: Run) -> int:
         """Give up runs above ``part`` until it fits; returns how many samples that cost."""
         lost = 0
-        while not self._fits(part) and self._runs and self._runs[-1].first_sn > part.first_sn:
-            run = self._runs[-1]
+        while not self._fits(part) and self.runs and self.runs[-1].first_sn > part.first_sn:
+            run = self.runs[-1]
             if run.batch_sn and run.batch_sn != part.batch_sn:
                 lost += self.give_up_batch(run.batch_sn)
                 continue

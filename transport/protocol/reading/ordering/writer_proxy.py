@@ -202,7 +202,7 @@ class WriterProxy:
 
     def missing_changes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Ranges of first..last that did not arrive whole; never below ``expected``."""
-        return self.held.holes(max(first, self.expected), last)
+        return self.held.covered.holes(max(first, self.expected), last)
 
     @property
     def is_missing(self) -> bool:
@@ -240,10 +240,11 @@ class WriterProxy:
     @property
     def undelivered(self) -> int:
         """Samples that the writer is known to have sent or to hold for this reader, and that were not delivered."""
+        held = sum(run.count for run in self.held.runs)
         if not (self.reliable and self.synced):  # a number alone proves no sample
-            return self.held.samples + len(self.fragments)
+            return held + len(self.fragments)
         holes = self.missing_changes(self.told_until + 1, self.announced)
-        return self.held.samples + sum(last - first + 1 for first, last in holes)
+        return held + sum(last - first + 1 for first, last in holes)
 
     def reader_sn_state(self, first: int, last: int) -> SequenceNumberSet:
         """The set of an ACKNACK that requests first..last: its base acknowledges all below.

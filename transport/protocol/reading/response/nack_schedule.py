@@ -207,7 +207,7 @@ class NackSchedule:
         """Up to where it is of use to request something."""
         proxy = self._proxy
         last = min(limit, proxy.announced)
-        if proxy.held.is_full:
+        if proxy.held.window.is_full:
             # What lies beyond would be dropped, but for what the end of a coherent set lacks.
             last = min(last, max(proxy.held.highest, lowest))
         if proxy.fragments and begun >= FRAGMENTED_SAMPLES_MAX:

@@ -6,14 +6,14 @@ comes (:mod:`.nack_schedule`). With heartbeat response delays, both come that mu
 disabled, the reader only requests, unless the writer would wait for an acknowledgement for ever.
 
 Invariants:
-* ``_timers`` holds when each writer with something due needs :meth:`Responder.handle_timer`;
-* ``_responding`` holds the writers that the next :meth:`Responder.outgoing` answers;
+* ``timers`` holds when each writer with something due needs :meth:`Responder.handle_timer`;
+* ``responding`` holds the writers that the next :meth:`Responder.outgoing` answers;
 * a closed writer (its reader has no room) is acknowledged but asked for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from random import Random
 
 from ....limits import MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
@@ -56,6 +56,44 @@ class WriterResponse:
     def timer(self) -> int:
         return min(self.nacks.at, self.preemptive.at, self.acks.at, self.proxy.stream.timer_at)
 
+    def nack_frags(self, reader_id: bytes) -> Iterator[NackFrag]:
+        """Of samples that came in part, the requests for the rest."""
+        proxy = self.proxy
+        for sn, up_to in self.nacks.fragments.items():
+            sample = proxy.fragments.get(sn)
+            missing = None if sample is None else sample.missing(up_to)
+            if missing is not None:
+                self.nack_frag_count = max(self.nack_frag_count + 1, self.acknack_count)
+                yield NackFrag(reader_id, proxy.guid.entity, sn, missing, self.nack_frag_count)
+
+
+class DueResponses:
+    """Which writers are answered now, and when there is something to do for the others."""
+
+    __slots__ = ("responding", "timers")
+
+    def __init__(self) -> None:
+        self.timers: dict[Guid, int] = {}
+        self.responding: dict[Guid, WriterResponse] = {}
+
+    def set_timer(self, it: WriterResponse) -> None:
+        at = it.timer
+        if at == INFINITE:
+            self.timers.pop(it.proxy.guid, None)
+        else:
+            self.timers[it.proxy.guid] = at
+
+    def respond(self, it: WriterResponse, now: int) -> None:
+        """Answer a writer as soon as possible."""
+        guid = it.proxy.guid
+        if guid not in self.responding:
+            self.responding[guid] = it
+            it.acknack_count = next_count(it.acknack_count, now)
+
+    def forget(self, writer: Guid) -> None:
+        self.timers.pop(writer, None)
+        self.responding.pop(writer, None)
+
 
 class Responder:
     """The answers of one reader; ``writers`` and ``closed`` are the reader's own, which changes them."""
@@ -79,10 +117,9 @@ class Responder:
         self._writers = writers
         self._closed = closed
         self._status = status
-        self._timers: dict[Guid, int] = {}
         #: The reliable writers, and those of status messages.
         self._responses: dict[Guid, WriterResponse] = {}
-        self._responding: dict[Guid, WriterResponse] = {}
+        self._due = DueResponses()
 
     # --- what happened ---------------------------------------------------------------------------
 
@@ -91,17 +128,17 @@ class Responder:
         it = self._responses[proxy.guid] = WriterResponse(proxy, self.delays)
         try:
             if self._status.introduce(proxy, now):
-                self._respond(it, now)
+                self._due.respond(it, now)
         finally:
-            if proxy.reliable:
-                self._preempt(it, now)
-            self._set_timer(it)
+            if proxy.reliable:  # announce the reader, so that the writer answers with a HEARTBEAT
+                it.preemptive.on_due(self.policy, now)
+                self._due.respond(it, now)
+            self._due.set_timer(it)
 
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
-        self._timers.pop(writer, None)
         self._responses.pop(writer, None)
-        self._responding.pop(writer, None)
+        self._due.forget(writer)
         self._status.forget(writer)
 
     def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
@@ -112,15 +149,16 @@ class Responder:
         it = self._responses[proxy.guid]
         acks = it.acks
         if is_first := it.preemptive.on_heartbeat():
-            self._set_timer(it)
+            self._due.set_timer(it)
         hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
         nothing_to_ask = proxy.guid in self._closed or hole is None
-        if nothing_to_ask and self._keeps_silent(proxy):
+        keeps_silent = proxy.info.keeps_silent(self.policy)  # then it is only asked for what is missing
+        if nothing_to_ask and keeps_silent:
             if not final and acks.is_idle(proxy.expected, now):
                 self._acknowledge(it, now, now)
             elif not final and proxy.info.status_messages:
-                self._respond(it, now)
-                self._status.accompany(proxy)
+                self._due.respond(it, now)
+                proxy.stream.wanted = proxy.info.status_messages
             return
         if nothing_to_ask and final:
             return
@@ -129,25 +167,21 @@ class Responder:
             return
         at = acks.answer_at(self.delays, now)
         if hole is None or nothing_to_ask:
-            if not self._keeps_silent(proxy):
+            if not keeps_silent:
                 self._acknowledge(it, at, now)
             return
         if it.nacks.on_heartbeat(hole[0], at, now, is_first=is_first):
-            self._set_timer(it)
-        if not final and proxy.expected != acks.acked_base and not self._keeps_silent(proxy):
+            self._due.set_timer(it)
+        if not final and proxy.expected != acks.acked_base and not keeps_silent:
             self._acknowledge(it, at, now)
-
-    def _keeps_silent(self, proxy: WriterProxy) -> bool:
-        """Whether nothing is acknowledged to this writer, only requested."""
-        return proxy.info.keeps_silent(self.policy)
 
     def _acknowledge(self, it: WriterResponse, at: int, now: int) -> None:
         if at <= now:
             if it.acks.owe():
-                self._set_timer(it)
-            self._respond(it, now)
+                self._due.set_timer(it)
+            self._due.respond(it, now)
         elif it.acks.owe_at(at):
-            self._set_timer(it)
+            self._due.set_timer(it)
 
     def on_arrival(self, proxy: WriterProxy, sn: int, before: int, now: int) -> None:
         """What arrived at ``sn`` from a reliable writer may end a repair, or show a hole.
@@ -161,19 +195,19 @@ class Responder:
         if proxy.expected < sn and proxy.is_missing:
             moved |= it.nacks.on_hole(sn, now)
         if moved:
-            self._set_timer(it)
+            self._due.set_timer(it)
 
     def on_hole(self, proxy: WriterProxy, limit: int, now: int, *, announced: bool = False) -> None:
         """Something shows that what lies before it, up to ``limit``, is missing; ``announced``: it was sent."""
         it = self._responses[proxy.guid]
         if it.nacks.on_hole(limit, now, announced=announced):
-            self._set_timer(it)
+            self._due.set_timer(it)
 
     def on_fragment(self, proxy: WriterProxy, sn: int, now: int) -> None:
         """Fragments of ``sn`` came, not the last it lacked."""
         it = self._responses[proxy.guid]
         if it.nacks.on_fragment(sn, now):
-            self._set_timer(it)
+            self._due.set_timer(it)
 
     def on_gap(self, proxy: WriterProxy, now: int) -> None:
         """Samples will never come."""
@@ -183,16 +217,16 @@ class Responder:
         it.nacks.on_repair(now)
         if proxy.info.status_messages:
             self._status.on_passed(proxy, now)
-        self._set_timer(it)
+        self._due.set_timer(it)
 
     def on_open(self, proxy: WriterProxy) -> None:
         """The closed writer is open again: acknowledge, and request all that is missing."""
         it = self._responses[proxy.guid]
         it.nacks.on_open()
-        if not self._keeps_silent(proxy):
+        if not proxy.info.keeps_silent(self.policy):
             it.acks.owe()
         self._status.on_open(proxy)
-        self._set_timer(it)
+        self._due.set_timer(it)
 
     # --- status messages: what the stream's progress makes due ------------------------------------
 
@@ -202,94 +236,73 @@ class Responder:
         size = run.datagram_bytes or (run.data.nbytes if run.stride or run.count == 1 else 0)
         it = self._responses[proxy.guid]
         if self._status.on_progress(proxy, size if size <= UDP_PAYLOAD_MAX else 0, now):
-            self._respond(it, now)
-        self._set_timer(it)
+            self._due.respond(it, now)
+        self._due.set_timer(it)
 
     def on_disorder(self, proxy: WriterProxy, run: Run, before: int, now: int) -> None:
         """A run came that was not simply the next one; ``before`` is what was expected then."""
         status, it = self._status, self._responses[proxy.guid]
         if status.on_disorder(proxy, run.last_sn, now):
-            self._respond(it, now)
+            self._due.respond(it, now)
         if proxy.stream.rcv_pos >= proxy.stream.due:
             self.on_progress(proxy, run, now)
         lost = not proxy.reliable and before < run.first_sn
         if lost and status.on_loss(proxy, before, now):
-            self._respond(it, now)
+            self._due.respond(it, now)
         if proxy.guid in self._closed and status.on_closed(proxy, now):
-            self._respond(it, now)
+            self._due.respond(it, now)
 
     def report_at_once(self, proxy: WriterProxy) -> None:
         """A status message is due; the owner, which wants it, has no clock."""
-        self._status.at_once(proxy)
-        self._set_timer(self._responses[proxy.guid])
+        proxy.stream.report_at_once()
+        self._due.set_timer(self._responses[proxy.guid])
 
     def ask(self, proxy: WriterProxy, now: int) -> None:
         """Ask the writer whether others wait for this reader."""
         if self._status.ask(proxy, now):
-            self._respond(self._responses[proxy.guid], now)
+            self._due.respond(self._responses[proxy.guid], now)
 
     # --- time ------------------------------------------------------------------------------------
 
-    def _set_timer(self, it: WriterResponse) -> None:
-        at = it.timer
-        if at == INFINITE:
-            self._timers.pop(it.proxy.guid, None)
-        else:
-            self._timers[it.proxy.guid] = at
-
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
-        timers = *self._timers.values(), *self.other_slices.timers()
+        timers = *self._due.timers.values(), *self.other_slices.timers()
         return min(timers, default=None)
 
     def handle_timer(self, now: int) -> None:
         self.other_slices.handle_timer(now)
-        for guid in [guid for guid, at in self._timers.items() if at <= now]:
+        for guid in [guid for guid, at in self._due.timers.items() if at <= now]:
             it = self._responses[guid]
             proxy = it.proxy
             if it.preemptive.at <= now:
-                self._preempt(it, now)
+                it.preemptive.on_due(self.policy, now)
+                self._due.respond(it, now)
             if it.acks.at <= now:
                 it.acks.owe()
-                self._respond(it, now)
+                self._due.respond(it, now)
             if proxy.stream.timer_at <= now and self._status.on_timer(proxy, now):
-                self._respond(it, now)
+                self._due.respond(it, now)
             if it.nacks.at <= now:
                 self._request(it, now)
-            self._set_timer(it)
-
-    def _preempt(self, it: WriterResponse, now: int) -> None:
-        """Announce the reader, so that the writer answers with a HEARTBEAT."""
-        it.preemptive.on_due(self.policy, now)
-        self._respond(it, now)
+            self._due.set_timer(it)
 
     def _request(self, it: WriterResponse, now: int) -> None:
         proxy = it.proxy
         if it.acks.state is ResponseState.DUE or proxy.stream.wanted:
-            self._respond(it, now)
-        request = it.nacks.on_timer(now, closed=proxy.guid in self._closed, begun=self._begun)
+            self._due.respond(it, now)
+        begun = sum(len(each.fragments) for each in self._writers.values())  # samples that came in part
+        request = it.nacks.on_timer(now, closed=proxy.guid in self._closed, begun=begun)
         if request is not None:
-            self._respond(it, now)
+            self._due.respond(it, now)
             if not request.is_repetition and proxy.stream.rcv_pos:
                 self._status.on_loss(proxy, request.first, now)
-
-    @property
-    def _begun(self) -> int:
-        """Samples of which some fragments have arrived."""
-        return sum(len(proxy.fragments) for proxy in self._writers.values())
-
-    def _respond(self, it: WriterResponse, now: int) -> None:
-        guid = it.proxy.guid
-        if guid not in self._responding:
-            self._responding[guid] = it
-            it.acknack_count = next_count(it.acknack_count, now)
 
     # --- out -------------------------------------------------------------------------------------
 
     @property
     def is_responding(self) -> bool:
         """Whether there is something to send."""
-        return bool(self._responding) or self.other_slices.is_responding
+        return bool(self._due.responding) or self.other_slices.is_responding
 
     def outgoing(self, *, hold: bool, room: int) -> list[Outgoing]:
         """What to send now; while on ``hold`` only what acknowledges nothing of this slice, the rest is sent later.
@@ -297,13 +310,14 @@ class Responder:
         ``room``: bytes the owner can take.
         """
         out = self.other_slices.outgoing()
-        if not self._responding:
+        due = self._due
+        if not due.responding:
             return out
-        responding, self._responding = self._responding, {}
+        responding, due.responding = due.responding, {}
         for guid, it in responding.items():
             if hold and it.preemptive.state is not PreemptiveState.DUE:
-                self._responding[guid] = it
-                self._status.question_is_old(it.proxy)
+                due.responding[guid] = it
+                it.proxy.stream.wants_rtt = False  # the round trip would seem longer than it is
             else:
                 out += self._response(it, room)
         return out
@@ -316,7 +330,9 @@ class Responder:
             self.counters.acknacks_sent += 1
         elif proxy.synced:
             self._add_acknack(packer, it)
-            self._add_nack_frags(packer, it)
+            for nack_frag in it.nack_frags(self._reader_id):
+                packer.add(nack_frag.encode())
+                self.counters.nack_frags_sent += 1
         for message in self._status.messages(proxy, it.acknack_count, room):
             packer.add(message)
         it.preemptive.on_response()
@@ -334,18 +350,7 @@ class Responder:
         acknack = kind(self._reader_id, proxy.guid.entity, state, it.acknack_count, final=state.is_empty)
         packer.add(acknack.encode())
         if it.acks.on_acknack(proxy.expected):
-            self._set_timer(it)
-        self._status.accompany(proxy)
+            self._due.set_timer(it)
+        proxy.stream.wanted = proxy.info.status_messages
         counters.acknacks_sent += 1
         counters.nacks_sent += not state.is_empty
-
-    def _add_nack_frags(self, packer: Packer, it: WriterResponse) -> None:
-        proxy = it.proxy
-        for sn, up_to in it.nacks.fragments.items():
-            sample = proxy.fragments.get(sn)
-            missing = None if sample is None else sample.missing(up_to)
-            if missing is not None:
-                it.nack_frag_count = max(it.nack_frag_count + 1, it.acknack_count)
-                nack_frag = NackFrag(self._reader_id, proxy.guid.entity, sn, missing, it.nack_frag_count)
-                packer.add(nack_frag.encode())
-                self.counters.nack_frags_sent += 1
