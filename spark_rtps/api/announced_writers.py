@@ -23,8 +23,8 @@ class AnnouncedWriters:
         """The writer has written; called in the node's thread, under its lock."""
         participant = self._node.participant
         if self.keeps_types and writer not in self.types and len(self.types) < TYPED_WRITERS_MAX:
-            self.types[writer] = participant.type_of(writer)
-        qos = participant.qos_of(writer)
+            self.types[writer] = participant.database.type_of(writer)
+        qos = participant.database.qos_of(writer)
         if qos is not None and qos.lifespan < INFINITE and len(self.lifespans) < TYPED_WRITERS_MAX:
             self.lifespans[writer] = qos.lifespan
 
@@ -32,4 +32,4 @@ class AnnouncedWriters:
         """The type that a writer announced, where the reader awaits types; None: it announced none."""
         if writer in self.types:
             return self.types[writer]
-        return self._node.participant.type_of(writer)
+        return self._node.participant.database.type_of(writer)

@@ -84,7 +84,7 @@ class Inbox:
             self._cache = ReaderCache(
                 qos,
                 keys=self._instance_keys(spec, instance_type) if spec.keyed else None,
-                writer_qos=node.participant.qos_of,
+                writer_qos=node.participant.database.qos_of,
                 accept_writer_removed_batch_samples=accept_writer_removed_batch_samples,
             )
             self.announced.keeps_types = spec.awaits_types

@@ -288,14 +288,14 @@ class Participant:
         """The other participants that were discovered so far, by GUID prefix."""
         node = self.node
         with node.lock:
-            found = list(node.participant.remote_participants.values())
+            found = list(node.participant.database.participants.values())
         return sorted(found, key=lambda each: each.guid_prefix)
 
     def endpoints(self) -> list[RemoteEndpoint]:
         """The readers and writers of other participants that were discovered so far: by topic, writers first."""
         node = self.node
         with node.lock:
-            found = list(node.participant.remote_endpoints)
+            found = list(node.participant.database.endpoints)
         return sorted(found, key=lambda each: (each.topic, each.kind != "writer", each.guid))
 
     def topics(self) -> dict[str, list[str]]:

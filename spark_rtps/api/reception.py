@@ -216,7 +216,7 @@ class Reception:
         Unless it is back already: what it has written since then is here, too.
         """
         with self._node.lock:
-            if writer in self.inbox.writers() and self._node.participant.is_alive(writer):
+            if writer in self.inbox.writers() and self._node.participant.liveliness.is_alive(writer):
                 return
         self.inbox.writer_lost(writer)
         with self._reading:

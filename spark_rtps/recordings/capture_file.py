@@ -231,7 +231,7 @@ class _Listener:
             found = event.endpoint
             if is_builtin(found.guid.entity):
                 continue
-            announced = self._participant.remote_endpoint(found.guid)
+            announced = self._participant.database.endpoint(found.guid)
             told = _AnnouncedTopic(
                 found.topic, found.type_name, None if announced is None else type_hash(announced)
             )
@@ -239,7 +239,7 @@ class _Listener:
             if self._topics is not None and (found.topic, found.type_name) in self._topics:
                 self._read_from(found.guid, told, found.qos, now)
         for guid in self.seen.keys() - self.types.keys():
-            if (struct := self._participant.type_of(guid)) is not None:
+            if (struct := self._participant.database.type_of(guid)) is not None:
                 self.types[guid] = struct
 
     def _read_from(self, writer: Guid, told: _AnnouncedTopic, qos: Qos, now: int) -> None:
@@ -279,7 +279,7 @@ class _Listener:
 
     def _tell_losses(self) -> None:
         for reader in self._readers.values():
-            for (writer, _), count in reader.take_losses().items():
+            for (writer, _), count in reader.delivery.losses.take().items():
                 if self._reader_of.get(writer) is reader:
                     _log.warning(
                         "%s: %d samples of writer %s are missing in the capture", self._path, count, writer

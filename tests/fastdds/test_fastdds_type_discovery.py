@@ -24,7 +24,7 @@ def endpoint(node: Node, topic: str) -> RemoteEndpoint:
 
     def is_there() -> bool:
         with node.lock:
-            found[:] = [each for each in node.participant.remote_endpoints if each.topic == topic]
+            found[:] = [each for each in node.participant.database.endpoints if each.topic == topic]
         return bool(found)
 
     wait_until(is_there, f"an endpoint of {topic}")
@@ -42,8 +42,8 @@ def test_read_without_idl(kind: str, peer: FastPeer, node: Node, topic: str) -> 
     peer.writer(topic, struct(kind))
     guid = endpoint(node, topic).guid
     with node.lock:
-        told = node.participant.type_of(guid)
-        assert node.participant.type_failure(guid) is None
+        told = node.participant.database.type_of(guid)
+        assert node.participant.database.type_failure(guid) is None
     expected = without_aliases(struct(kind))
     assert isinstance(expected, Struct)
     members = tuple(replace(member, type=bounded(member.type)) for member in expected.members)
@@ -59,7 +59,7 @@ def test_a_type_that_it_does_not_announce(peer: FastPeer, node: Node, topic: str
     peer.writer(topic, struct("Enums"), announced=False)
     guid = endpoint(node, topic).guid
     with node.lock:
-        assert node.participant.type_failure(guid) == SILENT
+        assert node.participant.database.type_failure(guid) == SILENT
 
 
 def test_our_types_are_no_trouble_to_it(peer: FastPeer, node: Node, topic: str) -> None:

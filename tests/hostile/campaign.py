@@ -110,8 +110,8 @@ class Campaign:
         """Traffic to others, and what is held of strangers."""
         scene = self.scene
         assert scene.bytes_to_third_parties() <= scene.attacked_bytes
-        assert len(scene.one.remote_participants) <= PARTICIPANTS_MAX
-        assert len(scene.one.remote_endpoints) <= ENDPOINTS_MAX
+        assert len(scene.one.database.participants) <= PARTICIPANTS_MAX
+        assert len(scene.one.database.endpoints) <= ENDPOINTS_MAX
 
 
 def resident_bytes() -> int:

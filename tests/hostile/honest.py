@@ -174,7 +174,7 @@ class Honest:
     def participants(self) -> list[dict[str, Any]]:
         """All that are known, for an attacker to aim at."""
         with self.node.lock:
-            known = dict(self.node.participant.remote_participants)
+            known = dict(self.node.participant.database.participants)
         return [
             {
                 "prefix": prefix.hex(),
@@ -189,7 +189,7 @@ class Honest:
     def writers(self) -> list[str]:
         """The GUIDs of all remote ones, as hex."""
         with self.node.lock:
-            known = list(self.node.participant.remote_endpoints)
+            known = list(self.node.participant.database.endpoints)
         return [(each.guid.prefix + each.guid.entity).hex() for each in known if each.kind == "writer"]
 
     def write(self, count: int, size: int = 12, timeout: float = 5.0) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def test_a_name_is_free_again_once_its_squatter_is_silent(proves: bool) -> None:
     scene.assert_rows_arrive()
     stranger, other = scene.attackers["stranger"], scene.other
     host = scene.network._hosts.pop(other.user[0])
-    assert scene.run(60 * SECOND, until=lambda: other.prefix not in scene.one.remote_participants)
+    assert scene.run(60 * SECOND, until=lambda: other.prefix not in scene.one.database.participants)
     forged = [stranger.announcement(other.prefix, lease=(1 << 30, 0))]
     if proves:
         forged += stranger.introduction(scene.on, other.prefix)[1:]

@@ -131,7 +131,7 @@ def test_a_crowd_of_endpoints_costs_little_while_it_lasts(scene: HostileScene) -
         scene.work(1)
         scene.run(10 * MILLISECOND)
     scene.assert_rows_arrive()
-    kept = [each for each in scene.one.remote_endpoints if each.guid.prefix[:1] == b"\xee"]
+    kept = [each for each in scene.one.database.endpoints if each.guid.prefix[:1] == b"\xee"]
     assert len(kept) <= limits.ENDPOINTS_PER_ADDRESS_MAX
     scene.rest(30 * SECOND)
     busy = calls_of(lambda: scene.rest(SECOND))

@@ -115,7 +115,7 @@ def test_what_a_node_sees(cyclone: Callable[..., CyclonePeer], participate: Call
 
     def seen() -> dict[str, tuple[str, str, bytes, int, int]]:
         with node.lock:
-            found = node.participant.remote_endpoints
+            found = node.participant.database.endpoints
         return {
             each.topic: (each.kind, each.type_name, each.vendor, each.qos.reliability, each.qos.durability)
             for each in found

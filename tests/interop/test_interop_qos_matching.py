@@ -206,7 +206,7 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
     for later in ("reader", "writer"):
         shared_peer.wait_for_match(f"{topic}_later_{later}")
     found = {f"{topic}_in", f"{topic}_out"}
-    wait_until(lambda: found <= {e.topic for e in node.participant.remote_endpoints}, "their endpoints")
+    wait_until(lambda: found <= {e.topic for e in node.participant.database.endpoints}, "their endpoints")
     assert shared_peer.matched(f"{topic}_in") == shared_peer.matched(f"{topic}_out") == []
     assert not reader.reader.writers and not writer.writer.readers
 
@@ -255,7 +255,7 @@ def test_we_see_cyclones_qos(
     def is_there() -> bool:
         found.extend(
             each.qos
-            for each in node.participant.remote_endpoints
+            for each in node.participant.database.endpoints
             if each.topic == topic and each.kind == kind
         )
         return bool(found)

@@ -94,10 +94,10 @@ def test_peers_see_the_node_and_its_endpoints(
 
 def test_the_participant_has_an_enclave(participate: Callable[..., Node]) -> None:
     node, other = participate(ros=RosNode("n")), participate()
-    wait_until(lambda: node.guid_prefix in other.participant.remote_participants, "the node")
-    assert other.participant.remote_participants[node.guid_prefix].user_data == b"enclave=/;"
-    wait_until(lambda: other.guid_prefix in node.participant.remote_participants, "the other")
-    assert node.participant.remote_participants[other.guid_prefix].user_data == b""
+    wait_until(lambda: node.guid_prefix in other.participant.database.participants, "the node")
+    assert other.participant.database.participants[node.guid_prefix].user_data == b"enclave=/;"
+    wait_until(lambda: other.guid_prefix in node.participant.database.participants, "the other")
+    assert node.participant.database.participants[other.guid_prefix].user_data == b""
 
 
 # --- reading as ROS 2 does -------------------------------------------------------------------------------
@@ -212,8 +212,8 @@ def test_a_reader_of_ours_reads_the_graph(participate: Callable[..., Node]) -> N
     """As other participants of ours see it: one sample, kept for late joiners."""
     node = participate(ros=RosNode("n"))
     other = participate()
-    wait_until(lambda: other.participant.endpoints_on(GRAPH_TOPIC), "the graph's writer")
-    (writer,) = other.participant.endpoints_on(GRAPH_TOPIC)
+    wait_until(lambda: other.participant.database.endpoints_on(GRAPH_TOPIC), "the graph's writer")
+    (writer,) = other.participant.database.endpoints_on(GRAPH_TOPIC)
     assert writer.guid.prefix == node.guid_prefix
     assert (writer.qos.reliability, writer.qos.durability) == (
         ReliabilityKind.RELIABLE,

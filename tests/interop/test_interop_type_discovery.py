@@ -82,9 +82,10 @@ def endpoint(node: Node, topic: str) -> RemoteEndpoint:
     def is_there() -> bool:
         with node.lock:
             participant = node.participant
-            found[:] = [each for each in participant.remote_endpoints if each.topic == topic]
+            found[:] = [each for each in participant.database.endpoints if each.topic == topic]
             return bool(found) and all(
-                participant.type_of(each.guid) or participant.type_failure(each.guid) for each in found
+                participant.database.type_of(each.guid) or participant.database.type_failure(each.guid)
+                for each in found
             )
 
     wait_until(is_there, f"an endpoint of {topic}")
@@ -114,7 +115,10 @@ def test_every_shape_is_what_idl_says(peer: CyclonePeer, node: Node) -> None:
     for kind in shapes.SHAPES:
         found = endpoint(node, f"shape_{kind.__name__}")
         with node.lock:
-            told, failure = node.participant.type_of(found.guid), node.participant.type_failure(found.guid)
+            told, failure = (
+                node.participant.database.type_of(found.guid),
+                node.participant.database.type_failure(found.guid),
+            )
         assert failure is None
         assert told == struct(kind.__name__)
         assert found.type_information is not None
@@ -319,7 +323,7 @@ def test_a_type_that_grows_meanwhile(
     second.writer(topic, shapes.AppendableMore)
     wait_until(lambda: len(reader.writers) == 2, "the second writer")
     with node.lock:
-        told = [node.participant.type_of(guid) for guid in reader.writers]
+        told = [node.participant.database.type_of(guid) for guid in reader.writers]
     assert told == [struct("Appendable"), struct("AppendableMore")]
 
 
@@ -362,8 +366,8 @@ def replay(capture: str, prefix: bytes) -> tuple[Participant, list[Struct | str]
         if timer is not None and timer <= now:
             participant.handle_timer(now)
         participant.datagrams_to_send(now)
-        for each in participant.remote_endpoints:
-            found = participant.type_of(each.guid) or participant.type_failure(each.guid)
+        for each in participant.database.endpoints:
+            found = participant.database.type_of(each.guid) or participant.database.type_failure(each.guid)
             if found is not None and each.kind == "writer" and each.topic == "lab_Rich":
                 told[each.guid] = found
     return participant, list(told.values())

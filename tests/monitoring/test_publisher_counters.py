@@ -369,8 +369,8 @@ class TestWriterPool:
         monkeypatch.setattr(writer_pool, "WRITERS_MAX", 2)
         a, b, _, _ = (self.publish(publishers, topic)._writer for topic in ("A", "B", "A", "C"))
         assert {stream.topic for stream in streams(root)} == {"A", "C"}
-        assert a.node.participant.qos_of(a.guid) is not None  # type: ignore[attr-defined]
-        assert b.node.participant.qos_of(b.guid) is None  # type: ignore[attr-defined]
+        assert a.node.participant.database.qos_of(a.guid) is not None  # type: ignore[attr-defined]
+        assert b.node.participant.database.qos_of(b.guid) is None  # type: ignore[attr-defined]
 
 
 class TestStale:

@@ -76,7 +76,7 @@ def test_room_that_comes_in_small_pieces(scene: Scene) -> None:
 def test_what_is_called_consumed_later_is_told_later(scene: Scene) -> None:
     node = scene.node(ipc=True)
     got = scene.reader(node)
-    got.reader.consumption_held = True
+    got.reader.status.consumption_held = True
     writer = ipc_writer(scene, scene.node())
     log = writer.writer._unsent.log
     assert log is not None
@@ -158,7 +158,7 @@ def test_a_sample_that_its_owner_never_has_room_for_holds_nobody_up(scene: Scene
     got = scene.reader(node)
     writer = ipc_writer(scene, scene.node())
     with node.lock:
-        got.reader.sample_size_max = 20_000
+        got.reader.delivery.sample_size_max = 20_000
     hold(got, node, 50_000)
     writer.write(numbered(0, 1))
     writer.write(numbered(1, 1, size=100_000))

@@ -345,7 +345,7 @@ def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(
     there, here = scene.node(), scene.node()
     got = scene.reader(there, RELIABLE)
     writer = scene.writer(here, qos)
-    heard = there.participant._liveliness._signs[writer.guid]
+    heard = there.participant.liveliness._signs[writer.guid]
 
     def later() -> int:
         clock.advance(5_000 * SECOND)

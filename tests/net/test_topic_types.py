@@ -29,11 +29,8 @@ class FakeParticipant:
         self.changes = self.listed = 0
         self.endpoints: list[RemoteEndpoint] = []
         self.types: dict[Guid, Struct] = {}
-        self.remote_participants: dict[bytes, object] = {}
-
-    @property
-    def remote_endpoints(self) -> list[RemoteEndpoint]:
-        return self.endpoints
+        self.participants: dict[bytes, object] = {}
+        self.database = self
 
     def own_endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
         return []

@@ -104,7 +104,7 @@ def test_one_socket_has_its_turn_and_no_more(scene: tuple[Scene, FakeSockets, No
         node.do_work()
         cycles += 1
         if cycles == 3:
-            assert b"\x42" * 12 in attacked.one.remote_participants
+            assert b"\x42" * 12 in attacked.one.database.participants
         longest = max(longest, node_module.time.monotonic_ns() - before)  # type: ignore[attr-defined]
     assert longest < 60 * MILLISECOND, "a turn, a part, and the datagram in which it ends; for both sockets"
     assert cycles > 20
@@ -244,4 +244,4 @@ def test_a_log_that_cannot_be_handed_on_takes_no_datagram_with_it(
     sockets.waiting[sockets.user].append(announcement(b"\x42" * 12))
     with pytest.raises(MemoryError):
         node.do_work()
-    assert b"\x42" * 12 in attacked.one.remote_participants
+    assert b"\x42" * 12 in attacked.one.database.participants

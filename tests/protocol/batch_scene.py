@@ -88,7 +88,7 @@ class Scene:
         return number
 
     def foreign(self, participant: Participant) -> None:
-        local = participant._endpoints._locals[self.readers[-1][1].guid]
+        local = participant.endpoints._locals[self.readers[-1][1].guid]
         local.data = replace(local.data, abilities=type(local.data.abilities)())
         participant._sedp.announce(local.data, now=self.network.now)
         self.run(SECOND // 2)

@@ -40,7 +40,7 @@ class End:
                 info = WriterInfo(writer, (), (), RELIABLE[writer], True)
                 reader.match_writer(info, now=SECOND)
         for reader in self.readers:
-            reader.sample_size_max = sample_size_max
+            reader.delivery.sample_size_max = sample_size_max
         self.drops = Counter[DropReason]()
         endpoints: Any = SimpleNamespace(
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True

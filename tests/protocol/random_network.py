@@ -219,7 +219,7 @@ class RandomNetwork:
         room = pick((INFINITE, INFINITE, 200_000, 40_000)) if is_capped else INFINITE
         reader.window = room
         if room < INFINITE:
-            reader.sample_size_max = room
+            reader.delivery.sample_size_max = room
         made = Listener(reader, room, d.random() < 0.5, not is_best_effort)
         self.listeners.append(made)
         return made

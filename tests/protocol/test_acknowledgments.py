@@ -111,7 +111,7 @@ def test_what_a_writer_takes_with_it_is_lost() -> None:
     assert s.taken() == [1, 2, 3]
     s.reader.unmatch_writer(IT)
     assert s.reader.counters.lost_samples == 6
-    assert s.reader._delivery.reorder_budget.nbytes == s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reorder_budget.nbytes == s.reader.delivery.reassembly.budget.nbytes == 0
     # nothing is lost where nothing was begun
     s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
     s.reader.unmatch_writer(IT)

@@ -433,7 +433,7 @@ class Story:
                 it.gone or not it.qos.is_reliable
             ):  # a best-effort one may wait for a set's end, or for fragments
                 continue
-            assert it.reader._delivery.reorder_budget.nbytes == 0
+            assert it.reader.delivery.reorder_budget.nbytes == 0
             for proxy in it.reader.writers.values():
                 assert not proxy.fragments
                 assert not len(proxy.held)

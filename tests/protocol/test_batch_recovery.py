@@ -233,7 +233,7 @@ def test_an_aborted_coherent_set_is_not_seen(seed: int, batch: BatchPolicy, ours
     for number in (0, late):
         counters = scene.readers[number][1].counters
         assert (counters.lost_samples, counters.coherent_sets_lost) == (0, 0)
-        assert scene.readers[number][1]._delivery.reorder_budget.nbytes == 0
+        assert scene.readers[number][1].delivery.reorder_budget.nbytes == 0
     assert scene.writer.unacknowledged_bytes == 0
 
 

@@ -65,7 +65,7 @@ def narrow(s: Script, r: random.Random) -> None:
     if r.random() < 0.3:
         s.proxy.held.window.units_max = r.randint(1, 8)
     if r.random() < 0.3:
-        s.reader.sample_size_max = SIZE * r.randint(2, 6)
+        s.reader.delivery.sample_size_max = SIZE * r.randint(2, 6)
 
 
 @pytest.mark.parametrize("seed", seeds(100))
@@ -91,7 +91,7 @@ def test_each_sample_of_a_best_effort_writer(seed: int) -> None:
     c = s.reader.counters
     assert s.proxy.expected == last + 2
     assert c.received_samples + c.lost_samples + c.irrelevant_samples + c.window_closed == last + 1
-    assert sum(s.reader.take_losses().values()) == c.lost_samples
+    assert sum(s.reader.delivery.losses.take().values()) == c.lost_samples
     assert c.reorder_overflow == c.receive_window_overflow == 0, (
         "what finds no room is lost, and rejected by nobody"
     )

@@ -215,7 +215,7 @@ def test_a_set_that_just_fits_needs_no_room_for_its_end() -> None:
 
 def test_a_set_larger_than_the_owner_takes_is_lost() -> None:
     s = coherent()
-    s.reader.sample_size_max = 100
+    s.reader.delivery.sample_size_max = 100
     s.data(1, 2, of=1).data(3, 4, of=1).end_of_set(5).data(6)
     assert s.taken() == [6]
     assert s.reader.counters.coherent_sets_lost == 1
@@ -224,7 +224,7 @@ def test_a_set_larger_than_the_owner_takes_is_lost() -> None:
 
 def test_a_set_with_a_sample_larger_than_the_owner_takes_is_lost() -> None:
     s = coherent()
-    s.reader.sample_size_max = 100
+    s.reader.delivery.sample_size_max = 100
     s.data(1).data(2, of=2).data(3, of=2, size=200).data(4, of=2).end_of_set(5).data(6, of=6).end_of_set(7)
     assert s.taken() == [1, 6]
     assert s.reader.counters.oversized_samples == 1
@@ -278,7 +278,7 @@ def test_a_set_whose_end_has_outlived_its_lifespan_is_lost_not_waited_for() -> N
     s.heartbeat(9, 8)
     assert s.taken() == []
     assert s.proxy.expected == 9
-    assert s.reader.take_losses() == {(IT, LossCause.COHERENT_SET): 3}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.COHERENT_SET): 3}
     s.data(9)
     assert s.taken() == [9]
 
@@ -322,7 +322,7 @@ def test_a_writer_that_goes_away_takes_its_open_set_along() -> None:
     assert s.taken() == [1]
     assert s.reader.counters.coherent_sets_lost == 2
     assert s.reader.counters.lost_samples == 7
-    assert s.reader._delivery.reorder_budget.nbytes == 0
+    assert s.reader.delivery.reorder_budget.nbytes == 0
 
 
 def test_a_reader_that_came_in_the_middle_of_a_set_waits_for_the_next() -> None:
@@ -362,7 +362,7 @@ def test_best_effort_sets() -> None:
     assert s.taken() == [18]
     s.data(19, of=19).data(18).gap(20, 21).data(21, of=19).data(22)
     assert s.taken() == [19, 21, 22]
-    assert s.reader._delivery.reorder_budget.nbytes == 0
+    assert s.reader.delivery.reorder_budget.nbytes == 0
     assert s.reader.get_timer() is None
 
 

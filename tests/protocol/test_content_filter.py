@@ -45,9 +45,9 @@ def test_a_filter_that_no_parameter_can_carry_is_not_announced() -> None:
         given = ContentFilterProperty("filtered", topic, "DDSSQL", expression, ("y" * size,) * 20)
         one.create_reader(ReaderSpec(topic, "T", Qos(), content_filter=given), now=network.now)
         two.create_writer(WriterSpec(topic, "T", Qos()), now=network.now)
-    assert network.run(5 * SECOND, until=lambda: len(two.remote_endpoints) == 2)
+    assert network.run(5 * SECOND, until=lambda: len(two.database.endpoints) == 2)
     for topic, size in sizes.items():
-        (own,) = (each for each in one._endpoints.data() if each.topic == topic)
+        (own,) = (each for each in one.endpoints.data() if each.topic == topic)
         assert (own.content_filter is not None) is (size < 4_000)
     matched = [each.topic for each in network.events[two.prefix] if isinstance(each, Matched)]
     assert sorted(matched) == ["long", "short"]

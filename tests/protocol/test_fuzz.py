@@ -152,7 +152,7 @@ def test_mutated_captures(seed: int) -> None:
         for name in ("Rich", "Small", "Blob", "RichA", "SKey", "OptApp"):
             topic, type_name = f"lab_{name}", f"lab::{name}"
             for key in range(1, 3):
-                number = len(participant._keys) + 1
+                number = len(participant._keys._keys) + 1
                 qos = replace(RELIABLE, reliability=ReliabilityKind(key), durability=DurabilityKind.VOLATILE)
                 participant.create_reader(
                     ReaderSpec(topic, type_name, qos, keyed=True, entity_key=number), now=0

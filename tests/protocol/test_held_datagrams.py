@@ -18,5 +18,5 @@ def test_an_announcement_that_was_held_does_not_count_as_the_next_datagrams() ->
     network.deliver(one, announcement(), EVIL_IP)  # held, since its sender has not proven its address yet
     network.deliver(one, message(InfoDestination(one.prefix).encode()), EVIL_IP)
     network.deliver(one, announcement(NEXT), NEXT_IP)
-    assert set(one.remote_participants) == {EVIL, NEXT}
+    assert set(one.database.participants) == {EVIL, NEXT}
     assert DropReason.OVER_LIMIT not in one.drops

@@ -72,7 +72,7 @@ def test_a_forged_announcement_makes_us_say_little_to_its_victim() -> None:
     forged = announcement(metatraffic_unicast=(victim,), default_unicast=(victim,))
     network.deliver(one, forged)
     network.run(600 * SECOND)
-    assert not one.remote_participants  # infinite lease or not
+    assert not one.database.participants  # infinite lease or not
     assert network.sent_bytes[("10.0.0.200", 53)] < 10_000
     # no endpoint was told to it: that data goes out only on request
 
@@ -89,7 +89,7 @@ def test_nobody_proves_what_another_ones_address_is(source: str) -> None:
     network.deliver(one, message(InfoDestination(one.prefix).encode()), source)
     assert not one._spdp.remotes[EVIL].proven
     network.run(600 * SECOND)
-    assert not one.remote_participants
+    assert not one.database.participants
     assert network.sent_bytes[("10.0.0.200", 53)] < 10_000
     network.deliver(one, announcement())
     network.deliver(one, message(InfoDestination(one.prefix).encode()), EVIL_IP)
@@ -101,7 +101,7 @@ def test_announcements_that_are_no_datagrams_are_dropped() -> None:
     one = network.add()
     network.deliver(one, announcement(), source_of_log(EVIL))
     assert one.drops == {DropReason.UNKNOWN_WRITER: 1}
-    assert not one.remote_participants
+    assert not one.database.participants
     network.run(SECOND)
     assert (EVIL_IP, 7410) not in network.sent_bytes
 
@@ -122,7 +122,7 @@ def test_addresses_that_are_nobody(address: str) -> None:
     one = network.add()
     network.deliver(one, announcement(metatraffic_unicast=(Locator(address, 7410),)))
     assert one.drops == {DropReason.BAD_LOCATOR: 1}
-    assert not one.remote_participants
+    assert not one.database.participants
 
 
 def test_ports_out_of_range_are_left_out() -> None:
@@ -164,11 +164,11 @@ def test_a_flood_of_participants() -> None:
     assert len(one._spdp.remotes) == limits.PARTICIPANTS_PER_ADDRESS_MAX
     assert one.drops[DropReason.OVER_LIMIT] == 3_000 - limits.PARTICIPANTS_PER_ADDRESS_MAX
     network.run(20 * SECOND)
-    assert not one.remote_participants  # none of them ever answered: the table is free again
-    assert one._endpoints.routes == {}
+    assert not one.database.participants  # none of them ever answered: the table is free again
+    assert one.endpoints.routes == {}
     assert all(not writer.readers for writer in one._writers.values())
     two = network.add()
-    assert network.run(5 * SECOND, until=lambda: two.prefix in one.remote_participants)
+    assert network.run(5 * SECOND, until=lambda: two.prefix in one.database.participants)
 
 
 def test_a_flood_of_endpoints(scene: Scene) -> None:
@@ -224,20 +224,20 @@ def test_nobody_disposes_another_participant(scene: Scene, hashed: bool) -> None
     honest = scene.two.prefix
     scene.attack(dispose(EVIL, honest, hashed=hashed))  # in its own name
     scene.attack(dispose(honest, honest, hashed=hashed))  # in the other's, from elsewhere
-    assert honest in scene.one.remote_participants
+    assert honest in scene.one.database.participants
     scene.assert_honest_work_goes_on()
     scene.attack(dispose(honest, honest, hashed=hashed), scene.network.address_of(scene.two))
-    assert honest not in scene.one.remote_participants
+    assert honest not in scene.one.database.participants
 
 
 def test_nobody_changes_another_participant(scene: Scene) -> None:
     honest = scene.two.prefix
-    before = scene.one.remote_participants[honest]
+    before = scene.one.database.participants[honest]
     scene.attack(announcement(honest))
-    assert scene.one.remote_participants[honest] == before
+    assert scene.one.database.participants[honest] == before
     named_by_another = Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 3, encode_participant(before)).encode()
     scene.attack(message(named_by_another, prefix=b"\xaa" * 12))
-    assert b"\xaa" * 12 not in scene.one.remote_participants
+    assert b"\xaa" * 12 not in scene.one.database.participants
 
 
 def test_nobody_announces_or_disposes_another_ones_endpoint(scene: Scene) -> None:

@@ -114,17 +114,17 @@ def test_a_lost_participant_takes_its_writers_along() -> None:
     network.unplug(two)
     network.run(30 * SECOND)
     assert said(network, one) == [events.LivelinessLost]
-    assert one._liveliness.get_timer() is None
+    assert one.liveliness.get_timer() is None
 
 
 def test_no_assertions_after_the_last_such_writer() -> None:
     network = VirtualNetwork()
     one, two = lively(network)
-    guid = next(iter(one._endpoints.routes.keys() - {g for g in one._endpoints.routes if g.entity[3] & 0xC0}))
+    guid = next(iter(one.endpoints.routes.keys() - {g for g in one.endpoints.routes if g.entity[3] & 0xC0}))
     two.delete_endpoint(guid, network.now)
     network.run(SECOND)
-    assert two._liveliness.get_timer() is None
-    assert one._liveliness.get_timer() is None
+    assert two.liveliness.get_timer() is None
+    assert one.liveliness.get_timer() is None
 
 
 def test_who_never_acknowledges_does_not_make_the_history_grow() -> None:
@@ -136,7 +136,7 @@ def test_who_never_acknowledges_does_not_make_the_history_grow() -> None:
     for _ in range(200):
         network.run(200 * MILLISECOND)
         network.deliver(two, message, source="10.0.0.1")
-    assert two.remote_participants
+    assert two.database.participants
     assert writer.last_sn > 100
     assert writer.history.samples <= 66
 
@@ -203,7 +203,7 @@ def test_manual_does_not_live_by_its_participant_being_heard(kind: LivelinessKin
     assert network.run(5 * SECOND, until=lambda: bool(said(network, one)))
     network.run(5 * SECOND)
     assert said(network, one) == [events.LivelinessLost]
-    assert one.remote_participants
+    assert one.database.participants
 
 
 def test_manual_with_an_infinite_lease_is_not_watched() -> None:
@@ -269,7 +269,7 @@ def test_assert_participant_sends_a_manual_message() -> None:
     _, two = lively(network, liveliness=PARTICIPANT)
     network.log.clear()
     payload = encode_assertion(two.prefix, KIND_MANUAL)
-    two._liveliness.assert_participant(network.now)
+    two.liveliness.assert_participant(network.now)
     network.run(MILLISECOND)
     assert sum(payload in each[2] for each in network.log) == 1
     network.run(10 * SECOND)  # nobody asserts: nothing is said
@@ -416,7 +416,7 @@ def test_assertions_go_on_after_an_outage_shorter_than_the_lease_of_the_particip
     network.loss = 1.0
     run(15)
     assert said(network, one) == [events.LivelinessLost]
-    assert two._liveliness.writer.history.samples < 100, "no history is kept for who is silent"
+    assert two.liveliness.writer.history.samples < 100, "no history is kept for who is silent"
     network.loss = 0.0
     run(5)
     assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]

@@ -13,7 +13,7 @@ from tests.protocol.reader_script import IT, LASTING, ME, RELIABLE, Script, star
 
 def lost(s: Script) -> dict[LossCause, int]:
     """What was lost since the last call, by cause."""
-    losses = s.reader.take_losses()
+    losses = s.reader.delivery.losses.take()
     assert {writer for writer, _ in losses} <= {IT}
     return {cause: count for (_, cause), count in losses.items()}
 
@@ -160,7 +160,7 @@ def test_what_a_gap_passes_that_was_written_while_the_writer_was_not_matched(
     s.gap(6, 9)
     s.heartbeat(9, 8).data(9).gap(10, 11).data(11)
     assert s.taken() == [1, 2, 3, 4, 5, 9, 11]
-    assert s.reader.take_losses() == ({} if lasting else {(IT, LossCause.OUT_OF_REACH): 3})
+    assert s.reader.delivery.losses.take() == ({} if lasting else {(IT, LossCause.OUT_OF_REACH): 3})
     counters = s.reader.counters
     assert (counters.lost_samples, counters.irrelevant_samples) == ((0, 4) if lasting else (3, 1))
     assert counters.missed_samples == 0

@@ -33,12 +33,12 @@ def test_what_the_first_heartbeat_no_longer_has_is_missed() -> None:
     s = moved()
     s.heartbeat(51, 50)
     assert counted(s) == (40, 40, 0)
-    assert s.reader.take_losses() == {(IT, LossCause.MOVED): 40}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.MOVED): 40}
     s.data(51, 60)
     assert s.taken() == list(range(51, 61))
     s.heartbeat(71, 70)
     assert counted(s) == (50, 40, 0), "later losses are of another kind"
-    assert s.reader.take_losses() == {(IT, LossCause.HISTORY): 10}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.HISTORY): 10}
 
 
 def test_what_the_writer_still_has_is_read() -> None:
@@ -104,17 +104,17 @@ def test_a_best_effort_writer_is_where_its_first_sample_is() -> None:
     s.data(41)
     assert s.taken() == [*range(31, 36), 41]
     assert counted(s) == (25, 20, 0)
-    assert s.reader.take_losses() == {(IT, LossCause.MOVED): 20, (IT, LossCause.NOT_RECEIVED): 5}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.MOVED): 20, (IT, LossCause.NOT_RECEIVED): 5}
 
 
 def test_what_was_missed_stays_missed_whatever_a_lower_heartbeat_says() -> None:
     s = moved()
     s.heartbeat(5_001, 5_000)
-    assert s.reader.take_losses() == {(IT, LossCause.MOVED): 4_990}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.MOVED): 4_990}
     s.heartbeat(21, 20).data(21)
     assert s.taken() == []
     assert counted(s) == (4_990, 4_990, 0)
-    assert s.reader.take_losses() == {}
+    assert s.reader.delivery.losses.take() == {}
 
 
 def test_a_writer_that_leaves_before_it_is_heard_counts_when_it_comes_back() -> None:
@@ -188,6 +188,6 @@ def test_at_another_address(lasting: bool, depth: int, loss: float, silent: int)
     assert got == sorted(set(got)) and got[-1] == 300
     assert len(got) + reader.counters.missed_samples == 300
     assert reader.counters.lost_samples == reader.counters.missed_samples
-    assert sum(reader.take_losses().values()) == reader.counters.lost_samples
+    assert sum(reader.delivery.losses.take().values()) == reader.counters.lost_samples
     if lasting and not depth:
         assert reader.counters.missed_samples == 0

@@ -106,7 +106,7 @@ class TestParticipants:
         reader = reader_of(one, network.now)
         good, other = writer_of(two, network.now), writer_of(three, network.now)
         network.run(3 * SECOND)
-        assert set(one.remote_participants) == {two.prefix}
+        assert set(one.database.participants) == {two.prefix}
         assert list(reader.writers) == [good.guid] and not other.readers
         assert one.drops[DropReason.PEER_NOT_ADMITTED] > 0
         write(good, network.now)
@@ -138,11 +138,11 @@ class TestParticipants:
         network = VirtualNetwork()
         one, two, three = network.add(), network.add(), network.add()
         network.run(3 * SECOND)
-        known = one.announcements
+        known = one.discovery.announcements()
         assert {each.prefix for each in known} == {two.prefix, three.prefix}
         again = network.add(peers_allowed=("10.0.0.3",))
-        again.recall(known, now=network.now)
-        assert set(again.remote_participants) == {three.prefix}
+        again.discovery.recall(known, now=network.now)
+        assert set(again.database.participants) == {three.prefix}
 
 
 class TestReaders:
@@ -154,7 +154,7 @@ class TestReaders:
         elsewhere = reader_of(network.add(), network.now)
         network.run(3 * SECOND)
         assert set(writer.readers) == {good.guid, also.guid}
-        (reason,) = one.incompatible(writer.guid)[elsewhere.guid]
+        (reason,) = one.endpoints.incompatible(writer.guid)[elsewhere.guid]
         assert reason == "ADDRESS: the writer serves 10.0.0.2/31; the reader is at 10.0.0.4"
         told = [event for event in network.events[one.prefix] if isinstance(event, IncompatibleQos)]
         assert [event.remote for event in told] == [elsewhere.guid]

@@ -16,13 +16,13 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_AL
 def lose(network: VirtualNetwork, host: Participant, peer: Participant) -> None:
     """The host hears nothing of the peer for longer than its lease; the peer hears the host."""
     network.blocked.add((network.address_of(peer), network.address_of(host)))
-    assert network.run(60 * SECOND, until=lambda: not host.remote_participants)
-    assert list(peer.remote_participants) == [host.prefix]
+    assert network.run(60 * SECOND, until=lambda: not host.database.participants)
+    assert list(peer.database.participants) == [host.prefix]
 
 
 def find_again(network: VirtualNetwork, host: Participant, peer: Participant) -> None:
     network.blocked.clear()
-    assert network.run(60 * SECOND, until=lambda: list(host.remote_participants) == [peer.prefix])
+    assert network.run(60 * SECOND, until=lambda: list(host.database.participants) == [peer.prefix])
     network.run(2 * SECOND)
 
 
@@ -44,8 +44,8 @@ def test_endpoints_deleted_meanwhile_are_gone_for_the_peer(others: int) -> None:
     assert len(writer.readers) == 1 + others, "it cannot know yet"
     find_again(network, host, peer)
     assert not writer.readers
-    assert (peer.remote_endpoint(deleted.guid) is None) == (not others)
-    assert peer.remote_endpoint(kept.guid) is not None
+    assert (peer.database.endpoint(deleted.guid) is None) == (not others)
+    assert peer.database.endpoint(kept.guid) is not None
 
 
 def test_an_endpoint_that_is_made_again_is_there() -> None:
@@ -60,7 +60,7 @@ def test_an_endpoint_that_is_made_again_is_there() -> None:
         host.delete_endpoint(other.guid, network.now)
     peer = network.add()
     network.run(2 * SECOND)
-    assert [each.guid for each in peer.endpoints_on("t")] == [first.guid]
+    assert [each.guid for each in peer.database.endpoints_on("t")] == [first.guid]
 
 
 def test_there_is_an_end_to_the_disposals_kept() -> None:

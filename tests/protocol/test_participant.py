@@ -12,7 +12,6 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.protocol.participant import events
-from spark_rtps.transport.protocol.participant import participant as participant_module
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.policies import PUBLICATION_POLICY, PublicationPolicy
@@ -111,11 +110,11 @@ def test_three_participants_with_several_endpoints(seed: int) -> None:
         until=lambda: (
             all(len(r.writers) == 2 for r in readers)
             and all(len(w.readers) == 6 for w in writers)
-            and len(hosts[2].remote_endpoints) == 6
+            and len(hosts[2].database.endpoints) == 6
         ),
     )
-    assert sorted(hosts[2].remote_participants) == [hosts[0].prefix, hosts[1].prefix]
-    listed = hosts[2].remote_endpoints
+    assert sorted(hosts[2].database.participants) == [hosts[0].prefix, hosts[1].prefix]
+    listed = hosts[2].database.endpoints
     assert sorted((each.participant_name, each.kind) for each in listed) == sorted(
         [("p1", "reader")] * 2 + [("p1", "writer")] + [("p2", "reader")] * 2 + [("p2", "writer")]
     )
@@ -150,9 +149,9 @@ def test_set_peers() -> None:
     network = VirtualNetwork(multicast=False)
     one, two = network.add(), network.add()
     network.run(30 * SECOND)
-    assert not one.remote_participants
-    one.set_peers((Locator("10.0.0.2", 7410),))
-    assert network.run(SECOND, until=lambda: bool(one.remote_participants and two.remote_participants))
+    assert not one.database.participants
+    one.discovery.spdp.set_peers((Locator("10.0.0.2", 7410),))
+    assert network.run(SECOND, until=lambda: bool(one.database.participants and two.database.participants))
 
 
 def test_other_domains_are_not_ours() -> None:
@@ -160,8 +159,8 @@ def test_other_domains_are_not_ours() -> None:
     one = network.add(domain=1, peers=(Locator("10.0.0.2", 7410),))
     two = network.add(domain=2)
     network.run(SECOND)
-    assert not one.remote_participants
-    assert not two.remote_participants
+    assert not one.database.participants
+    assert not two.database.participants
 
 
 def test_endpoints_of_one_participant_match_each_other() -> None:
@@ -179,7 +178,7 @@ def test_endpoints_of_one_participant_match_each_other() -> None:
     one.delete_endpoint(w.guid, network.now)
     assert not r.writers
     network.run(60 * SECOND)
-    assert not one.remote_participants
+    assert not one.database.participants
     assert not sum(one.drops.values())
 
 
@@ -206,9 +205,9 @@ def test_many_endpoints_reach_a_late_joiner() -> None:
         one.delete_endpoint(w.guid, network.now)
     network.run(SECOND)
     two = network.add()
-    assert network.run(20 * SECOND, until=lambda: len(two.remote_endpoints) == 300)
+    assert network.run(20 * SECOND, until=lambda: len(two.database.endpoints) == 300)
     network.run(SECOND)
-    assert {each.topic for each in two.remote_endpoints} == {f"topic{i}" for i in range(300)}
+    assert {each.topic for each in two.database.endpoints} == {f"topic{i}" for i in range(300)}
 
 
 # --- parting --------------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def test_close_is_told_and_believed_at_once() -> None:
     two.close(network.now)
     network.run(10 * MILLISECOND)
     assert not r.writers
-    assert not one.remote_participants
+    assert not one.database.participants
     assert [each.expired for each in told(network, one, events.ParticipantLost)] == [False]
     assert [each.remote for each in told(network, one, events.Unmatched)] == [w.guid]
     assert [each.endpoint.guid for each in told(network, one, events.EndpointLost)] == [w.guid]
@@ -241,7 +240,7 @@ def test_a_deleted_endpoint_is_unmatched_and_its_place_can_be_taken() -> None:
     two.delete_endpoint(w.guid, network.now)
     network.run(SECOND)
     assert not r.writers
-    assert one.remote_endpoints == []
+    assert one.database.endpoints == []
     again = writer(network, two)
     assert again.guid != w.guid
     network.run(SECOND)
@@ -265,8 +264,8 @@ def test_a_silent_participant_ends_with_its_lease() -> None:
     assert network.run(20 * SECOND, until=lambda: not r.writers)
     assert 2 * SECOND < network.now - start <= 4 * SECOND
     assert [each.expired for each in told(network, one, events.ParticipantLost)] == [True]
-    assert one.remote_endpoints == []
-    assert one._endpoints.routes == {}
+    assert one.database.endpoints == []
+    assert one.endpoints.routes == {}
     assert one._sedp.remote.nbytes == 0
 
 
@@ -292,7 +291,7 @@ def test_leases_outlast_heavy_loss() -> None:
     for each in (one, two):
         # three announcements per lease, and whatever else is said: 0.4 ** 3 is not rare, its end is
         assert len(told(network, each, events.ParticipantLost)) <= 6
-        assert each.remote_participants
+        assert each.database.participants
 
 
 def test_a_stream_of_small_datagrams_keeps_the_lease() -> None:
@@ -311,7 +310,7 @@ def test_a_stream_of_small_datagrams_keeps_the_lease() -> None:
         one.receive(np.frombuffer(bytearray(buffer), np.uint8), spans, now=network.now)
         assert numbers(r) == list(range(20 * i + 1, 20 * i + 21))
         network.run(SECOND)
-    assert one.remote_participants
+    assert one.database.participants
 
 
 # --- identity -------------------------------------------------------------------------------------
@@ -339,7 +338,7 @@ def test_entity_ids() -> None:
 def test_entity_keys_of_deleted_endpoints_are_used_again_when_all_others_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(participant_module, "_ENTITY_KEY_MAX", 3)
+    monkeypatch.setattr("spark_rtps.transport.protocol.participant.entity_keys._KEY_MAX", 3)
     one = Participant(ParticipantConfig(bytes(range(12))), now=0)
     spec = ReaderSpec(*TOPIC, RELIABLE, keyed=True)
     lasting = one.create_reader(spec, now=0).guid
@@ -385,13 +384,13 @@ def test_nothing_is_left_of_an_endpoint_that_cannot_be_announced(qos: Qos, polic
             make()
     assert one.changes == changes
     assert len(one.readers) == before
-    assert not one.own_endpoints_on(TOPIC[0])
+    assert not one.database.own_endpoints_on(TOPIC[0])
     network.run(5 * SECOND)
     assert not told(network, one, events.LivelinessLost)
     assert len(one._library) == 0
-    assert not two.remote_endpoints
+    assert not two.database.endpoints
     w = one.create_writer(WriterSpec(*TOPIC, RELIABLE, type=kept), now=network.now)
-    assert network.run(5 * SECOND, until=lambda: bool(two.remote_endpoints))
+    assert network.run(5 * SECOND, until=lambda: bool(two.database.endpoints))
     one.delete_endpoint(w.guid, network.now)
     assert len(one._library) == 0
 
@@ -488,6 +487,6 @@ def test_our_own_multicast_is_ignored() -> None:
     one = network.add()
     network.run(SECOND)
     assert network.sent >= 5
-    assert not one.remote_participants
+    assert not one.database.participants
     assert not sum(one.drops.values())
     assert network.events[one.prefix] == []

@@ -288,7 +288,7 @@ def test_a_robot_with_two_hundred_participants_is_known_as_a_whole() -> None:
             it.announce(number, "10.0.0.50", proven=True, lease=10 * SECOND)
         it.network.run(3 * SECOND)
     found = [e for e in it.network.events[it.one.prefix] if isinstance(e, events.ParticipantDiscovered)]
-    assert len(found) == 201 and len(it.one.remote_participants) == 201
+    assert len(found) == 201 and len(it.one.database.participants) == 201
 
 
 def test_a_stranger_that_lost_its_place_is_found_again_when_it_has_something_for_us() -> None:
@@ -296,10 +296,10 @@ def test_a_stranger_that_lost_its_place_is_found_again_when_it_has_something_for
     network = it.network
     other = network.add(lease_duration=10 * SECOND)
     network.run(SECOND)
-    assert other.prefix in it.one.remote_participants
+    assert other.prefix in it.one.database.participants
     (gone,) = (r for r in it.one._spdp.remotes.values() if r.prefix == other.prefix)
     it.one._spdp._sent_away.append(it.one._spdp._forget(gone.prefix))
-    it.one._discovery._lose_sent_away(network.now)
+    it.one.discovery._lose_sent_away(network.now)
     writer = it.write_from(other)
     assert network.run(10 * SECOND, until=lambda: writer.guid in it.reader.writers)
 
@@ -323,7 +323,7 @@ def test_a_lease_of_next_to_nothing_does_not_make_us_find_a_participant_again_an
         it.network.run(SECOND)
     assert changes(it, events.ParticipantDiscovered) == before + 1
     it.network.run(STRANGER_LEASE_MIN)
-    assert prefix(1) not in it.one.remote_participants
+    assert prefix(1) not in it.one.database.participants
 
 
 @pytest.mark.parametrize("lease", [LEASE_MAX_NS, INFINITE])
@@ -332,11 +332,11 @@ def test_a_day_long_lease_pins_no_place(lease: int) -> None:
     for number in range(20):
         it.announce(number, proven=number < 10, lease=lease)
     it.network.run(11 * SECOND)
-    assert len(it.one.remote_participants) == 11, "those that are proven"
+    assert len(it.one.database.participants) == 11, "those that are proven"
     it.network.run(STRANGER_LEASE_MAX // 2)
     it.announce(3, proven=True, lease=lease)  # it is heard
     it.network.run(STRANGER_LEASE_MAX // 2)
-    assert set(it.one.remote_participants) == {it.two.prefix, prefix(3)}
+    assert set(it.one.database.participants) == {it.two.prefix, prefix(3)}
 
 
 def test_a_matched_participant_has_the_lease_that_it_announces() -> None:

@@ -61,7 +61,7 @@ def test_what_a_writer_no_longer_has_is_lost_once_though_an_older_heartbeat_foll
     assert s.taken() == list(range(1, 82))
     s.heartbeat(91, 95).heartbeat(91, 90).data(91, 95)
     assert s.taken() == [91, 92, 93, 94, 95]
-    assert s.reader.take_losses() == {(IT, LossCause.HISTORY): 9}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.HISTORY): 9}
 
 
 @pytest.mark.parametrize("seed", seeds(40))
@@ -133,7 +133,7 @@ def test_a_reader_that_was_away_goes_on_at_once_and_counts_what_it_missed() -> N
     s.data(1, 5).heartbeat(1, 5)
     s.heartbeat(FAR, FAR).data(FAR)
     assert s.taken() == [1, 2, 3, 4, 5, FAR]
-    assert s.reader.take_losses() == {(IT, LossCause.HISTORY): FAR - 6}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.HISTORY): FAR - 6}
 
 
 # --- forged messages --------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_what_a_forged_message_passes_is_counted_once_and_stays_passed(name: str
     assert s.taken() == [1, 2, 3, 4, 5]
     counters = s.reader.counters
     assert (counters.lost_samples, counters.irrelevant_samples) == ((0, 994) if name == "GAP" else (994, 0))
-    assert s.reader.take_losses() == ({} if name == "GAP" else {(IT, LossCause.HISTORY): 994})
+    assert s.reader.delivery.losses.take() == ({} if name == "GAP" else {(IT, LossCause.HISTORY): 994})
     assert counters.duplicate_samples == 3
     s.data(9, 1_010)
     assert s.taken() == list(range(1_000, 1_011))
@@ -202,7 +202,7 @@ def test_what_a_forged_sample_of_a_best_effort_writer_passes_is_counted_once_and
     s.sleep(2 * ANEW_NS)
     s.data(9, 1_010)
     assert s.taken() == [1, 2, 3, 4, 5, *range(1_000, 1_011)]
-    assert s.reader.take_losses() == {(IT, LossCause.NOT_RECEIVED): 994}
+    assert s.reader.delivery.losses.take() == {(IT, LossCause.NOT_RECEIVED): 994}
 
 
 @pytest.mark.parametrize("name", FORGED)

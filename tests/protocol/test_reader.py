@@ -344,7 +344,7 @@ def test_a_reassembled_sample_waits_for_the_window() -> None:
     s.reader.window = 1000
     (run,) = s.reader.take()
     assert run.nbytes == 1000
-    assert s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reassembly.budget.nbytes == 0
 
 
 def test_fragments_are_requested_by_nack_frag() -> None:
@@ -360,7 +360,7 @@ def test_fragments_are_requested_by_nack_frag() -> None:
     assert s.taken() == [1, 2]
     s.frag(1, 4)
     assert s.reader.counters.duplicate_fragments == 1
-    assert s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reassembly.budget.nbytes == 0
 
 
 def test_fragments_under_way_are_left_alone() -> None:
@@ -397,7 +397,7 @@ def test_best_effort_fragments_of_an_older_sample_are_given_up() -> None:
     s = Script(Qos(), reliable=False)
     s.frag(1, 1).frag(2, 1, count=10).frag(1, 2, count=9)
     assert s.taken() == [2]
-    assert s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reassembly.budget.nbytes == 0
     for sn in range(3, 200):
         s.frag(sn, 1)
     assert len(s.proxy.fragments) <= limits.FRAGMENTED_SAMPLES_MAX
@@ -451,7 +451,7 @@ def test_unmatching_forgets_everything_but_the_position() -> None:
     s.reader.unmatch_writer(IT)
     assert s.reader.get_timer() is None
     assert s.said() == []
-    assert s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reassembly.budget.nbytes == 0
     s.data(4)
     assert s.reader.counters.unknown_writer == 1
     s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)

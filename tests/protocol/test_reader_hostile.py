@@ -86,7 +86,7 @@ def test_the_highest_sequence_number_there_is() -> None:
     assert said.missing.base == most, "there is no number behind it to acknowledge it with"
     s.frag(most, 1).heartbeat(most, most).sleep(100 * MS).said()
     s.reader.unmatch_writer(IT)
-    assert s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reassembly.budget.nbytes == 0
 
 
 def test_out_of_order_data_is_bounded() -> None:
@@ -122,7 +122,7 @@ def test_endless_fragments() -> None:
     s, t = started(), time.process_time()
     for sn in range(2, 5_000):
         s.frag(sn, 1, total=200 << 20)
-    assert s.reader._delivery.reassembly.budget.nbytes <= limits.FRAGMENTED_BYTES_MAX
+    assert s.reader.delivery.reassembly.budget.nbytes <= limits.FRAGMENTED_BYTES_MAX
     for sn in range(5_000, 9_000):
         s.frag(sn, 1)
     assert len(s.proxy.fragments) <= limits.FRAGMENTED_SAMPLES_MAX
@@ -149,7 +149,7 @@ def test_a_sample_larger_than_anybody_takes_does_not_stall_its_writer(size: int)
     s.data(1).frag(2, 1, total=size).frag(2, 2, total=size).data(3).heartbeat(1, 3)
     assert s.taken() == [1, 3]
     assert s.reader.counters.oversized_samples == 1
-    assert s.reader._delivery.reassembly.budget.nbytes == 0
+    assert s.reader.delivery.reassembly.budget.nbytes == 0
     said = s.sleep(1000 * MS).said()[-1]
     assert isinstance(said, AckNack)
     assert (said.missing.base, said.final) == (4, True)
@@ -157,7 +157,7 @@ def test_a_sample_larger_than_anybody_takes_does_not_stall_its_writer(size: int)
 
 def test_the_owner_says_how_large_a_sample_may_be() -> None:
     s = started()
-    s.reader.sample_size_max = 100
+    s.reader.delivery.sample_size_max = 100
     s.data(1, 3, size=124).data(4, 5, size=128)  # with 24 bytes of DATA header each
     assert s.taken() == [1, 2, 3]
     assert s.reader.counters.oversized_samples == 2
@@ -179,7 +179,7 @@ def test_the_owner_says_how_large_a_sample_may_be() -> None:
 
 def test_oversized_samples_ahead_of_their_turn() -> None:
     s = started()
-    s.reader.sample_size_max = 100
+    s.reader.delivery.sample_size_max = 100
     s.data(3, size=200).data(4)
     said = s.sleep(POLICY.reorder_delay).said()[-1]
     assert isinstance(said, AckNack)
@@ -187,11 +187,11 @@ def test_oversized_samples_ahead_of_their_turn() -> None:
     s.data(1, 2)
     assert s.taken() == [1, 2, 4]
     s = Script()  # before the first HEARTBEAT, too
-    s.reader.sample_size_max = 100
+    s.reader.delivery.sample_size_max = 100
     s.data(6, size=200).data(7).heartbeat(5, 7).data(5)
     assert s.taken() == [5, 7]
     s = Script(Qos(), reliable=False)
-    s.reader.sample_size_max = 100
+    s.reader.delivery.sample_size_max = 100
     s.data(5, size=200).data(6).data(9, size=200).data(8).data(10)
     assert s.taken() == [6, 10]
     assert s.reader.counters.oversized_samples == 2
@@ -200,14 +200,14 @@ def test_oversized_samples_ahead_of_their_turn() -> None:
 
 def test_all_writers_together_are_bounded() -> None:
     s = started()
-    s.reader._delivery.reorder_budget.bytes_max = 100_000
+    s.reader.delivery.reorder_budget.bytes_max = 100_000
     others = [Guid(bytes((i,)) * 12, IT.entity) for i in range(1, 50)]
     for guid in others:
         s.reader.match_writer(WriterInfo(guid, WHERE, (), True, False), now=s.now)
         s.reader.on_heartbeat(guid, Heartbeat(ANY, guid.entity, 1, 0, 1), now=s.now)
         for sn in range(2, 20):
             s.reader.on_run(Run(guid, sn, 1, np.zeros(1024, np.uint8), 1024, 24, 1000), now=s.now)
-    budget = s.reader._delivery.reorder_budget
+    budget = s.reader.delivery.reorder_budget
     held = [proxy.held for proxy in s.reader.writers.values()]
     assert sum(each.nbytes for each in held) == budget.nbytes <= 100_000
     assert s.reader.counters.reorder_overflow == 49 * 18 - 100_000 // 1024

@@ -129,7 +129,7 @@ class TestConsumption:
         each = script()
         [message] = said(each.data(1).data(3, 9, 4000).heartbeat(1, 9))
         assert message.consumption_sn == 1
-        positions = each.reader.positions(IT)
+        positions = each.reader.status.positions(each.proxy)
         assert (positions.rcv_pos, positions.sub_pos, positions.rcv_hwm) == (32, 32, 32 + 7 * 4000)
         [message] = said(each.data(2))
         assert message.consumption_sn == 9
@@ -151,17 +151,21 @@ class TestConsumption:
 
     def test_the_owner_says_what_is_consumed(self) -> None:
         each = script()
-        each.reader.consumption_held = True
+        each.reader.status.consumption_held = True
         each.data(1, 500, 64).sleep(TIMEOUT)
         assert [message.consumption_sn for message in said(each.heartbeat(1, 500))] == [0]
         each.reader.consumed(IT, 200, 200 * 64)
         [message] = said(each.sleep(0))
         assert message.consumption_sn == 200
-        assert each.reader.positions(IT).sub_pos == 200 * 64
+        assert each.reader.status.positions(each.proxy).sub_pos == 200 * 64
         each.reader.consumed(IT, 500, 300 * 64)
         [message] = said(each.sleep(0))
         assert message.consumption_sn == 500
-        assert each.reader.positions(IT).sub_pos == each.reader.positions(IT).rcv_pos == 500 * 64
+        assert (
+            each.reader.status.positions(each.proxy).sub_pos
+            == each.reader.status.positions(each.proxy).rcv_pos
+            == 500 * 64
+        )
 
     def test_of_a_writer_that_is_gone(self) -> None:
         each = script()
@@ -197,7 +201,7 @@ class TestWindow:
     def test_what_is_held_for_the_owner_is_in_the_window(self) -> None:
         """It is counted from the consumption on, and has its room already."""
         each = script()
-        each.reader.consumption_held = True
+        each.reader.status.consumption_held = True
         each.data(1, 100, 64)
         each.reader.window = 1_000
         assert said(each.heartbeat(1, 100))[0].receiver_window == 6_400 + 1_000
@@ -222,7 +226,7 @@ class TestWindow:
             def on_rtt_measurement(self, rtt: int, *, now: int) -> None: ...
 
         each = script()
-        each.reader.congestion_control = lambda policy, writer: Pushing()
+        each.reader.status.congestion_control = lambda policy, writer: Pushing()
         info = each.proxy.info
         each.reader.unmatch_writer(IT)
         each.reader.match_writer(info, now=each.now)
@@ -310,7 +314,7 @@ class TestRoundTrips:
     def answer(self, each: Script, question: RttMeasurement, **changes: object) -> int:
         reply = replace(question, reply=True, **changes)
         each.reader.on_rtt_measurement(IT, reply, now=each.now)
-        return each.reader.positions(IT).rtt_ns
+        return each.reader.status.positions(each.proxy).rtt_ns
 
     def test_a_round_trip(self) -> None:
         each = script(CUBIC)
@@ -347,7 +351,7 @@ class TestRoundTrips:
         question = self.question(each.data(1))
         assert question is not None
         each.reader.on_rtt_measurement(IT, question, now=each.now)
-        assert each.reader.positions(IT).rtt_ns == 0
+        assert each.reader.status.positions(each.proxy).rtt_ns == 0
 
     def test_a_question_is_not_asked_late(self) -> None:
         each = script(CUBIC)
@@ -391,7 +395,7 @@ def test_a_writer_may_learn_and_unlearn_them() -> None:
 def test_whatever_happens(steps: list[tuple[str, int, int]], held: bool, reliable: bool, cubic: bool) -> None:
     """What is said rises, and is true; and no position is before another that follows it."""
     each = Script(RELIABLE, policy=CUBIC if cubic else STATIC, reliable=reliable, status_messages=True)
-    each.reader.consumption_held = held
+    each.reader.status.consumption_held = held
     told = 0
     for what, a, b in steps:
         if what == "data":
@@ -413,6 +417,6 @@ def test_whatever_happens(steps: list[tuple[str, int, int]], held: bool, reliabl
             for message in said(each):
                 assert told <= message.consumption_sn < max(each.proxy.expected, 1)
                 told = message.consumption_sn
-        positions = each.reader.positions(IT)
+        positions = each.reader.status.positions(each.proxy)
         assert 0 <= positions.sub_pos <= positions.rcv_pos <= positions.rcv_hwm
         assert each.proxy.stream.due > 0

@@ -131,7 +131,7 @@ def test_all_arrives_once_and_in_order(block: int) -> None:
         proxy = reader.writers[writer.guid]
         assert not proxy.held
         assert not proxy.fragments
-        assert reader._delivery.reassembly.budget.nbytes == 0
+        assert reader.delivery.reassembly.budget.nbytes == 0
         link.run(5 * SECOND)
         assert writer.get_timer() is None, "nothing is left to say"
         assert reader.get_timer() is None

@@ -140,5 +140,5 @@ def test_receive_window_size_is_kept_whatever_comes(seed: int) -> None:
         assert (
             held.window.units == len(batches) + sum(run.count for run in held.runs if not run.batch_sn) <= 20
         )
-        assert held.nbytes == s.reader._delivery.reorder_budget.nbytes == sum(run.nbytes for run in held.runs)
+        assert held.nbytes == s.reader.delivery.reorder_budget.nbytes == sum(run.nbytes for run in held.runs)
     assert got == sorted(set(got))

@@ -37,10 +37,10 @@ def test_no_writer_waits_for_a_reader_that_is_not_made_again(keyed: bool, is_rec
     network.run(2 * SECOND)
     assert len(writer.readers) == 2
 
-    known = host.announcements
+    known = host.discovery.announcements()
     host = restart(network, host)
     if is_recalled:
-        host.recall(known, now=network.now)
+        host.discovery.recall(known, now=network.now)
     kept = host.create_reader(ReaderSpec("t", "T", RELIABLE, entity_key=500, keyed=keyed), now=network.now)
     host.withdraw_reader(501, keyed=keyed, now=network.now)
     network.run(2 * SECOND)
@@ -112,11 +112,11 @@ def test_peers_that_do_not_answer_are_known_again() -> None:
     a = peer.create_writer(WriterSpec("a", "T", RELIABLE), now=network.now)
     network.run(5 * SECOND)
 
-    announced = host.announcements
+    announced = host.discovery.announcements()
     assert [each.prefix for each in announced] == [peer.prefix]
     host = restart(network, host)
     peer._spdp._answer = lambda *_: None  # type: ignore[method-assign]
-    host.recall(announced, now=network.now)
+    host.discovery.recall(announced, now=network.now)
     reader = host.create_reader(ReaderSpec("a", "T", RELIABLE, entity_key=500), now=network.now)
     assert network.run(100 * MILLISECOND, until=lambda: a.guid in reader.writers)
     network.run(30 * SECOND)
@@ -128,21 +128,21 @@ def test_peers_that_are_gone_are_not_known_for_long() -> None:
     network = VirtualNetwork(seed=5)
     peer, host = network.add(), network.add()
     network.run(SECOND)
-    announced = host.announcements
+    announced = host.discovery.announcements()
     network.unplug(peer)
     host = restart(network, host)
-    host.recall(announced, now=network.now)
-    assert list(host.remote_participants) == [peer.prefix]
+    host.discovery.recall(announced, now=network.now)
+    assert list(host.database.participants) == [peer.prefix]
     network.run(UNPROVEN_LEASE + SECOND)
-    assert not host.remote_participants
+    assert not host.database.participants
 
 
 @pytest.mark.parametrize("payload", [b"\x00", bytes(4), bytes.fromhex("00030000ffff")])
 def test_what_was_written_down_wrong_is_dropped(payload: bytes) -> None:
     network = VirtualNetwork(seed=5)
     host = network.add()
-    host.recall([Announcement(bytes(range(12)), 1, payload, "10.0.0.9")], now=network.now)
-    assert not host.remote_participants
+    host.discovery.recall([Announcement(bytes(range(12)), 1, payload, "10.0.0.9")], now=network.now)
+    assert not host.database.participants
     assert sum(host.drops.values()) == 1
 
 
@@ -151,8 +151,8 @@ def test_numbers_of_discovery_begin_at_one() -> None:
     network = VirtualNetwork()
     network.now = 1_000 * 3600 * SECOND
     host = network.add()
-    assert {writer.last_sn for writer in host._discovery.builtin.writers()} == {0}
-    assert {writer.last_sn for writer in restart(network, host)._discovery.builtin.writers()} == {1 << 14}
+    assert {writer.last_sn for writer in host.discovery.builtin.writers()} == {0}
+    assert {writer.last_sn for writer in restart(network, host).discovery.builtin.writers()} == {1 << 14}
 
 
 def test_assertions_of_liveliness_after_a_restart() -> None:
@@ -167,7 +167,7 @@ def test_assertions_of_liveliness_after_a_restart() -> None:
     host.create_writer(WriterSpec("t", "T", qos, entity_key=1), now=network.now)
     network.run(20 * SECOND)
     assert writer.guid in reader.writers
-    assert len(host._liveliness.writer.readers) == 1
+    assert len(host.liveliness.writer.readers) == 1
     assert not [each for each in network.events[peer.prefix] if isinstance(each, events.LivelinessLost)]
 
 
@@ -202,5 +202,5 @@ def test_a_late_heartbeat_is_no_restart() -> None:
         two.create_writer(WriterSpec(f"t{i}", "T", RELIABLE), now=network.now)
         network.run(MILLISECOND)
     network.run(SECOND)
-    assert len(one.remote_endpoints) == 200
+    assert len(one.database.endpoints) == 200
     assert rematched == []

@@ -179,7 +179,7 @@ def test_other_slices_have_no_statuses() -> None:
     assert [type(each) for each in told] == [events.Matched, events.LivelinessLost]
     pair.writing.delete_endpoint(pair.others.guid, pair.network.now)
     pair.network.run(SECOND)
-    assert pair.reading._endpoints.other_slices == {}
+    assert pair.reading.endpoints.other_slices == {}
     assert not pair.reader._responder.other_slices
     assert (
         len([each for each in pair.network.events[pair.reading.prefix] if isinstance(each, events.Unmatched)])
@@ -194,7 +194,7 @@ def test_an_incompatible_writer_of_another_slice_is_no_news_and_gets_no_answer()
     pair.run(SECOND)
     told = [e for e in pair.network.events[pair.reading.prefix] if isinstance(e, events.IncompatibleQos)]
     assert [(each.local, each.remote) for each in told] == [(reader.guid, pair.ours.guid)]
-    assert list(pair.reading.incompatible(reader.guid)) == [pair.ours.guid]
+    assert list(pair.reading.endpoints.incompatible(reader.guid)) == [pair.ours.guid]
     assert not reader._responder.other_slices
 
 
@@ -202,15 +202,15 @@ def test_a_participant_whose_writers_are_all_of_other_slices_leaves() -> None:
     pair = Pair()
     pair.writing.close(pair.network.now)
     pair.run(SECOND)
-    assert pair.reading._endpoints.other_slices == {}
+    assert pair.reading.endpoints.other_slices == {}
     assert not pair.reader._responder.other_slices
-    assert not pair.reading._endpoints.matches(pair.writing.prefix)
+    assert not pair.reading.endpoints.matches(pair.writing.prefix)
 
 
 def test_a_reader_that_is_deleted_acknowledges_nothing_more() -> None:
     pair = Pair()
     pair.reading.delete_endpoint(pair.reader.guid, pair.network.now)
-    assert pair.reading._endpoints.other_slices == {}
+    assert pair.reading.endpoints.other_slices == {}
     assert not pair.reader._responder.other_slices
 
 
@@ -271,14 +271,14 @@ def test_the_types_of_other_slices_are_not_asked_for(monkeypatch: pytest.MonkeyP
     for writer in pair.writers.values():
         data = pair.reading._sedp.remote.get(writer.guid)
         assert data is not None
-        pair.reading._endpoints.consider(data, now=pair.network.now)
+        pair.reading.endpoints.consider(data, now=pair.network.now)
     assert asked == [pair.ours.guid]
 
 
 def test_news_of_a_writer_of_another_slice() -> None:
     """Its addresses count when they are proven, as those of any other; what else it announces counts at once."""
     pair = Pair()
-    endpoints, guid = pair.reading._endpoints, pair.others.guid
+    endpoints, guid = pair.reading.endpoints, pair.others.guid
     data = pair.reading._sedp.remote.get(guid)
     assert data is not None
     endpoints.consider(replace(data, unicast=(Locator("10.0.0.200", 7410),)), now=pair.network.now)
@@ -349,7 +349,7 @@ def test_fragments_and_gaps_of_other_slices_are_dropped() -> None:
     pair.run(SECOND)
     assert pair.others.unacknowledged() == {}
     assert pair.reader.counters.of_other_slices >= 4
-    assert pair.reader.fragment_bytes == pair.reader.counters.fragments == 0
+    assert pair.reader.delivery.reassembly.budget.taken == pair.reader.counters.fragments == 0
     before = pair.reader.counters.of_other_slices
     gap = Gap(ANY, pair.others.guid.entity, 1, SequenceNumberSet(500)).encode()
     message = Header((2, 1), b"\x01\x10", pair.writing.prefix).encode() + gap

@@ -89,7 +89,7 @@ def test_nothing_but_answers_goes_where_nobody_has_spoken() -> None:
     one.close(network.now)
     network.run(SECOND)
     assert 0 < network.sent_bytes[(VICTIM.address, 53)] <= received
-    assert not one.remote_endpoints
+    assert not one.database.endpoints
 
 
 def in_one_datagram(count: int, locator: Locator) -> bytes:
@@ -142,11 +142,11 @@ def test_what_is_addressed_to_us_proves_and_counts_from_there_on() -> None:
     network.run(SECOND)
     network.deliver(one, announcement(), EVIL_IP)
     network.deliver(one, message(reader_of_evil()), EVIL_IP)
-    assert not one.remote_endpoints
+    assert not one.database.endpoints
     network.deliver(one, addressed(one, reader_of_evil()), "10.0.0.67")
-    assert not one.remote_endpoints and one.drops[DropReason.FOREIGN_ADDRESS] == 2
+    assert not one.database.endpoints and one.drops[DropReason.FOREIGN_ADDRESS] == 2
     network.deliver(one, addressed(one, reader_of_evil()), EVIL_IP)
-    assert [each.guid for each in one.remote_endpoints] == [Guid(EVIL, EVIL_READER)]
+    assert [each.guid for each in one.database.endpoints] == [Guid(EVIL, EVIL_READER)]
 
 
 def test_what_came_a_moment_too_early_is_looked_at_again() -> None:
@@ -156,10 +156,10 @@ def test_what_came_a_moment_too_early_is_looked_at_again() -> None:
     network.deliver(one, announcement(), EVIL_IP)
     for _ in range(100):
         network.deliver(one, message(reader_of_evil()), EVIL_IP)
-    assert not one.remote_endpoints
+    assert not one.database.endpoints
     assert len(one._spdp.remotes[EVIL].held) == 4
     network.deliver(one, addressed(one), EVIL_IP)
-    assert len(one.remote_endpoints) == 1
+    assert len(one.database.endpoints) == 1
     assert not one._spdp.remotes[EVIL].held
 
 
@@ -224,7 +224,7 @@ def test_loopback_is_an_address_of_our_own_host() -> None:
     network.deliver(one, announcement(metatraffic_unicast=(here,), default_unicast=(here,)), "10.0.0.1")
     network.deliver(one, addressed(one, reader_of_evil()), "127.0.0.1")
     assert one._spdp.remotes[EVIL].unicast == (here,)
-    assert len(one.remote_endpoints) == 1
+    assert len(one.database.endpoints) == 1
     elsewhere = b"\x55" * 12
     network.deliver(one, announcement(elsewhere, metatraffic_unicast=(OTHER,)), OTHER.address)
     network.deliver(one, addressed(one, prefix=elsewhere), "127.0.0.1")
@@ -237,13 +237,13 @@ def test_what_is_recalled_is_as_proven_as_it_was() -> None:
     network.run(SECOND)
     network.deliver(one, announcement(b"\x55" * 12), EVIL_IP)
     network.deliver(one, addressed(one, prefix=b"\x55" * 12), EVIL_IP)
-    known = one.announcements
+    known = one.discovery.announcements()
     assert {each.prefix: each.proven_from for each in known} == {
         two.prefix: ("10.0.0.2",),
         b"\x55" * 12: (EVIL_IP,),
     }
     again = network.add()
-    again.recall([known[0], known[1]._replace(proven_from=())], now=network.now)
+    again.discovery.recall([known[0], known[1]._replace(proven_from=())], now=network.now)
     assert [again._spdp.remotes[each.prefix].proven for each in known] == [True, False]
     network.run(UNPROVEN_LEASE + 5 * SECOND)
 
@@ -266,7 +266,7 @@ def test_an_endpoint_that_names_somebody_elses_address_matches_nothing() -> None
     assert found.reasons == (
         "LOCATOR: its participant has not spoken from an address that it names, 10.0.0.200",
     )
-    assert scene.one.incompatible(found.local)
+    assert scene.one.endpoints.incompatible(found.local)
 
 
 def test_an_endpoint_that_names_several_addresses_gets_data_at_those_that_are_proven() -> None:
@@ -313,7 +313,7 @@ def test_one_that_names_another_participants_address_does_not_answer_for_it() ->
         network.run(100 * MILLISECOND)
     assert any(sent[8:20] not in (one.prefix, two.prefix) for _, to, sent in log if to.address == "10.0.0.2")
     assert all(len(sent) <= len(lie) for _, to, sent in log if to.address == "10.0.0.2")
-    assert not one._spdp.remotes[EVIL].proven and not one.remote_endpoints
+    assert not one._spdp.remotes[EVIL].proven and not one.database.endpoints
     for i in range(1_000):  # it guesses
         guess = InfoDestination(one.prefix[:2] + i.to_bytes(10, "big")).encode()
         network.deliver(one, message(guess), EVIL_IP)

@@ -124,7 +124,7 @@ def test_a_participant_behind_a_translator_of_addresses_is_found(trust: Trust, l
         if trust is Trust.ADDRESS and not loss:
             assert one._spdp.remotes[two.prefix].addresses == {"10.0.0.2", "10.0.3.3"}
             network.run(20 * SECOND)
-            assert set(two.remote_participants) == {one.prefix}  # what was made up is gone
+            assert set(two.database.participants) == {one.prefix}  # what was made up is gone
             forged = Heartbeat(ENTITYID_UNKNOWN, writer.guid.entity, 10**9, 10**9, 1 << 20).encode()
             network.deliver(one, addressed(one, forged, prefix=two.prefix), EVIL_IP)
             assert one.drops[DropReason.FOREIGN_ADDRESS]
@@ -166,4 +166,4 @@ def test_one_that_is_overheard_keeps_the_lease_that_it_announces_while_it_is_mat
     network.run(3 * UNPROVEN_LEASE)
     assert told.guid in reader.writers
     network.run(60 * SECOND)
-    assert not one.remote_participants
+    assert not one.database.participants

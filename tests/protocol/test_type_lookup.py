@@ -41,9 +41,12 @@ def test_types_are_known_in_spite_of_loss(seed: int) -> None:
     network = VirtualNetwork(seed=seed, loss=0.3, duplicates=0.1, jitter=20 * MILLISECOND)
     pair = Pair(struct("Wide"), struct("Rich"), network=network)
     wanted = (pair.writer.guid, pair.reader.guid)
-    assert network.run(20 * SECOND, lambda: bool(pair.one.type_of(wanted[0]) and pair.two.type_of(wanted[1])))
-    assert pair.one.type_of(pair.writer.guid) == struct("Rich")
-    assert pair.two.type_of(pair.reader.guid) == struct("Wide")
+    assert network.run(
+        20 * SECOND,
+        lambda: bool(pair.one.database.type_of(wanted[0]) and pair.two.database.type_of(wanted[1])),
+    )
+    assert pair.one.database.type_of(pair.writer.guid) == struct("Rich")
+    assert pair.two.database.type_of(pair.reader.guid) == struct("Wide")
     network.run(20 * SECOND, lambda: bool(pair.reader.writers and pair.writer.readers))
     assert pair.matched
 
@@ -57,7 +60,10 @@ def test_changes_are_counted() -> None:
     found: list[tuple[int, dict[Guid, object]]] = []
 
     def look() -> bool:
-        said = {e.guid: one.type_of(e.guid) or one.type_failure(e.guid) for e in one.remote_endpoints}
+        said = {
+            e.guid: one.database.type_of(e.guid) or one.database.type_failure(e.guid)
+            for e in one.database.endpoints
+        }
         if not found or found[-1] != (one.changes, said):
             found.append((one.changes, said))
         return False
@@ -84,7 +90,8 @@ def test_many_ask_each_other_in_spite_of_loss(seed: int) -> None:
 
     def all_known() -> bool:
         return all(
-            len(one.remote_endpoints) == 10 and all(one.type_of(e.guid) for e in one.remote_endpoints)
+            len(one.database.endpoints) == 10
+            and all(one.database.type_of(e.guid) for e in one.database.endpoints)
             for one in everybody
         )
 
@@ -92,9 +99,9 @@ def test_many_ask_each_other_in_spite_of_loss(seed: int) -> None:
     network.loss = 0.0
     network.run(5 * SECOND)
     for one in everybody:
-        assert one._discovery.types.request_writer.unacknowledged() == {}
-        assert one._discovery.types.reply_writer.unacknowledged() == {}
-        assert one._discovery.types.reply_writer.unacknowledged_bytes == 0
+        assert one.discovery.types.request_writer.unacknowledged() == {}
+        assert one.discovery.types.reply_writer.unacknowledged() == {}
+        assert one.discovery.types.reply_writer.unacknowledged_bytes == 0
 
 
 def test_a_large_type_comes_in_several_replies() -> None:
@@ -102,8 +109,8 @@ def test_a_large_type_comes_in_several_replies() -> None:
     assert size > 2 * TYPE_LOOKUP_REPLY_BYTES // 2
     network = VirtualNetwork(loss=0.05, seed=1)
     pair = Pair(None, large(400), network=network)
-    assert network.run(4 * SECOND, lambda: pair.one.type_of(pair.writer.guid) is not None)
-    assert pair.one.type_of(pair.writer.guid) == large(400)
+    assert network.run(4 * SECOND, lambda: pair.one.database.type_of(pair.writer.guid) is not None)
+    assert pair.one.database.type_of(pair.writer.guid) == large(400)
 
 
 def test_no_one_asks_for_types_that_nobody_wants() -> None:
@@ -112,12 +119,12 @@ def test_no_one_asks_for_types_that_nobody_wants() -> None:
     pair.run()
     assert pair.matched
     assert pair.sent(ENTITYID_TYPE_LOOKUP_REQUEST_WRITER) == []  # equal types match by their hashes
-    assert pair.one.type_of(pair.writer.guid) == struct("Rich")
-    assert pair.one.type_of(other.guid) is None
-    assert pair.one.type_failure(other.guid) is None
+    assert pair.one.database.type_of(pair.writer.guid) == struct("Rich")
+    assert pair.one.database.type_of(other.guid) is None
+    assert pair.one.database.type_failure(other.guid) is None
     reader(pair.one, pair.network.now, None, topic="other", name="lab::Wide")
     pair.run()
-    assert pair.one.type_of(other.guid) == struct("Wide")
+    assert pair.one.database.type_of(other.guid) == struct("Wide")
 
 
 def test_a_participant_that_wants_all_types() -> None:
@@ -127,12 +134,12 @@ def test_a_participant_that_wants_all_types() -> None:
     told = [writer(two, network.now, struct(name), topic=name) for name in ("Rich", "Wide", "Other", "Plain")]
     silent = writer(two, network.now, None, topic="silent")
     network.run(SECOND)
-    assert [one.type_of(each.guid) for each in told] == [
+    assert [one.database.type_of(each.guid) for each in told] == [
         struct(name) for name in ("Rich", "Wide", "Other", "Plain")
     ]
-    assert one.type_of(silent.guid) is None
-    assert one.type_failure(silent.guid) == "it does not announce its type"
-    by_guid = {each.guid: each for each in one.remote_endpoints}
+    assert one.database.type_of(silent.guid) is None
+    assert one.database.type_failure(silent.guid) == "it does not announce its type"
+    by_guid = {each.guid: each for each in one.database.endpoints}
     assert by_guid[told[0].guid].type_information == type_objects_of(struct("Rich")).information
     assert by_guid[silent.guid].type_information is None
 
@@ -150,10 +157,10 @@ def test_questions_and_answers_go_to_whom_they_are_for() -> None:
     # What was not for them leaves them without a loss, and the writers without anything to wait for.
     third = reader(bystanders[0], network.now, struct("Wide"))
     network.run(SECOND)
-    assert bystanders[0].type_of(pair.writer.guid) == struct("Rich")
+    assert bystanders[0].database.type_of(pair.writer.guid) == struct("Rich")
     assert pair.writer.guid in third.writers
     for participant in (pair.one, pair.two, bystanders[0]):
-        for each in (participant._discovery.types.request_writer, participant._discovery.types.reply_writer):  # type: ignore[assignment]
+        for each in (participant.discovery.types.request_writer, participant.discovery.types.reply_writer):  # type: ignore[assignment]
             assert each.unacknowledged() == {}  # type: ignore[attr-defined]
 
 
@@ -164,7 +171,7 @@ def test_many_endpoints_of_one_type_cost_one_question() -> None:
     network.run(5 * SECOND, lambda: len(pair.reader.writers) == 301)
     assert len(pair.reader.writers) == 301
     assert len(pair.sent(ENTITYID_TYPE_LOOKUP_REQUEST_WRITER)) <= 4
-    assert all(pair.one.type_of(each.guid) is not None for each in writers)
+    assert all(pair.one.database.type_of(each.guid) is not None for each in writers)
 
 
 def test_types_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +197,9 @@ def test_a_participant_that_goes_takes_its_types_along() -> None:
     pair = Pair(struct("Wide"), struct("Rich")).run()
     pair.two.close(pair.network.now)
     pair.run()
-    assert pair.one.type_of(pair.writer.guid) is None
-    assert pair.one.type_failure(pair.writer.guid) is None
-    assert pair.one._discovery.lookup.get_timer() is None
+    assert pair.one.database.type_of(pair.writer.guid) is None
+    assert pair.one.database.type_failure(pair.writer.guid) is None
+    assert pair.one.discovery.lookup.get_timer() is None
 
 
 # --- telling --------------------------------------------------------------------------------------
@@ -200,7 +207,7 @@ def test_a_participant_that_goes_takes_its_types_along() -> None:
 
 def results(participant: Participant, call: GetTypes | GetTypeDependencies, instance: str = "") -> list[Any]:
     request = Request(RequestId(bytes(16), 1), instance, call)
-    return list(participant._discovery.types._results(request))
+    return list(participant.discovery.types._results(request))
 
 
 def test_our_types_are_told_as_long_as_there_are_endpoints_of_them() -> None:
@@ -263,9 +270,9 @@ def test_who_is_not_proven_is_told_nothing() -> None:
     request = Request(RequestId(bytes(16), 1), "", GetTypes(ids))
     for proven in (False, True):
         remote.proven_from = frozenset(remote.addresses) if proven else frozenset()
-        before = pair.one._discovery.types.reply_writer.last_sn
-        pair.one._discovery.types._on_request(pair.two.prefix, request, pair.network.now)
-        assert (pair.one._discovery.types.reply_writer.last_sn > before) is proven
+        before = pair.one.discovery.types.reply_writer.last_sn
+        pair.one.discovery.types._on_request(pair.two.prefix, request, pair.network.now)
+        assert (pair.one.discovery.types.reply_writer.last_sn > before) is proven
 
 
 def test_who_acknowledges_nothing_does_not_pile_up_replies() -> None:
@@ -277,11 +284,11 @@ def test_who_acknowledges_nothing_does_not_pile_up_replies() -> None:
     refused = 0
     for _ in range(200):
         try:
-            pair.one._discovery.types._on_request(pair.two.prefix, request, network.now)
+            pair.one.discovery.types._on_request(pair.two.prefix, request, network.now)
         except DecodeError:
             refused += 1
     assert refused > 100
-    assert pair.one._discovery.types.reply_writer.unacknowledged_bytes < 5 << 20
+    assert pair.one.discovery.types.reply_writer.unacknowledged_bytes < 5 << 20
 
 
 def test_entity_ids() -> None:

@@ -61,7 +61,7 @@ class EvilTypes(Scene):
 
     @property
     def asks(self) -> RequestId:
-        return RequestId(self.one._discovery.types.request_writer.guid.to_bytes(), 1)
+        return RequestId(self.one.discovery.types.request_writer.guid.to_bytes(), 1)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_it_can_answer_at_all(scene: EvilTypes) -> None:
     rich = objects("Rich")
     guid = scene.announce_type(9, rich.information)
     scene.reply(encode_reply(Reply(scene.asks, Types(tuple(rich.objects.items())))))
-    assert scene.one.type_of(guid) == struct("Rich")
+    assert scene.one.database.type_of(guid) == struct("Rich")
 
 
 def test_replies_that_are_none(scene: EvilTypes) -> None:
@@ -87,7 +87,7 @@ def test_replies_that_are_none(scene: EvilTypes) -> None:
         scene.reply(bytes(broken[: 4 * noise.randint(1, len(broken) // 4)]))
         scene.reply(noise.randbytes(4 * noise.randint(1, 100)))
     scene.network.run(TIMEOUT + MILLISECOND)
-    assert scene.one.type_failure(guid) or scene.one.type_of(guid) == struct("Rich")
+    assert scene.one.database.type_failure(guid) or scene.one.database.type_of(guid) == struct("Rich")
     scene.assert_honest_work_goes_on()
 
 
@@ -98,7 +98,7 @@ def test_replies_of_who_was_not_asked(scene: EvilTypes) -> None:
         scene.reply(
             encode_reply(Reply(RequestId(bytes(16), 1), Types(tuple(objects("Wide").objects.items()))))
         )
-    assert scene.one.type_of(guid) is None
+    assert scene.one.database.type_of(guid) is None
     scene.reply(encode_reply(Reply(scene.asks, Types(tuple(objects("Plain").objects.items())))))
     assert len(scene.one._library) == 0
     assert scene.dropped() == {}
@@ -124,10 +124,10 @@ def test_samples_without_end(scene: EvilTypes) -> None:
         (ENTITYID_TYPE_LOOKUP_REPLY_WRITER, TYPE_LOOKUP_REPLY_BYTES_MAX),
     ):
         reader = {
-            ENTITYID_TYPE_LOOKUP_REQUEST_WRITER: scene.one._discovery.types.request_reader,
-            ENTITYID_TYPE_LOOKUP_REPLY_WRITER: scene.one._discovery.types.reply_reader,
+            ENTITYID_TYPE_LOOKUP_REQUEST_WRITER: scene.one.discovery.types.request_reader,
+            ENTITYID_TYPE_LOOKUP_REPLY_WRITER: scene.one.discovery.types.reply_reader,
         }[writer]
-        assert reader.sample_size_max == most
+        assert reader.delivery.sample_size_max == most
 
 
 def test_types_without_end(scene: EvilTypes) -> None:
@@ -141,8 +141,8 @@ def test_types_without_end(scene: EvilTypes) -> None:
     assert held < 10 << 20
     scene.network.run(TIMEOUT + MILLISECOND)
     # 64 are asked for as they come, one by one; then all of these again, a few times.
-    assert scene.one._discovery.types.request_writer.counters.written_samples < 64 + 8
-    timer = scene.one._discovery.lookup.get_timer()
+    assert scene.one.discovery.types.request_writer.counters.written_samples < 64 + 8
+    timer = scene.one.discovery.lookup.get_timer()
     assert timer is not None and timer > scene.network.now + AGAIN - SECOND, "it asks again, later"
     scene.assert_honest_work_goes_on()
 
@@ -172,17 +172,17 @@ def test_a_type_that_explodes(scene: EvilTypes) -> None:
     before = time.process_time()
     for _ in range(70):
         scene.reply(encode_reply(Reply(scene.asks, Types(tuple(types.items())))))
-    assert scene.one.type_failure(guid) is not None
+    assert scene.one.database.type_failure(guid) is not None
     assert time.process_time() - before < 20
     scene.assert_honest_work_goes_on()
 
 
 def test_who_is_asked_and_vanishes(scene: EvilTypes) -> None:
     guid = scene.announce_type(9, objects("Rich").information)
-    assert scene.one._discovery.lookup.known(guid) is None
+    assert scene.one.discovery.lookup.known(guid) is None
     scene.network.run(20 * SECOND)  # its lease is endless, but it is not heard of any more
-    assert scene.one.type_failure(guid) is not None
-    writer = scene.one._discovery.types.request_writer
+    assert scene.one.database.type_failure(guid) is not None
+    writer = scene.one.discovery.types.request_writer
     assert writer.unacknowledged_bytes < 1 << 20
     scene.assert_honest_work_goes_on()
 
@@ -192,5 +192,5 @@ def test_forged_objects_are_found_out_by_their_hash(scene: EvilTypes) -> None:
     guid = scene.announce_type(9, rich.information)
     forged = {identifier: data[:-1] + b"\xff" for identifier, data in rich.objects.items()}
     scene.reply(encode_reply(Reply(scene.asks, Types(tuple(forged.items())))))
-    assert scene.one.type_of(guid) is None
+    assert scene.one.database.type_of(guid) is None
     assert scene.dropped()[DropReason.BAD_PARAMETER] >= 1

@@ -32,7 +32,7 @@ def test_assignable_types_match_whatever_their_names(types: tuple[str, str]) -> 
 def test_types_that_an_outage_kept_from_being_told_are_compared_after_it() -> None:
     network = VirtualNetwork()
     pair = Pair(struct("Rich"), struct("Wide"), network=network)
-    network.run(SECOND, lambda: bool(pair.one.remote_endpoints))
+    network.run(SECOND, lambda: bool(pair.one.database.endpoints))
     between = (network.address_of(pair.one), network.address_of(pair.two))
     network.blocked |= {between, between[::-1]}
     network.run(TIMEOUT + SECOND)
@@ -122,14 +122,14 @@ def test_a_peer_that_does_not_answer_is_matched_by_name(monkeypatch: pytest.Monk
     ):
         network = VirtualNetwork()
         one, two = network.add(), network.add()
-        monkeypatch.setattr(two._discovery.types, "_on_request", lambda *_: None)
+        monkeypatch.setattr(two.discovery.types, "_on_request", lambda *_: None)
         mine = reader(one, network.now, struct("Wide"), qos)
         theirs = writer(two, network.now, struct("Rich"), name=name)
         network.run(TIMEOUT - SECOND // 2)
         assert not mine.writers
         network.run(SECOND)
         assert (theirs.guid in mine.writers) is matches
-        assert one.type_failure(theirs.guid) == "it did not send its type within 5 s"
+        assert one.database.type_failure(theirs.guid) == "it did not send its type within 5 s"
         said = [
             each.reasons[0] for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)
         ]
@@ -143,7 +143,7 @@ def test_minimal_types_are_compared_with_minimal_ones() -> None:
         one, two = network.add(), network.add()
         mine = reader(one, network.now, struct("Rich"))
         theirs = writer(two, network.now, struct(name))
-        data = two._endpoints.own(theirs.guid)
+        data = two.endpoints.own(theirs.guid)
         assert data is not None and data.type_information is not None
         minimal = replace(data.type_information, complete=None)
         two._sedp.announce(replace(data, type_information=minimal), now=network.now)
@@ -154,7 +154,7 @@ def test_minimal_types_are_compared_with_minimal_ones() -> None:
 def test_a_type_that_changes_is_looked_up_again() -> None:
     pair = Pair(struct("Rich"), struct("Rich")).run()
     assert pair.matched
-    data = pair.two._endpoints.own(pair.writer.guid)
+    data = pair.two.endpoints.own(pair.writer.guid)
     assert data is not None
 
     def become(name: str) -> None:
@@ -164,12 +164,12 @@ def test_a_type_that_changes_is_looked_up_again() -> None:
         pair.run()
 
     become("Wide")
-    assert pair.one.type_of(pair.writer.guid) == struct("Wide")
+    assert pair.one.database.type_of(pair.writer.guid) == struct("Wide")
     assert pair.writer.guid in pair.reader.writers
     told = pair.network.events[pair.one.prefix]
     assert not [each for each in told if isinstance(each, events.Unmatched)]
     become("Other")
-    assert pair.one.type_of(pair.writer.guid) == struct("Other")
+    assert pair.one.database.type_of(pair.writer.guid) == struct("Other")
     assert pair.writer.guid not in pair.reader.writers
     become("Rich")
     assert pair.writer.guid in pair.reader.writers
@@ -202,4 +202,4 @@ def test_broken_type_information_is_counted_and_the_name_decides() -> None:
     pair.run()
     assert data.guid in pair.reader.writers
     assert pair.one.drops[DropReason.BAD_PARAMETER] == before + 1
-    assert "broken" in str(pair.one.type_failure(data.guid))
+    assert "broken" in str(pair.one.database.type_failure(data.guid))

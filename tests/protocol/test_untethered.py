@@ -148,12 +148,12 @@ def test_an_answer_that_was_not_asked_for_decides_nothing() -> None:
 def test_questions_are_no_measurements() -> None:
     each = full()
     held(each, LIMIT)
-    assert each.reader.counters.rtt_measurements == 0 and each.reader.positions(IT).rtt_ns == 0
+    assert each.reader.counters.rtt_measurements == 0 and each.reader.status.positions(each.proxy).rtt_ns == 0
 
 
 def test_what_is_not_committed_fills_the_window_too() -> None:
     each = Script(policy=UNTETHERED, status_messages=True)
-    each.reader.window, each.reader.consumption_held = 10 * WINDOW, True
+    each.reader.window, each.reader.status.consumption_held = 10 * WINDOW, True
     each.heartbeat(1, 0).sleep(1_000_000_000).said()
     each.data(1, 60, SIZE)
     assert len(each.taken()) == 60

@@ -51,7 +51,7 @@ class Receiving:
         self.reader = self.appender.reader = self.end.readers[0]
         self.in_place = 0
         if in_places:
-            self.reader.put_together_at(self._place)
+            self.reader.fragments.put_together_at(self._place)
         self.end.on_drained = self._deliver
 
     def _place(self, nbytes: int, count: int) -> Any:
@@ -83,7 +83,7 @@ class BothReceiving(Receiving):
         second.reader = self.end.readers[1]
         self.appenders = (first, second)
         if in_places:
-            second.reader.put_together_at(second.place)
+            second.reader.fragments.put_together_at(second.place)
 
     def _deliver(self, number: int, runs: list[Run]) -> None:
         if runs:

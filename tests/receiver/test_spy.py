@@ -166,7 +166,7 @@ def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], pol
     wait_until(lambda: spy.rows == 10_000)
     assert spy.samples() == list(range(10_000))
     assert spy.counters()["lost_samples"] == 0 and not spy.host.node.counters.drops
-    assert writer.writer.readers == {} and node.participant.remote_participants == {}, "nobody knows of it"
+    assert writer.writer.readers == {} and node.participant.database.participants == {}, "nobody knows of it"
 
 
 def test_a_spy_alone_makes_the_writer_connected(node: Node, spying: Callable[..., Spy]) -> None:

@@ -67,7 +67,8 @@ class Recorder:
 
     def create_reader(self, spec: ReaderSpec, recipient: Any) -> Any:
         self.spec, self.recipient = spec, recipient
-        return SimpleNamespace(put_together_at=self.put_together_at, counters=ReaderCounters())
+        fragments = SimpleNamespace(put_together_at=self.put_together_at)
+        return SimpleNamespace(fragments=fragments, counters=ReaderCounters())
 
     def put_together_at(self, place: Any) -> None:
         self.place = place

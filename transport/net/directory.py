@@ -39,7 +39,7 @@ class Directory:
     @property
     def announcements(self) -> list[Announcement]:
         """The last announcement of each remote participant."""
-        return self.participant.announcements
+        return self.participant.discovery.announcements()
 
     def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
         """The type of the first writer that a reader with this QoS might match; None: there is none so far.
@@ -48,7 +48,8 @@ class Directory:
         another type than ``type_name``, or of another QoS than requested, only if there is none better.
         """
         with self.node.lock:
-            endpoints = self.participant.endpoints_on(topic) + self.participant.own_endpoints_on(topic)
+            known = self.participant.database
+            endpoints = known.endpoints_on(topic) + known.own_endpoints_on(topic)
         requested = requested_by_reader(qos)
 
         def unlikely(writer: RemoteEndpoint) -> tuple[bool, bool]:
@@ -61,32 +62,32 @@ class Directory:
     def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
         """What the topic's remote writers in the partitions of ``qos`` offer, of this type if it is given."""
         with self.node.lock:
-            endpoints = self.participant.endpoints_on(topic)
+            endpoints = self.participant.database.endpoints_on(topic)
         return [each.qos for each in _writers_in(endpoints, qos) if type_name in (None, each.type_name)]
 
     def written_topics(self) -> set[str]:
         """The topics that remote writers which are known so far write."""
         with self.node.lock:
-            return {each.topic for each in self.participant.remote_endpoints if each.kind == "writer"}
+            return {each.topic for each in self.participant.database.endpoints if each.kind == "writer"}
 
     def qos_of(self, guid: Guid) -> Qos | None:
         """The QoS of an endpoint, remote or ours; None if the endpoint is unknown."""
-        return self.participant.qos_of(guid)
+        return self.participant.database.qos_of(guid)
 
     def type_of(self, guid: Guid) -> Struct | None:
         """The type of a remote endpoint; None while it is unknown."""
-        return self.participant.type_of(guid)
+        return self.participant.database.type_of(guid)
 
     def identity_of(self, guid: Guid) -> TypeIdentity | None:
         """What a remote writer calls its type, and the hash of it that the writer announces."""
         with self.node.lock:
-            endpoint = self.participant.remote_endpoint(guid)
+            endpoint = self.participant.database.endpoint(guid)
         return None if endpoint is None else TypeIdentity(endpoint.type_name, type_hash(endpoint))
 
     def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
         """The endpoints on the topic of an endpoint of ours that do not match it, with the reasons."""
         with self.node.lock:
-            return self.participant.incompatible(guid)
+            return self.participant.endpoints.incompatible(guid)
 
 
 def type_hash(endpoint: RemoteEndpoint) -> str | None:

@@ -39,6 +39,6 @@ class JoinedGroup:
         """
         if self._group is None or self._config.trust is Trust.ANY:
             return
-        if (routes := self._participant.routes_changed) != self._listening:
+        if (routes := self._participant.endpoints.routes_changed) != self._listening:
             self._listening = routes
-            self._sockets.listen_to(self._participant.heard_prefixes)
+            self._sockets.listen_to(self._participant.endpoints.heard_prefixes)

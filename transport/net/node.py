@@ -117,7 +117,7 @@ class Node:
             opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)
             opened.pop_all()
-        node.participant.recall(recalled, now=time.monotonic_ns())
+        node.participant.discovery.recall(recalled, now=time.monotonic_ns())
         node._graph = join_graph(config, node.participant, time.monotonic_ns())
         node._events.hidden = None if node._graph is None else node._graph.guid
         if peers.has_names(config.peers):
@@ -360,7 +360,7 @@ def _resolve_peers(node: Node) -> None:
         if found and found != known:
             known = found
             with node.lock:
-                node.participant.set_peers(found)
+                node.participant.discovery.spdp.set_peers(found)
             node.wake()
 
 

@@ -86,7 +86,7 @@ class _Reading:
     @property
     def largest(self) -> int:
         """Bytes of the largest sample that some reader accepts; readers pass over larger ones."""
-        return max((place.reader.sample_size_max for place in self.active), default=0)
+        return max((place.reader.delivery.sample_size_max for place in self.active), default=0)
 
     @property
     def room(self) -> int:
@@ -334,16 +334,16 @@ def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
 
 def _note_received(place: _Place, reading: _Reading) -> None:
     """Keep what a later report of consumption needs."""
-    if place.reader.consumption_held and reading.writer in place.reader.writers:
-        received = place.reader.positions(reading.writer).rcv_pos
+    if place.reader.status.consumption_held and reading.writer in place.reader.writers:
+        received = place.reader.status.positions(place.reader.writers[reading.writer]).rcv_pos
         place.unconsumed.append((received, reading.image.position))
 
 
 def _consumed(place: _Place, reading: _Reading) -> int:
     """Up to which position the reader has consumed the log."""
-    if not place.reader.consumption_held or reading.writer not in place.reader.writers:
+    if not place.reader.status.consumption_held or reading.writer not in place.reader.writers:
         return reading.image.position
-    consumed = place.reader.positions(reading.writer).sub_pos
+    consumed = place.reader.status.positions(place.reader.writers[reading.writer]).sub_pos
     while place.unconsumed and place.unconsumed[0][0] <= consumed:
         place.consumed = place.unconsumed.popleft()[1]
     return place.consumed

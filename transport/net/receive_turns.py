@@ -69,7 +69,8 @@ class ReceiveTurns:
                 failures.raise_first()
                 return received
             if source is self._sockets.discovery:
-                self._participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
+                sources = {span[2] for span in spans}
+                self._participant.discovery.heard_by_multicast(sources, now=time.monotonic_ns())
             received += len(spans)
             self.received_bytes += spans[-1][1]
             begun, fresh = time.monotonic_ns(), True

@@ -83,7 +83,7 @@ class SpyNode:
         key = next(self._keys) if spec.entity_key is None else spec.entity_key
         with self.lock:
             reader = self.participant.create_reader(replace(spec, entity_key=key))
-            reader.congestion_control = load_congestion_control(
+            reader.status.congestion_control = load_congestion_control(
                 spec.policy.congestion_control.kind, spec.topic
             )
             self._spies[reader.guid] = _Spy(spec, reader)

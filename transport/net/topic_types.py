@@ -145,13 +145,13 @@ def _is_read_as(writer: ToldType, reader: ToldType) -> bool:
 def _types(directory: Directory, selection: TopicSelection) -> list[ToldType]:
     """What the endpoints that are known by now say, writers first."""
     with directory.node.lock:
-        participant = directory.participant
+        known = directory.participant.database
         if selection.pattern is None:
-            endpoints = [each for name in selection.names for each in participant.endpoints_on(name)]
+            endpoints = [each for name in selection.names for each in known.endpoints_on(name)]
         else:
-            endpoints = [each for each in participant.remote_endpoints if selection.selects(each.topic)]
+            endpoints = [each for each in known.endpoints if selection.selects(each.topic)]
         endpoints.sort(key=lambda each: (each.kind != "writer", each.guid))
-        return [ToldType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints]
+        return [ToldType(e, known.type_of(e.guid), known.type_failure(e.guid)) for e in endpoints]
 
 
 def _unknown(
@@ -173,8 +173,8 @@ def _unknown(
         why = f"nobody on {where} told a type within {timeout:g} s ({said})"
         return UnknownTypeError(why, gap=TypeGap.UNTOLD)
     with directory.node.lock:
-        endpoints = list(directory.participant.remote_endpoints)
-        participants = len(directory.participant.remote_participants)
+        endpoints = list(directory.participant.database.endpoints)
+        participants = len(directory.participant.database.participants)
     here = sorted({e.type_name for e in endpoints if selection.selects(e.topic)})
     if here:
         why = f"nobody on {where} has the type {type_name!r}; there are {', '.join(map(repr, here[:_NAMES_MAX]))}"

@@ -66,7 +66,7 @@ class Losses:
         size = log.position // max(log.rows, 1)
         overflowed = self._overflowed(overflows, reader, now)
         counts: Counter[LossCause] = Counter()
-        for (writer, cause), count in reader.take_losses().items():
+        for (writer, cause), count in reader.delivery.losses.take().items():
             if cause is LossCause.NOT_RECEIVED and (overflowed or writer in self._silent):
                 cause = LossCause.RECEIVE_BUFFER
             self._report.observe(

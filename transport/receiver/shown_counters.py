@@ -91,11 +91,11 @@ class ShownCounters:
 
     def _show_streams(self, readers: Sequence[StatefulReader]) -> None:
         """The positions of the first writers; zeros where there is none any more."""
-        matched = ((reader, writer) for reader in readers for writer in reader.writers)
+        matched = ((reader, proxy) for reader in readers for proxy in reader.writers.values())
         writers = list(itertools.islice(matched, WRITERS_SHOWN_MAX))
         for i in range(max(len(writers), self._streams_shown)):
-            values = writers[i][0].positions(writers[i][1]) if i < len(writers) else None
-            raw = writers[i][1].to_bytes() if i < len(writers) else bytes(16)
+            values = writers[i][0].status.positions(writers[i][1]) if i < len(writers) else None
+            raw = writers[i][1].guid.to_bytes() if i < len(writers) else bytes(16)
             c = self._counters.counter
             c(f"stream.{i}.guid_high").set(int.from_bytes(raw[:8], "big", signed=True))
             c(f"stream.{i}.guid_low").set(int.from_bytes(raw[8:], "big", signed=True))

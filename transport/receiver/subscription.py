@@ -132,7 +132,7 @@ class Subscription:
             self._appender,
         )
         self._appender.reader = self.reader
-        self.reader.put_together_at(self._appender.place)
+        self.reader.fragments.put_together_at(self._appender.place)
 
     def keep(self, now: int) -> None:
         """Make room for what waits, and do what is due."""
@@ -141,7 +141,7 @@ class Subscription:
         self._appender.commit(self.reader, self._shown.consumer)
         if self._retention is None:
             reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]
-            is_full = self._appender.is_full or bool(self.reader.closed_writers)
+            is_full = self._appender.is_full or bool(self.reader.delivery.closed)
             self._filling.look(reliable, is_full=is_full)
         # A window that opens lets held samples through: they go into the log before anything is acknowledged.
         self._node.offer_room(self.reader)

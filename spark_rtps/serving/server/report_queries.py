@@ -74,8 +74,8 @@ class TopicListener:
             try:
                 time.sleep(max(0.0, min(seconds, LISTEN_SECONDS_MAX)))
                 with node.lock:
-                    participants = list(node.participant.remote_participants.values())
-                    endpoints = list(node.participant.remote_endpoints)
+                    participants = list(node.participant.database.participants.values())
+                    endpoints = list(node.participant.database.endpoints)
             finally:
                 node.close()
         finally:

@@ -76,10 +76,10 @@ class TypeLookupService:
     ) -> None:
         self.request_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER, message_size, incarnation)
         self.request_reader = StatefulReader(Guid(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_READER), _QOS)
-        self.request_reader.sample_size_max = TYPE_LOOKUP_REQUEST_BYTES_MAX
+        self.request_reader.delivery.sample_size_max = TYPE_LOOKUP_REQUEST_BYTES_MAX
         self.reply_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REPLY_WRITER, message_size, incarnation)
         self.reply_reader = StatefulReader(Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER), _QOS)
-        self.reply_reader.sample_size_max = TYPE_LOOKUP_REPLY_BYTES_MAX
+        self.reply_reader.delivery.sample_size_max = TYPE_LOOKUP_REPLY_BYTES_MAX
         self._library = library
         self._lookup = lookup
         self._remotes = remotes

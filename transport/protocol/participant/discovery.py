@@ -28,7 +28,7 @@ from ..discovery.type_matching import TypeMatching
 from ..trust import AdmittedPeers, Networks, is_address
 from . import events
 from .builtin_endpoints import BuiltinEndpoints
-from .config import ParticipantConfig, RemoteEndpoint, listed
+from .config import ParticipantConfig
 from .endpoints import LocalEndpoints
 from .multicast import MulticastReach
 
@@ -249,11 +249,6 @@ class ParticipantDiscovery:
             self.settled += 1
             if (data := self.sedp.remote.get(guid)) is not None:
                 self.endpoints.consider(data, now=now)
-
-    def listed(self, endpoints: Iterable[EndpointData]) -> list[RemoteEndpoint]:
-        """Endpoints with the names of their participants."""
-        remotes = self.spdp.remotes
-        return [listed(data, remotes[data.guid.prefix].data) for data in endpoints]
 
     # --- time -------------------------------------------------------------------------------------
 

@@ -7,16 +7,15 @@ gives the time of the next call, events report what happened. It knows neither s
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
 
 import numpy as np
 
 from ...errors import DropReason, UsageError
 from ...limits import EVENTS_MAX
-from ...qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
+from ...qos import DataRepresentation, LivelinessKind, requested_by_reader
 from ...structure import (
     INFINITE,
     KIND_READER_NO_KEY,
@@ -24,16 +23,12 @@ from ...structure import (
     KIND_WRITER_NO_KEY,
     KIND_WRITER_WITH_KEY,
     Guid,
-    Locator,
 )
 from ...types.model import Struct, has_int8
 from ...wire.compressed import CODECS
 from ...wire.samples import U8
 from ..agenda import Agenda
 from ..discovery.endpoint_data import EndpointData, announceable
-from ..discovery.participant_data import ParticipantData
-from ..discovery.remote_participant import Announcement
-from ..discovery.type_library import KnownType
 from ..endpoint_info import Abilities
 from ..outgoing import Outgoing, OutgoingDatagrams
 from ..reading.flow.congestion_control import CongestionControlFactory
@@ -48,9 +43,11 @@ from ..writing.flow import FlowControl, flow_control_of, of_groups
 from ..writing.publication import MessageLog
 from ..writing.writer import StatefulWriter
 from . import events
-from .config import ParticipantConfig, RemoteEndpoint, listed
+from .config import ParticipantConfig, RemoteEndpoint
+from .database import DiscoveryDatabase
 from .discovery import ParticipantDiscovery
 from .endpoint_specs import ReaderSpec, WriterSpec
+from .entity_keys import EntityKeys
 from .events import Event
 from .packing import pack
 from .slices import Slice
@@ -59,8 +56,6 @@ __all__ = ["Participant", "ParticipantConfig", "Reception", "RemoteEndpoint"]
 
 #: What :meth:`Participant.receiving` returns.
 Reception = Generator[list[StatefulReader], int | None, list[StatefulReader]]
-
-_ENTITY_KEY_MAX: Final = (1 << 24) - 1
 
 
 class Participant:
@@ -74,10 +69,14 @@ class Participant:
         self.config = config
         self.prefix = config.guid_prefix
         self.drops: Counter[DropReason] = Counter()
-        self._discovery = discovery = ParticipantDiscovery(config, self.drops, self._emit, now=now)
-        self._spdp, self._sedp = discovery.spdp, discovery.sedp
-        self._liveliness, self._library = discovery.liveliness, discovery.type_library
-        self._endpoints = discovery.endpoints
+        #: Participants, endpoints and types that are announced, and what they change here.
+        self.discovery = discovery = ParticipantDiscovery(config, self.drops, self._emit, now=now)
+        #: What is known of all of them.
+        self.database = DiscoveryDatabase(discovery)
+        #: The endpoints of ours, and whom they match.
+        self.endpoints = discovery.endpoints
+        self.liveliness = discovery.liveliness
+        self._spdp, self._sedp, self._library = discovery.spdp, discovery.sedp, discovery.type_library
         self._failures = discovery.failures
         self._agenda = Agenda(self._failures)
         self._writers: dict[bytes, StatefulWriter] = {
@@ -89,9 +88,7 @@ class Participant:
         self._receive_capacity = ReceiveCapacity(config.receive_buffer)
         #: The writers whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
-        #: The entity keys of endpoints of ours, and the last one that was given without being asked for.
-        self._keys: set[int] = set()
-        self._last_key = 0
+        self._keys = EntityKeys(self.prefix)
         self._events: deque[Event] = deque()
         self._emitted = 0
         self._own_writers_made = 0
@@ -99,7 +96,7 @@ class Participant:
         self._closed = False
         self._receiver = MessageReceiver(
             self.prefix,
-            self._endpoints,
+            self.endpoints,
             self._writers,
             self._spdp.remotes,
             self.drops,
@@ -107,7 +104,7 @@ class Participant:
             trust=config.trust,
             failures=self._failures,
         )
-        self._receiver.router.on_alive = self._liveliness.on_data
+        self._receiver.router.on_alive = self.liveliness.on_data
         self._receiver.on_addressed = discovery.on_addressed
         self._receiver.challenged = self._spdp.challenges.open
         self._receiver.on_answered = discovery.on_answered
@@ -121,8 +118,11 @@ class Participant:
         self, spec: ReaderSpec, *, now: int, congestion_control: CongestionControlFactory | None = None
     ) -> StatefulReader:
         """A reader of a topic; ``congestion_control`` by default as the policy names it. Raises UsageError."""
+        self._check_open()
         qos = requested_by_reader(spec.qos)
-        guid = self._new_guid(KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY, spec.entity_key)
+        guid = self._keys.new_guid(
+            KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY, spec.entity_key
+        )
         reader = StatefulReader(
             guid,
             qos,
@@ -132,9 +132,9 @@ class Participant:
             receive_capacity=self._receive_capacity,
         )
         if congestion_control is not None:
-            reader.congestion_control = congestion_control
-        reader.consumption_held = spec.consumption_held
-        reader.sample_size_max = spec.sample_size_max
+            reader.status.congestion_control = congestion_control
+        reader.status.consumption_held = spec.consumption_held
+        reader.delivery.sample_size_max = spec.sample_size_max
         abilities = Abilities(
             batches=True,
             codecs=CODECS,
@@ -171,10 +171,13 @@ class Participant:
         """A writer of a topic; ``flow_control`` makes its strategy, and ``multicast_flow_control`` the one while it
         sends to a multicast group, by default as the policy names them. ``log`` holds what is published; if it has a
         name, the writer announces it to readers on this host. Raises UsageError."""
+        self._check_open()
         qos, policy = spec.qos, spec.policy
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
-        guid = self._new_guid(KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key)
+        guid = self._keys.new_guid(
+            KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key
+        )
         allowed = Networks(policy.readers_allowed) if policy.readers_allowed else None
         strategy_of_groups: FlowControl | None = None
         if multicast_flow_control is not None:
@@ -209,7 +212,7 @@ class Participant:
         self._own_writers_made += 1
         if policy.flow_controller is not None:
             self._flow.add(writer, policy.flow_controller, policy.transport_priority)
-        self._liveliness.add_local(data, now=now)
+        self.liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
         self._introduce(data, writer, now, type=spec.type, allowed=allowed, multicast=policy.multicast)
@@ -220,12 +223,12 @@ class Participant:
         information = None if type is None else self._library.offer(type)
         try:
             data = replace(data, type_information=information)
-            self._discovery.announce(data, now=now)
+            self.discovery.announce(data, now=now)
         except BaseException:
             if information is not None:
                 self._library.withdraw(information)
             raise
-        self._keys.add(_key_of(data.guid))
+        self._keys.take(data.guid)
         return data
 
     def _introduce(
@@ -242,7 +245,7 @@ class Participant:
     ) -> None:
         """Match an endpoint of ours that was announced."""
         others = self._sedp.remote.on_topic(data.topic)
-        self._endpoints.add(
+        self.endpoints.add(
             data,
             endpoint,
             others,
@@ -253,7 +256,7 @@ class Participant:
             multicast=multicast,
             announces_int8=type is not None and has_int8(type),
         )
-        self._discovery.look_up(now)
+        self.discovery.look_up(now)
 
     @property
     def readers(self) -> list[StatefulReader]:
@@ -262,7 +265,7 @@ class Participant:
 
     def delete_endpoint(self, guid: Guid, now: int) -> None:
         """Withdraw and forget a reader or writer of ours."""
-        data = self._endpoints.remove(guid)
+        data = self.endpoints.remove(guid)
         if data is None:
             raise UsageError(f"no endpoint {guid} here")
         self._sedp.withdraw(data.guid, now=now)
@@ -272,37 +275,30 @@ class Participant:
             del self._writers[guid.entity]
             self._flow.forget(guid)
             self._manual_writers = [writer for writer in self._manual_writers if writer.guid != guid]
-            self._liveliness.remove_local(guid)
+            self.liveliness.remove_local(guid)
         self._agenda.remove(guid)
-        self._keys.discard(_key_of(guid))
+        self._keys.give_back(guid)
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool, now: int) -> None:
         """An earlier participant of this GUID had such a reader, and this one has not: no writer is to wait for it."""
         kind = KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY
-        self._sedp.withdraw(_guid(self.prefix, entity_key, kind), now=now)
+        self._sedp.withdraw(self._keys.guid_of(entity_key, kind), now=now)
 
-    def _new_guid(self, kind: int, key: int | None) -> Guid:
+    def _check_open(self) -> None:
         if self._closed:
             raise UsageError("the participant is closed")
-        if key is None:
-            # One that was given back comes last of all: peers may still know whose it was.
-            keys = chain(range(self._last_key + 1, _ENTITY_KEY_MAX + 1), range(1, self._last_key + 1))
-            key = self._last_key = next((k for k in keys if k not in self._keys), 0)
-        if not 0 < key <= _ENTITY_KEY_MAX or key in self._keys:
-            raise UsageError(f"entity key {key} is taken or not in 1..{_ENTITY_KEY_MAX}")
-        return _guid(self.prefix, key, kind)
 
     def assert_liveliness(self, now: int, writer: Guid | None = None) -> None:
         """Assert that our MANUAL_BY_PARTICIPANT writers live, or that this MANUAL_BY_TOPIC writer does."""
         if writer is None:
-            self._liveliness.assert_participant(now)
+            self.liveliness.assert_participant(now)
         else:
-            self._liveliness.on_data(writer, now)
+            self.liveliness.on_data(writer, now)
             self._writers[writer.entity].assert_liveliness(now)
 
     def _note_writes(self) -> None:
         for writer in self._manual_writers:
-            self._liveliness.on_data(writer.guid, writer.state.written_at)
+            self.liveliness.on_data(writer.guid, writer.state.written_at)
 
     # --- datagrams --------------------------------------------------------------------------------
 
@@ -331,7 +327,7 @@ class Participant:
         Yields after each part what :meth:`receive` returns, and returns it after the last; it is sent the time then.
         What else a participant does may be done between the parts.
         """
-        view, spans = memoryview(data), self._discovery.admitted.admit(data, spans)
+        view, spans = memoryview(data), self.discovery.admitted.admit(data, spans)
         receiver, router = self._receiver, self._receiver.router
         pause = router.work + work_max
         for span in self._bursts.receive_runs(data, spans, now=now):
@@ -343,25 +339,25 @@ class Participant:
                 receiver.receive(data, view, *span, now=now)
                 if router.announcements:
                     runs, router.announcements = router.announcements, []
-                    self._discovery.on_announcements(runs, source_ip, stop - start, now)
+                    self.discovery.on_announcements(runs, source_ip, stop - start, now)
                 if router.unproven is not None and not router.unproven.proven:
                     router.unproven.hold(view[start:stop], source_ip)
-                while self._discovery.held:
-                    held, source_ip = self._discovery.held.popleft()
+                while self.discovery.held:
+                    held, source_ip = self.discovery.held.popleft()
                     again = np.frombuffer(held, np.uint8)
                     receiver.receive(again, memoryview(held), 0, len(held), source_ip, now=now)
                     router.announcements.clear()  # taken up when it came, and not the next datagram's
                 if router.builtin_touched:
                     router.builtin_touched = False
-                    self._discovery.on_builtin_samples(now)
+                    self.discovery.on_builtin_samples(now)
             if router.work > pause:
                 now = (yield self._received(now)) or now
                 pause = router.work + work_max
         return [] if self._closed else self._received(now)
 
     def _received(self, now: int) -> list[StatefulReader]:
-        for guid in self._liveliness.gained(now=now):
-            self._emit(events.LivelinessGained(guid, self._endpoints.topic_of(guid)))
+        for guid in self.liveliness.gained(now=now):
+            self._emit(events.LivelinessGained(guid, self.endpoints.topic_of(guid)))
         return self.readers_with_runs()
 
     def readers_with_runs(self) -> list[StatefulReader]:
@@ -385,23 +381,6 @@ class Participant:
             self._farewell = None
         return datagrams
 
-    @property
-    def heard_prefixes(self) -> frozenset[bytes]:
-        """The GUID prefixes of the participants whose writers our readers listen to."""
-        return self._endpoints.heard_prefixes
-
-    @property
-    def routes_changed(self) -> int:
-        """How often these may have become others."""
-        return self._endpoints.routes_changed
-
-    def heard_by_multicast(self, addresses: Iterable[str], *, now: int) -> None:
-        """Announcements that were sent to the group of discovery have come from these addresses.
-
-        Where multicast comes from, it is taken to go to as well: readers there may be sent samples by their groups.
-        """
-        self._discovery.heard_by_multicast(addresses, now=now)
-
     # --- time -------------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
@@ -410,7 +389,7 @@ class Participant:
             return None
         if self._failures.first is not None:
             return 0
-        timers = [self._discovery.get_timer(), self._liveliness.get_timer()]
+        timers = [self.discovery.get_timer(), self.liveliness.get_timer()]
         timers += [self._flow.get_timer(), self._agenda.get_timer()]
         return min((timer for timer in timers if timer is not None), default=None)
 
@@ -421,18 +400,14 @@ class Participant:
         """
         if self._closed:
             return
-        self._discovery.handle_timer(now)
+        self.discovery.handle_timer(now)
         self._note_writes()
-        self._liveliness.handle_timer(now)
-        for guid in self._liveliness.lost(now=now):
-            self._emit(events.LivelinessLost(guid, self._endpoints.topic_of(guid)))
+        self.liveliness.handle_timer(now)
+        for guid in self.liveliness.lost(now=now):
+            self._emit(events.LivelinessLost(guid, self.endpoints.topic_of(guid)))
         self._agenda.handle_timer(now)
 
     # --- life -------------------------------------------------------------------------------------
-
-    def set_peers(self, peers: tuple[Locator, ...]) -> None:
-        """Replace the unicast addresses to announce to, for host names may resolve differently."""
-        self._spdp.set_peers(peers)
 
     def finish(self, now: int, *, only: Guid | None = None) -> None:
         """All writers of ours, or ``only`` one, are about to leave: give up claims, send the batches in progress."""
@@ -456,7 +431,7 @@ class Participant:
         """The next :meth:`datagrams_to_send` disposes the participant for its peers; nothing more is received."""
         if self._closed:
             return
-        for data in self._endpoints.data():
+        for data in self.endpoints.data():
             self._sedp.withdraw(data.guid, now=now)
         self._farewell = self._spdp.dispose()
         self._closed = True
@@ -464,73 +439,11 @@ class Participant:
     @property
     def changes(self) -> int:
         """How often what is known of others, their types included, and which writers are ours has changed."""
-        return self._emitted + self._own_writers_made + self._discovery.settled
+        return self._emitted + self._own_writers_made + self.discovery.settled
 
     def next_event(self) -> Event | None:
         """The oldest event not fetched yet."""
         return self._events.popleft() if self._events else None
-
-    def recall(self, announcements: Iterable[Announcement], *, now: int) -> None:
-        """Take up the participants that an earlier participant of this GUID knew (:attr:`announcements`).
-
-        To them a restart is no news: some (Cyclone DDS) announce themselves only when it is their time to.
-        """
-        self._discovery.recall(announcements, now=now)
-
-    @property
-    def announcements(self) -> list[Announcement]:
-        """The last announcement of each participant that is proven; those come first that match something of ours, and
-        there is an end to their bytes."""
-        return self._discovery.announcements()
-
-    @property
-    def remote_participants(self) -> Mapping[bytes, ParticipantData]:
-        """The remote participants, by GUID prefix."""
-        return {prefix: remote.data for prefix, remote in self._spdp.remotes.items()}
-
-    @property
-    def remote_endpoints(self) -> list[RemoteEndpoint]:
-        """All readers and writers of all remote participants."""
-        return self._discovery.listed(self._sedp.remote.all())
-
-    def endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
-        """The readers and writers of a topic of all remote participants."""
-        return self._discovery.listed(self._sedp.remote.on_topic(topic))
-
-    def own_endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
-        """Our own readers and writers of a topic, as others see them."""
-        return [listed(data, self._discovery.own) for data in self._endpoints.data() if data.topic == topic]
-
-    def remote_endpoint(self, guid: Guid) -> RemoteEndpoint | None:
-        """A remote reader or writer; None if it is unknown."""
-        data = self._sedp.remote.get(guid)
-        return None if data is None else self._discovery.listed([data])[0]
-
-    def type_of(self, guid: Guid) -> Struct | None:
-        """The type of an endpoint, remote or ours; None while it is unknown."""
-        if (own := self._endpoints.own(guid)) is not None:
-            information = own.type_information
-            return None if information is None else self._library.own_type(information, complete=True)
-        known = self._discovery.lookup.known(guid)
-        return known.struct if isinstance(known, KnownType) else None
-
-    def type_failure(self, guid: Guid) -> str | None:
-        """Why the type of a remote endpoint will not become known; None if it may, or is known."""
-        known = self._discovery.lookup.known(guid)
-        return known if isinstance(known, str) else None
-
-    def qos_of(self, guid: Guid) -> Qos | None:
-        """The QoS of an endpoint, remote or ours; None if it is unknown."""
-        data = self._sedp.remote.get(guid) or self._endpoints.own(guid)
-        return None if data is None else data.qos
-
-    def is_alive(self, writer: Guid) -> bool:
-        """Whether the liveliness of a matched writer was not lost, or was gained again."""
-        return self._liveliness.is_alive(writer)
-
-    def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
-        """The endpoints on the topic of an endpoint of ours that do not match it, with the reasons."""
-        return self._endpoints.incompatible(guid)
 
     def _emit(self, event: Event) -> None:
         self._emitted += 1
@@ -538,11 +451,3 @@ class Participant:
             self._events.append(event)
         else:
             self.drops[DropReason.OVER_LIMIT] += 1
-
-
-def _guid(prefix: bytes, key: int, kind: int) -> Guid:
-    return Guid(prefix, key.to_bytes(3, "big") + bytes((kind,)))
-
-
-def _key_of(guid: Guid) -> int:
-    return int.from_bytes(guid.entity[:3], "big")

@@ -49,8 +49,8 @@ class SpyParticipant:
         if guid in self._readers:
             raise UsageError(f"entity key {spec.entity_key} is taken")
         reader = StatefulReader(guid, spec.qos, policy=spec.policy, resume=spec.resume)
-        reader.consumption_held = spec.consumption_held
-        reader.sample_size_max = spec.sample_size_max
+        reader.status.consumption_held = spec.consumption_held
+        reader.delivery.sample_size_max = spec.sample_size_max
         self._readers[guid] = spec.topic, reader
         return reader
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...wire.batch import Batch
 from ...wire.samples import Run
 from ..policies import ReaderCounters
-from .ordering.delivery import Delivery
+from .ordering.delivery import Delivery, waits_for_set
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder
 
@@ -105,7 +105,7 @@ class Arrivals:
         if batch.last_sn < proxy.expected:
             counters.duplicate_samples += count
             return
-        if nbytes > delivery.window and not proxy.reliable and not delivery.waits_for_set(proxy, batch.runs):
+        if nbytes > delivery.window and not proxy.reliable and not waits_for_set(proxy, batch.runs):
             new = sum(max(run.last_sn + 1 - max(run.first_sn, proxy.expected), 0) for run in batch.runs)
             counters.duplicate_samples += count - new
             delivery.reject(proxy, batch.first_sn, batch.last_sn, new)

@@ -42,23 +42,21 @@ from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
 from ...wire.batch_stretches import BatchStretch
-from ...wire.fragment_stretches import FragmentStretch, Places
+from ...wire.fragment_stretches import FragmentStretch
 from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
 from ..endpoint_info import WriterInfo
 from ..outgoing import Outgoing
-from ..policies import READER_POLICY, LossCause, ReaderCounters, ReaderPolicy
+from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .arrivals import Arrivals
 from .earlier_matches import EarlierMatches
-from .flow.congestion_control import CongestionControlFactory
 from .flow.status_reporter import ReceiveCapacity, StatusReporter
 from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .ordering.delivery import Delivery
 from .ordering.writer_proxy import WriterProxy
-from .received_stream import StreamPositions
 from .response.responder import Responder
 from .untethered import Untethered
 
@@ -97,27 +95,30 @@ class StatefulReader:
             qos.max_samples_per_instance,
         )
         self._earlier = EarlierMatches(resume, moved_from)
-        self._delivery = Delivery(self.counters, self.writers)
-        self._reassembly = self._delivery.reassembly
-        self._status = StatusReporter(
-            guid.entity, policy, self.counters, self._delivery.closed, receive_capacity
+        #: What the owner has room for, what is ready for it and what is lost; it lowers ``sample_size_max``.
+        self.delivery = Delivery(self.counters, self.writers)
+        #: What status messages report; the owner sets ``consumption_held`` and ``congestion_control`` before there are
+        #: writers.
+        self.status = StatusReporter(
+            guid.entity, policy, self.counters, self.delivery.closed, receive_capacity
         )
         self._responder = Responder(
             guid.entity,
             policy,
             self.counters,
             self.writers,
-            self._delivery.closed,
+            self.delivery.closed,
             random or Random(guid.to_bytes()),
-            self._status,
+            self.status,
         )
         self._arrivals = Arrivals(
-            self.counters, self._delivery, self._responder, takes_history=qos.is_transient_local
+            self.counters, self.delivery, self._responder, takes_history=qos.is_transient_local
         )
-        self._fragments = FragmentArrivals(self.counters, self._delivery, self._arrivals, self._responder)
-        self._history = HistoryMessages(self.counters, self._delivery, self._responder)
+        #: Samples in fragments, which the owner may have put together where it will keep them.
+        self.fragments = FragmentArrivals(self.counters, self.delivery, self._arrivals, self._responder)
+        self._history = HistoryMessages(self.counters, self.delivery, self._responder)
         #: The writers for which this reader is too slow.
-        self.untethered = Untethered(policy, self.writers, self._delivery, self._status, self._responder)
+        self.untethered = Untethered(policy, self.writers, self.delivery, self.status, self._responder)
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ class StatefulReader:
             expected = 1
         proxy = WriterProxy(
             info,
-            self._delivery.reorder_budget,
+            self.delivery.reorder_budget,
             reliable=reliable,
             expected=expected,
             receive_window=self.policy.receive_window_size,
@@ -163,7 +164,7 @@ class StatefulReader:
             return
         if not is_builtin(self.guid.entity):
             self._earlier.keep(proxy)
-        self._delivery.forget(proxy)
+        self.delivery.forget(proxy)
         self._responder.forget(guid)
         self.untethered.forget(guid)
 
@@ -192,15 +193,15 @@ class StatefulReader:
     @property
     def window(self) -> int:
         """Bytes of runs that the owner can take from now on; each run put into :meth:`take` reduces it."""
-        return self._delivery.window
+        return self.delivery.window
 
     @window.setter
     def window(self, nbytes: int) -> None:
         self.touch()
-        delivery = self._delivery
+        delivery = self.delivery
         delivery.window = nbytes
-        if self._status.starved:
-            for guid in self._status.on_room(nbytes):
+        if self.status.starved:
+            for guid in self.status.on_room(nbytes):
                 self._responder.report_at_once(self.writers[guid])
         for guid in [guid for guid, needed in delivery.closed.items() if needed <= nbytes]:
             proxy = self.writers[guid]
@@ -211,64 +212,22 @@ class StatefulReader:
             if guid not in delivery.closed:
                 self._responder.on_open(proxy)
 
-    @property
-    def closed_writers(self) -> Collection[Guid]:
-        """Those that are asked for nothing until there is room for what they have sent."""
-        return self._delivery.closed.keys()
-
-    @property
-    def congestion_control(self) -> CongestionControlFactory:
-        """Makes the congestion control of each writer matched from now on; by default the one the policy names."""
-        return self._status.factory
-
-    @congestion_control.setter
-    def congestion_control(self, factory: CongestionControlFactory) -> None:
-        self._status.factory = factory
-
-    @property
-    def consumption_held(self) -> bool:
-        """Whether status messages report as consumed only what the owner called :meth:`consumed`, instead of all that
-        it took. The owner sets it before there are writers."""
-        return self._status.held
-
-    @consumption_held.setter
-    def consumption_held(self, held: bool) -> None:
-        self._status.held = held
-
     def consumed(self, writer: Guid, sn: int, nbytes: int) -> None:
         """The owner is done with the runs of ``writer`` up to ``sn``, ``nbytes`` more than before."""
         self.touch()
         proxy = self.writers.get(writer)
-        if proxy is not None and self._status.on_consumed(proxy, sn, nbytes):
+        if proxy is not None and self.status.on_consumed(proxy, sn, nbytes):
             self._responder.report_at_once(proxy)
-
-    def positions(self, writer: Guid) -> StreamPositions:
-        """Where the stream of a matched writer stands."""
-        return self._status.positions(self.writers[writer])
-
-    @property
-    def sample_size_max(self) -> int:
-        """Bytes of the largest sample the owner can take, encapsulation header included, and of the largest
-        coherent set; the owner may lower it."""
-        return self._delivery.sample_size_max
-
-    @sample_size_max.setter
-    def sample_size_max(self, nbytes: int) -> None:
-        self._delivery.sample_size_max = nbytes
-
-    def put_together_at(self, places: Places) -> None:
-        """Have samples that come in fragments put together where the owner will keep them."""
-        self._fragments.put_together_at(places)
 
     def vacate(self) -> None:
         """The owner needs the places it named for something else: what it did not take yet lies there no more."""
-        self._reassembly.vacate()
-        self._delivery.ready = [run.copy() for run in self._delivery.ready]
+        self.delivery.reassembly.vacate()
+        self.delivery.ready = [run.copy() for run in self.delivery.ready]
 
     @property
     def has_runs(self) -> bool:
         """Whether :meth:`take` would return something."""
-        return bool(self._delivery.ready)
+        return bool(self.delivery.ready)
 
     def take(self) -> list[Run]:
         """Runs ready since the last call, in order per writer.
@@ -277,16 +236,10 @@ class StatefulReader:
         some are ready.
         """
         self.touch()
-        delivery = self._delivery
+        delivery = self.delivery
         ready, delivery.ready = delivery.ready, []
-        self._fragments.placed = None
+        self.fragments.placed = None
         return ready
-
-    def take_losses(self) -> dict[tuple[Guid, LossCause], int]:
-        """How many samples of each writer were lost since the last call, by cause."""
-        losses = dict(self._delivery.losses)
-        self._delivery.losses.clear()
-        return losses
 
     # --- data ------------------------------------------------------------------------------------
 
@@ -299,7 +252,7 @@ class StatefulReader:
             return
         if self._arrivals.take_next(proxy, (run,), now):
             return
-        delivery, nbytes = self._delivery, run.data.nbytes
+        delivery, nbytes = self.delivery, run.data.nbytes
         if proxy.resumed or run.last_sn < proxy.expected:
             proxy = self._now(proxy, run.first_sn, run.last_sn, now)
         if proxy.resting:
@@ -330,7 +283,7 @@ class StatefulReader:
         if proxy.resumed or batch.last_sn < proxy.expected:
             proxy = self._now(proxy, batch.first_sn, batch.last_sn, now)
         if proxy.resting:
-            self._delivery.pass_by(proxy, batch.last_sn)
+            self.delivery.pass_by(proxy, batch.last_sn)
             return
         if proxy.reliable:
             batches = proxy.batches or proxy.count_batches()
@@ -360,11 +313,6 @@ class StatefulReader:
 
     # --- fragments -------------------------------------------------------------------------------
 
-    @property
-    def fragment_bytes(self) -> int:
-        """The memory that samples in fragments ever took."""
-        return self._reassembly.budget.taken
-
     def on_data_frag(self, writer: Guid, frag: DataFrag, timestamp: int, *, now: int) -> None:
         """Fragments of one sample arrived; ``timestamp`` is the source timestamp in force."""
         self.touch()
@@ -374,12 +322,12 @@ class StatefulReader:
             return
         if proxy.resumed or frag.sn < proxy.expected:
             proxy = self._now(proxy, frag.sn, frag.sn, now)
-        self._fragments.accept(proxy, frag, timestamp, now)
+        self.fragments.accept(proxy, frag, timestamp, now)
 
     def takes(self, stretch: FragmentStretch) -> bool:
         """Whether fragments make up whole samples that are the next ones, with nothing else to consider."""
         proxy = self.writers.get(stretch.writer)
-        return proxy is not None and self._fragments.takes_whole(proxy, stretch)
+        return proxy is not None and self.fragments.takes_whole(proxy, stretch)
 
     def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:
         """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
@@ -390,7 +338,7 @@ class StatefulReader:
             return
         if proxy.resumed or stretch.last_sn < proxy.expected:
             proxy = self._now(proxy, stretch.first_sn, stretch.last_sn, now)
-        self._fragments.accept_stretch(proxy, stretch, now)
+        self.fragments.accept_stretch(proxy, stretch, now)
 
     # --- what the writer announces ---------------------------------------------------------------
 
@@ -463,12 +411,14 @@ class StatefulReader:
         self.match_writer(proxy.info, now=now)
         anew = self.writers[proxy.guid]
         if proxy.seen_below and not anew.reliable:
-            self._delivery.sync(anew, proxy.seen_below)
+            self.delivery.sync(anew, proxy.seen_below)
         return anew
 
     def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
         """The writer announces how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""
-        if (proxy := self._reliable(writer)) is not None:
+        self.touch()
+        proxy = self.writers.get(writer)
+        if proxy is not None and proxy.reliable:
             self._history.on_heartbeat_frag(proxy, heartbeat, now)
 
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
@@ -477,16 +427,11 @@ class StatefulReader:
         if (proxy := self.writers.get(writer)) is not None:
             self._history.on_gap(proxy, gap, now)
 
-    def _reliable(self, writer: Guid) -> WriterProxy | None:
-        self.touch()
-        proxy = self.writers.get(writer)
-        return proxy if proxy is not None and proxy.reliable else None
-
     def on_rtt_measurement(self, writer: Guid, message: RttMeasurement, *, now: int) -> None:
         """The writer answered a measurement of the round trip time, or whether others wait for this reader."""
         self.touch()
         proxy = self.writers.get(writer)
-        if proxy is not None and self._status.on_rtt_measurement(proxy, message, now):
+        if proxy is not None and self.status.on_rtt_measurement(proxy, message, now):
             self.untethered.on_answer(proxy, others_wait=message.others_wait, now=now)
 
     # --- time and answers ------------------------------------------------------------------------
@@ -512,5 +457,5 @@ class StatefulReader:
         They wait while the owner holds acknowledgements back, or has not taken all runs that are ready; but for those
         to writers of other slices, of which the owner takes nothing.
         """
-        hold = self.hold_acknowledgments or bool(self._delivery.ready)
-        return self._responder.outgoing(hold=hold, room=self._delivery.window)
+        hold = self.hold_acknowledgments or bool(self.delivery.ready)
+        return self._responder.outgoing(hold=hold, room=self.delivery.window)

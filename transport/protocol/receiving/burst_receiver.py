@@ -148,10 +148,10 @@ class BurstReceiver:
         router = self._router
 
         def take(reader: StatefulReader) -> None:
-            before = reader.fragment_bytes
+            before = reader.delivery.reassembly.budget.taken
             for stretch in stretches:
                 reader.on_fragment_stretch(stretch, now=now)
-            router.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+            router.work += (reader.delivery.reassembly.budget.taken - before) // BYTES_PER_WORK_CLEARED
 
         work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
         return self._hand(stretches[0], work, take, source_ip, now)

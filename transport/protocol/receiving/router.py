@@ -232,9 +232,9 @@ class Router:
         self.on_alive(writer, now)
 
         def take(reader: StatefulReader) -> None:
-            before = reader.fragment_bytes
+            before = reader.delivery.reassembly.budget.taken
             reader.on_data_frag(writer, fragments, timestamp, now=now)
-            self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+            self.work += (reader.delivery.reassembly.budget.taken - before) // BYTES_PER_WORK_CLEARED
 
         self.hand(self.addressed(writer, fragments.reader_id), take)
 

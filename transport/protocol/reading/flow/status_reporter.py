@@ -12,7 +12,7 @@ So an idle stream sends nothing. A best-effort stream, which has no HEARTBEATs, 
 
 Invariants:
 * ``rcv_pos`` is examined only when it reaches ``due``, which happens once or twice between two status messages;
-* nothing is reported as consumed that the owner did not take, or with ``held`` did not call consumed;
+* nothing is reported as consumed that the owner did not take, or with ``consumption_held`` did not call consumed;
 * what was offered is never taken back: an overrun is measured against the most that was ever offered.
 """
 
@@ -72,9 +72,10 @@ class StatusReporter:
     ) -> None:
         self.policy = policy
         self.counters = counters
-        self.factory: CongestionControlFactory = built_in
-        #: Only what the owner calls consumed is consumed.
-        self.held = False
+        #: Makes the congestion control of each writer matched from now on; by default the one the policy names.
+        self.congestion_control: CongestionControlFactory = built_in
+        #: Only what the owner calls consumed is reported as consumed, instead of all that it took.
+        self.consumption_held = False
         #: Writers that were offered less than congestion control allows, with the room from which that changes.
         self.starved: dict[Guid, int] = {}
         self._reader_id = reader_id
@@ -99,7 +100,7 @@ class StatusReporter:
             stream.timer_at = now + self.policy.status_message_timeout
         stream.wanted, stream.wanted_at = True, now
         self._track(proxy, now)
-        self._controls[proxy.guid] = self.factory(policy, proxy.info)
+        self._controls[proxy.guid] = self.congestion_control(policy, proxy.info)
         self._track(proxy, now)
         return True
 
@@ -129,7 +130,7 @@ class StatusReporter:
             # Until it is sent, only an overrun matters.
             stream.due = max(stream.overrun_at, stream.rcv_pos) + 1
         else:
-            stream.set_due(stream.rcv_pos if self.held else stream.reported_pos, term)
+            stream.set_due(stream.rcv_pos if self.consumption_held else stream.reported_pos, term)
         return stream.wanted or stream.wants_rtt
 
     def on_disorder(self, proxy: WriterProxy, last_sn: int, now: int) -> bool:
@@ -304,7 +305,7 @@ class StatusReporter:
     def _consumption(self, proxy: WriterProxy) -> tuple[int, int]:
         """Up to which sequence number, and which position, all is consumed."""
         stream = proxy.stream
-        if self.held and stream.sub_pos < stream.rcv_pos:
+        if self.consumption_held and stream.sub_pos < stream.rcv_pos:
             return stream.sub_sn, stream.sub_pos
         return (proxy.expected - 1 if proxy.synced else 0), stream.rcv_pos
 

@@ -8,15 +8,15 @@ The invariants are those of :mod:`..reader`; the state of one writer is in its :
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ....limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
+from ....limits import FRAGMENTED_SAMPLE_MAX
 from ....structure import INFINITE, Guid
 from ....wire.samples import Run
 from ...policies import LossCause, ReaderCounters
 from .coherent_access import Verdict, sets_of
+from .losses import Losses
 from .reassembly import Reassembly
 from .reorder_buffer import ReorderBudget
 from .writer_proxy import WriterProxy
@@ -47,14 +47,13 @@ class Delivery:
         self.ready: list[Run] = []
         #: Writers of which a run did not fit, with the window in bytes that opens them.
         self.closed: dict[Guid, int] = {}
-        #: Samples lost since the owner took the losses, by writer and cause.
-        self.losses: Counter[tuple[Guid, LossCause]] = Counter()
+        self.losses = Losses(counters)
         self.reassembly = Reassembly(writers, counters)
         self.reorder_budget = ReorderBudget()
 
     def forget(self, proxy: WriterProxy) -> None:
         """A writer is gone; what is missing of what it announced, or was begun, is lost with it."""
-        self._lose(proxy, proxy.undelivered, LossCause.WRITER_GONE)
+        self.losses.lose(proxy, proxy.undelivered, LossCause.WRITER_GONE)
         if proxy.sets is not None:
             self.counters.coherent_sets_lost += sets_of(proxy.held)
         self._clear(proxy)
@@ -86,10 +85,10 @@ class Delivery:
             self._deliver(proxy, run)
             self.drain(proxy)
         else:
-            if (fits := self._fitting(run)) > 0:
+            if (fits := _fitting(run, self.window)) > 0:
                 self._deliver(proxy, run.take(0, fits))
                 run = run.take(fits, run.count)
-            self.refuse(proxy, run.count, self._needed(run), run.last_sn)
+            self.refuse(proxy, run.count, _needed(run), run.last_sn)
             if owned:  # to send it again would be expensive
                 self._hold(proxy, run, owned=True)
 
@@ -144,7 +143,7 @@ class Delivery:
         known = sum(last + 1 - first for first, last in held.covered.within(proxy.expected, run.last_sn))
         irrelevant = known - held.discard_below(run.last_sn + 1)
         counters.irrelevant_samples += irrelevant
-        self._lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant, LossCause.COHERENT_SET)
+        self.losses.lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant, LossCause.COHERENT_SET)
 
     def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
         if run.nbytes > self.window:
@@ -164,11 +163,6 @@ class Delivery:
         self.counters.irrelevant_samples += proxy.move_to(last_sn + 1) - count
         self.reassembly.discard_below(proxy, proxy.expected)
 
-    @staticmethod
-    def waits_for_set(proxy: WriterProxy, runs: Sequence[Run]) -> bool:
-        """Whether runs are held for the end of a coherent set before the window counts."""
-        return proxy.sets is not None and (bool(proxy.held) or any(run.coherent_set > 0 for run in runs))
-
     def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
         """A best-effort writer is at ``sn`` already: what it sent before will not come any more."""
         held = proxy.held
@@ -181,9 +175,9 @@ class Delivery:
             if last is not None:  # its set may have ended there, or gone on
                 proxy.sets.lose(last.coherent_set, last.coherent_set)
             self.drain(proxy)
-        if not held and self._pass_missed(proxy, sn - 1):
+        if not held and self.losses.pass_missed(proxy, sn - 1):
             return
-        self._lose_range(proxy, behind, sn - 1, LossCause.NOT_RECEIVED)
+        self.losses.lose_range(proxy, behind, sn - 1, LossCause.NOT_RECEIVED)
         proxy.move_to(sn)
 
     def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool, is_sent_again: bool = True) -> bool:
@@ -204,21 +198,6 @@ class Delivery:
         proxy.last_sn = max(proxy.last_sn, run.last_sn)
         return kept == new
 
-    def _fitting(self, run: Run) -> int:
-        """How many of the first samples fit the window; 0 of what has to be handed out together."""
-        if run.batch_sn or run.coherent_set or run.count == 1:
-            return 0
-        fits = min(run.count * max(self.window, 0) // run.nbytes, run.count - 1)
-        while fits and run.take(0, fits).nbytes > self.window:
-            fits = fits * 7 // 8
-        return fits
-
-    def _needed(self, run: Run) -> int:
-        """The window from which a writer goes on with a run: all of it, or less if it may be handed out in parts."""
-        if run.batch_sn or run.coherent_set:
-            return run.nbytes
-        return max(run.take(0, 1).nbytes, min(run.nbytes, _LITTLE))
-
     def refuse(self, proxy: WriterProxy, count: int, nbytes: int, last_sn: int) -> None:
         """What is next does not fit the window; a reliable writer sends it again when it does."""
         self.counters.window_closed += count
@@ -227,37 +206,6 @@ class Delivery:
             proxy.last_sn = max(proxy.last_sn, last_sn)
 
     # --- what will never come --------------------------------------------------------------------
-
-    def _lose(self, proxy: WriterProxy, count: int, cause: LossCause) -> None:
-        """So many samples of a writer are lost for good."""
-        self.counters.lost_samples += count
-        each = proxy.guid, cause
-        if count > 0 and (each in self.losses or len(self.losses) < WRITERS_MAX):
-            self.losses[each] += count
-
-    def _lose_range(self, proxy: WriterProxy, first: int, last: int, cause: LossCause) -> None:
-        """first..last are lost: because the writer was away, as far as it was, and else for another ``cause``."""
-        first = min(max(first, proxy.told_until + 1), last + 1)
-        away = proxy.away_in(first, last)
-        if proxy.away is not None:
-            self._lose(proxy, away, proxy.away)
-        self._lose(proxy, last + 1 - first - away, cause)
-
-    def _pass_missed(self, proxy: WriterProxy, last: int) -> bool:
-        """Pass what is missed up to ``last``; whether that is all."""
-        count = proxy.missed_in(last)
-        if count and proxy.away is not None:
-            told = min(max(proxy.told_until + 1 - proxy.expected, 0), count)
-            proxy.move_to(proxy.expected + count)
-            self.counters.missed_samples += count - told if proxy.away is LossCause.MOVED else 0
-            self._lose(proxy, count - told, proxy.away)
-        return proxy.expected > last
-
-    def _pass_irrelevant(self, proxy: WriterProxy, last: int) -> None:
-        """Up to ``last`` nothing will come for this reader. Of what was missed before the match, it did."""
-        if not proxy.info.filters and self._pass_missed(proxy, last):
-            return
-        self.counters.irrelevant_samples += proxy.move_to(last + 1)
 
     def sync(self, proxy: WriterProxy, expected: int) -> None:
         """Begin with a writer at ``expected``."""
@@ -273,12 +221,12 @@ class Delivery:
         if first > last:
             return
         if proxy.synced and first == proxy.expected and not proxy.held:
-            self._pass_irrelevant(proxy, last)
+            self.losses.pass_irrelevant(proxy, last)
         elif proxy.reliable or (proxy.held and first == proxy.held.first_hole):
             if not proxy.held.add_irrelevant(first, last):
                 self.counters.gap_overflow += 1
                 if proxy.synced and first == proxy.expected:
-                    self._pass_irrelevant(proxy, last)
+                    self.losses.pass_irrelevant(proxy, last)
 
     def give_up_sets(self, proxy: WriterProxy, first: int, last: int) -> None:
         """first..last will never come; if a part of it came, as part of a coherent set, the writer aborted the set."""
@@ -309,7 +257,7 @@ class Delivery:
         if proxy.synced and last_sn >= proxy.expected:
             if proxy.sets is not None:
                 proxy.sets.lose(proxy.expected, last_sn)
-            self._lose(proxy, proxy.move_to(last_sn + 1), LossCause.UNTETHERED)
+            self.losses.lose(proxy, proxy.move_to(last_sn + 1), LossCause.UNTETHERED)
 
     def let_go(self, proxy: WriterProxy) -> None:
         """Keep nothing of a writer that rests."""
@@ -339,14 +287,14 @@ class Delivery:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
                 if proxy.info.filters:
                     counters.irrelevant_samples += proxy.move_to(skipped_to)
-                elif not self._pass_missed(proxy, skipped_to - 1):
+                elif not self.losses.pass_missed(proxy, skipped_to - 1):
                     if (first := max(proxy.expected, proxy.counts_losses_from)) < skipped_to:
-                        self._lose_range(proxy, first, skipped_to - 1, LossCause.HISTORY)
+                        self.losses.lose_range(proxy, first, skipped_to - 1, LossCause.HISTORY)
                     proxy.move_to(skipped_to)
                 continue
             after, run = step
             if run is None:
-                self._pass_irrelevant(proxy, after - 1)
+                self.losses.pass_irrelevant(proxy, after - 1)
                 continue
             verdict = self._judge(proxy, run)
             if verdict is Verdict.OPEN:
@@ -354,7 +302,7 @@ class Delivery:
             if verdict is Verdict.WHOLE and not self._hand_out(proxy, run):
                 break
             if verdict is Verdict.LOST:
-                self._lose(proxy, run.count, LossCause.COHERENT_SET)
+                self.losses.lose(proxy, run.count, LossCause.COHERENT_SET)
                 self._move_on(proxy, [run])
         self.reassembly.discard_below(proxy, proxy.expected)
 
@@ -387,10 +335,10 @@ class Delivery:
             proxy.held.pop(len(runs))
             return True
         if len(runs) == 1:
-            if (fits := self._fitting(run)) > 0:
+            if (fits := _fitting(run, self.window)) > 0:
                 self._deliver(proxy, run.take(0, fits))
                 return True  # the rest comes next
-            nbytes = self._needed(run)
+            nbytes = _needed(run)
         self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)
         if not proxy.reliable:
             self._move_on(proxy, runs)
@@ -408,6 +356,28 @@ class Delivery:
         proxy.stream.rcv_pos += run.nbytes
         self.counters.received_samples += run.count
         if run.first_sn > proxy.expected:
-            self._pass_irrelevant(proxy, run.first_sn - 1)
+            self.losses.pass_irrelevant(proxy, run.first_sn - 1)
         proxy.expected = run.last_sn + 1
         self.ready.append(run)
+
+
+def waits_for_set(proxy: WriterProxy, runs: Sequence[Run]) -> bool:
+    """Whether runs are held for the end of a coherent set before the window counts."""
+    return proxy.sets is not None and (bool(proxy.held) or any(run.coherent_set > 0 for run in runs))
+
+
+def _fitting(run: Run, window: int) -> int:
+    """How many of the first samples fit ``window``; 0 of what has to be handed out together."""
+    if run.batch_sn or run.coherent_set or run.count == 1:
+        return 0
+    fits = min(run.count * max(window, 0) // run.nbytes, run.count - 1)
+    while fits and run.take(0, fits).nbytes > window:
+        fits = fits * 7 // 8
+    return fits
+
+
+def _needed(run: Run) -> int:
+    """The window from which a writer goes on with a run: all of it, or less if it may be handed out in parts."""
+    if run.batch_sn or run.coherent_set:
+        return run.nbytes
+    return max(run.take(0, 1).nbytes, min(run.nbytes, _LITTLE))

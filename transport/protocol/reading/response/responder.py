@@ -90,6 +90,15 @@ class DueResponses:
             self.responding[guid] = it
             it.acknack_count = next_count(it.acknack_count, now)
 
+    def acknowledge(self, it: WriterResponse, at: int, now: int) -> None:
+        """Acknowledge what has come by then, ``at`` a time or now."""
+        if at <= now:
+            if it.acks.owe():
+                self.set_timer(it)
+            self.respond(it, now)
+        elif it.acks.owe_at(at):
+            self.set_timer(it)
+
     def forget(self, writer: Guid) -> None:
         self.timers.pop(writer, None)
         self.responding.pop(writer, None)
@@ -155,7 +164,7 @@ class Responder:
         keeps_silent = proxy.info.keeps_silent(self.policy)  # then it is only asked for what is missing
         if nothing_to_ask and keeps_silent:
             if not final and acks.is_idle(proxy.expected, now):
-                self._acknowledge(it, now, now)
+                self._due.acknowledge(it, now, now)
             elif not final and proxy.info.status_messages:
                 self._due.respond(it, now)
                 proxy.stream.wanted = proxy.info.status_messages
@@ -168,20 +177,12 @@ class Responder:
         at = acks.answer_at(self.delays, now)
         if hole is None or nothing_to_ask:
             if not keeps_silent:
-                self._acknowledge(it, at, now)
+                self._due.acknowledge(it, at, now)
             return
         if it.nacks.on_heartbeat(hole[0], at, now, is_first=is_first):
             self._due.set_timer(it)
         if not final and proxy.expected != acks.acked_base and not keeps_silent:
-            self._acknowledge(it, at, now)
-
-    def _acknowledge(self, it: WriterResponse, at: int, now: int) -> None:
-        if at <= now:
-            if it.acks.owe():
-                self._due.set_timer(it)
-            self._due.respond(it, now)
-        elif it.acks.owe_at(at):
-            self._due.set_timer(it)
+            self._due.acknowledge(it, at, now)
 
     def on_arrival(self, proxy: WriterProxy, sn: int, before: int, now: int) -> None:
         """What arrived at ``sn`` from a reliable writer may end a repair, or show a hole.
