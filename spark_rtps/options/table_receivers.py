@@ -51,8 +51,8 @@ RECEIVER_OPTIONS: Final = (
         "receiver.timeout",
         OptionKind.DURATION,
         "60s",
-        "How long a receiver service may be out of reach. Until then the query goes on with the others; after that "
-        "it fails, or goes on with a warning if `failOnDataLoss` is false.",
+        "How long a receiver service may be out of reach. Until then the query continues with the others; after that "
+        "it fails, or continues with a warning if `failOnDataLoss` is false.",
         _READ,
         minimum=0,
     ),
