@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import hashlib
 import ipaddress
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -19,10 +17,11 @@ from ..options.spec import YEAR
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
 from ..options.texts import duration, list_text, names_of, size
 from ..serving.wire_format.receiver_service import ROLES, is_name, too_open
-from ..transport.errors import OptionError, RtpsError, UsageError
+from ..transport.errors import OptionError, RtpsError
 from ..transport.net.node_config import NodeConfig
 from ..transport.structure import INFINITE
 from ..transport.value_classes import value
+from .config_file import ConfigFile, ReceiverFileError
 from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 
 #: At once, from the file and from clients.
@@ -32,7 +31,6 @@ _KEYS: Final = (
     "ended_logs_bytes", "tokens", "defaults", "subscriptions",
 )  # fmt: skip
 _LISTEN: Final = "127.0.0.1:7420"
-_FILE_BYTES_MAX: Final = 4 << 20
 #: No option takes larger numbers; Python writes none of more than 4300 digits in decimal.
 _INT_BITS_MAX: Final = 128
 #: RFC 6750 §2.1, and long enough that nobody guesses it.
@@ -40,18 +38,6 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,4096}=*")
 _TOKEN_BYTES_MAX: Final = 8192
 #: Options which name files; their paths are relative to the configuration's file.
 _PATHS: Final = frozenset({"type.file", "qos.file", "type.include_path"})
-
-
-class ReceiverFileError(UsageError):
-    """The file of a receiver service cannot be used; the message names file, table, key and the fix."""
-
-    def __init__(self, file: Path, table: str, key: str, fix: str) -> None:
-        self.file = file
-        self.table = table
-        self.key = key
-        self.fix = fix
-        place = " ".join(filter(None, (f"[{table}]" if table else "", key)))
-        super().__init__(f"{file}: {place}: {fix}" if place else f"{file}: {fix}")
 
 
 @value
@@ -91,35 +77,21 @@ def read_config(file: Path) -> ReceiverServiceConfig:
     """The configuration in ``file``, with the files it names. Raises ReceiverFileError."""
     file = file.absolute()
     try:
-        return _Reader(file, _parse(file)).config()
+        return _Reader(ConfigFile(file)).config()
     except RecursionError:  # of the TOML, or of the definition of a type
         raise ReceiverFileError(file, "", "", "is nested too deeply, or a file that it names is") from None
-
-
-def _parse(file: Path) -> dict[str, Any]:
-    try:
-        if file.stat().st_size > _FILE_BYTES_MAX:
-            raise ReceiverFileError(file, "", "", f"has more than {_FILE_BYTES_MAX >> 20} MiB")
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ReceiverFileError(file, "", "", f"cannot be read: {error.strerror}") from None
-    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError, and what int() says of too many digits
-        hint = ""
-        if "overwrite" in str(error) or "namespace" in str(error):  # history = "…" and history.depth = …
-            hint = '; where one option is the beginning of another, quote the longer one: "history.depth" = 5'
-        raise ReceiverFileError(file, "", "", f"is not TOML: {error}{hint}") from None
 
 
 class _Reader:
     """Takes the tables of one file apart."""
 
-    def __init__(self, file: Path, raw: dict[str, Any]) -> None:
+    def __init__(self, file: ConfigFile) -> None:
         self._file = file
-        self._raw = raw
+        self._raw = file.raw
         self._warnings: list[str] = []
 
     def config(self) -> ReceiverServiceConfig:
-        self._check_keys("", self._raw, _KEYS)
+        self._file.check_keys("", self._raw, _KEYS)
         address, port = self._listen()
         certificate, key = self._pem("certificate"), self._pem("key")
         client_ca = self._pem("client_ca")
@@ -129,16 +101,16 @@ class _Reader:
             ("client_ca", client_ca, "certificate"),
         ):
             if given is not None and needed not in self._raw:
-                raise self._error("", name, f"has no effect without {needed}; set {needed} too")
+                raise self._file.error("", name, f"has no effect without {needed}; set {needed} too")
         if "client_role" in self._raw and client_ca is None:
-            raise self._error("", "client_role", "has no effect without client_ca; set client_ca too")
+            raise self._file.error("", "client_role", "has no effect without client_ca; set client_ca too")
         tokens = self._tokens()
         self._check_access(address, certificate, client_ca, tokens)
-        defaults = self._options("defaults", self._table("defaults"))
+        defaults = self._options("defaults", self._file.table("defaults"))
         found = self._subscriptions(defaults)
         return ReceiverServiceConfig(
-            file=self._file,
-            directory=self._path("", "directory", self._text("", self._raw, "directory")),
+            file=self._file.file,
+            directory=self._file.path("", "directory", self._file.text("", self._raw, "directory")),
             address=address,
             port=port,
             certificate=certificate,
@@ -160,7 +132,7 @@ class _Reader:
     # --- who may ----------------------------------------------------------------------------------
 
     def _listen(self) -> tuple[str, int]:
-        text = self._text("", self._raw, "listen", _LISTEN)
+        text = self._file.text("", self._raw, "listen", _LISTEN)
         host, _, port = text.rpartition(":")
         host = "127.0.0.1" if host == "localhost" else host
         try:
@@ -169,32 +141,34 @@ class _Reader:
                 raise ValueError(port)
         except ValueError:
             fix = f"{text!r} must be an IPv4 address and a port, such as {_LISTEN} or 0.0.0.0:7420"
-            raise self._error("", "listen", fix) from None
+            raise self._file.error("", "listen", fix) from None
         return host, int(port)
 
     def _tokens(self) -> dict[str, str] | None:
         if "tokens" not in self._raw:
             return None
-        table = self._table("tokens")
-        self._check_keys("tokens", table, ROLES)
+        table = self._file.table("tokens")
+        self._file.check_keys("tokens", table, ROLES)
         if not table:
-            raise self._error("tokens", "", f"is empty; name the file of a token for {' or '.join(ROLES)}")
-        tokens = {role: self._token(role, self._text("tokens", table, role)) for role in table}
+            raise self._file.error(
+                "tokens", "", f"is empty; name the file of a token for {' or '.join(ROLES)}"
+            )
+        tokens = {role: self._token(role, self._file.text("tokens", table, role)) for role in table}
         for role, token in tokens.items():
             same = next((other for other in tokens if other != role and tokens[other] == token), None)
             if same is not None:
-                raise self._error("tokens", role, f"is the token of {same} too; each role needs its own")
+                raise self._file.error("tokens", role, f"is the token of {same} too; each role needs its own")
         return tokens
 
     def _token(self, role: str, source: str) -> str:
         if source.startswith("env:"):
             token = os.environ.get(source[4:], "").strip()
             if not token:
-                raise self._error(
+                raise self._file.error(
                     "tokens", role, f"the environment has no {source[4:]}; set it, or name a file"
                 )
         else:
-            path = self._path("tokens", role, source)
+            path = self._file.path("tokens", role, source)
             try:
                 with path.open("rb") as file:
                     token = file.read(_TOKEN_BYTES_MAX).decode("ascii", "replace").strip()
@@ -202,10 +176,10 @@ class _Reader:
             except OSError as error:
                 # what was given may be the token itself
                 fix = f"names a file that cannot be read ({error.strerror}); write a path, or env:NAME"
-                raise self._error("tokens", role, fix) from None
+                raise self._file.error("tokens", role, fix) from None
         if not _TOKEN.fullmatch(token):
             fix = "must hold 16 or more letters, digits and ._~+/-; `openssl rand -hex 32` makes one"
-            raise self._error("tokens", role, fix)
+            raise self._file.error("tokens", role, fix)
         return token
 
     def _check_mode(self, table: str, key: str, path: Path, descriptor: int) -> None:
@@ -213,7 +187,7 @@ class _Reader:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & 0o006:
             fix = f"{path} is open to all users of this host (mode {mode:04o}): chmod o-rwx it"
-            self._warnings.append(str(self._error(table, key, fix)))
+            self._warnings.append(str(self._file.error(table, key, fix)))
 
     def _check_access(
         self, address: str, certificate: Path | None, client_ca: Path | None, tokens: Mapping[str, str] | None
@@ -222,44 +196,44 @@ class _Reader:
         has_access = tokens is not None or client_ca is not None or ipaddress.IPv4Address(address).is_loopback
         why = too_open(address, has_tls=certificate is not None, has_access=has_access)
         if why is not None:
-            raise self._error("", "listen", why)
+            raise self._file.error("", "listen", why)
 
     def _role(self) -> str:
-        role = self._text("", self._raw, "client_role", "commit")
+        role = self._file.text("", self._raw, "client_role", "commit")
         if role not in ROLES:
-            raise self._error("", "client_role", f"{role!r} must be one of {', '.join(ROLES)}")
+            raise self._file.error("", "client_role", f"{role!r} must be one of {', '.join(ROLES)}")
         return role
 
     def _retention(self, key: str, *, least: int) -> int:
-        text = self._text("", self._raw, key, "7d")
+        text = self._file.text("", self._raw, key, "7d")
         try:
             found = duration(text)
         except ValueError:
             found = -1
         if not least <= found <= 100 * YEAR and found != INFINITE:
             fix = f"{text!r} must be a duration of at least {least // 10**9}s, such as 7d, or infinite"
-            raise self._error("", key, fix)
+            raise self._file.error("", key, fix)
         return found
 
     def _ended_logs_bytes(self) -> int | None:
-        text = self._text("", self._raw, "ended_logs_bytes", "unlimited")
+        text = self._file.text("", self._raw, "ended_logs_bytes", "unlimited")
         try:
             return None if text == "unlimited" else size(text)
         except ValueError:
             fix = f"{text!r} must be a size such as 512MiB or 10GiB, or unlimited"
-            raise self._error("", "ended_logs_bytes", fix) from None
+            raise self._file.error("", "ended_logs_bytes", fix) from None
 
     def _pem(self, key: str) -> Path | None:
         if key not in self._raw:
             return None
-        path = self._path("", key, self._text("", self._raw, key))
+        path = self._file.path("", key, self._file.text("", self._raw, key))
         try:
             with path.open("rb") as file:
                 if key == "key":
                     self._check_mode("", key, path, file.fileno())
                 return path
         except OSError as error:
-            raise self._error("", key, f"{path} cannot be read: {error.strerror}") from None
+            raise self._file.error("", key, f"{path} cannot be read: {error.strerror}") from None
 
     def _digest(self, files: Mapping[str, Path | None]) -> str:
         found = hashlib.sha256()
@@ -267,15 +241,15 @@ class _Reader:
             try:
                 found.update(b"" if path is None else hashlib.sha256(path.read_bytes()).digest())
             except OSError as error:
-                raise self._error("", key, f"{path} cannot be read: {error.strerror}") from None
+                raise self._file.error("", key, f"{path} cannot be read: {error.strerror}") from None
         return found.hexdigest()
 
     # --- subscriptions ----------------------------------------------------------------------------
 
     def _subscriptions(self, defaults: Mapping[str, str]) -> list[Wanted]:
-        table = self._table("subscriptions")
+        table = self._file.table("subscriptions")
         if len(table) > SUBSCRIPTIONS_MAX:
-            raise self._error("subscriptions", "", f"has more than {SUBSCRIPTIONS_MAX} subscriptions")
+            raise self._file.error("subscriptions", "", f"has more than {SUBSCRIPTIONS_MAX} subscriptions")
         return [self._subscription(name, raw, defaults) for name, raw in table.items()]
 
     def _network(self, defaults: Mapping[str, str]) -> NodeConfig:
@@ -283,33 +257,33 @@ class _Reader:
         try:
             return network_of(wanted("defaults", {**given, "topic": "defaults"}).settings)
         except OptionError as error:
-            raise self._error("defaults", error.option, f"{error.value!r} {error.fix}") from None
+            raise self._file.error("defaults", error.option, f"{error.value!r} {error.fix}") from None
 
     def _subscription(self, name: str, raw: object, defaults: Mapping[str, str]) -> Wanted:
         table = f"subscriptions.{name}"
         if not is_name(name):
             fix = "a name has letters, digits, and ._/- inside, at most 128 in all, and no `..`"
-            raise self._error(table, "", fix)
+            raise self._file.error(table, "", fix)
         if not isinstance(raw, dict):
-            raise self._error("subscriptions", name, f"must be a table: [{table}] with topic = …")
+            raise self._file.error("subscriptions", name, f"must be a table: [{table}] with topic = …")
         given = self._options(table, raw)
         if not given.keys() & set(TOPICS):
             fix = 'is missing; name the topic: topic = "rt/imu"; or several: subscribe, subscribePattern'
-            raise self._error(table, "topic", fix)
+            raise self._file.error(table, "topic", fix)
         own = {**defaults, **given}
         if is_pattern(own.get("topic", "")) and "filter" in own:
-            raise self._error(table, "filter", "needs one type, and the topics of a pattern have many")
+            raise self._file.error(table, "filter", "needs one type, and the topics of a pattern have many")
         try:
             subscription = wanted(name, own)
         except OptionError as error:
             inherited = error.option in defaults and error.option not in given
             place = "defaults" if inherited else table
             shown = "" if error.value is None else f"{error.value!r} "
-            raise self._error(place, error.option, f"{shown}{error.fix}") from None
+            raise self._file.error(place, error.option, f"{shown}{error.fix}") from None
         except RtpsError as error:  # the file of a type
-            raise self._error(table, "", str(error)) from None
+            raise self._file.error(table, "", str(error)) from None
         if subscription.is_pattern and subscription.settings.spy:
-            raise self._error(table, "spy", "finds no topics by a pattern; name the topic")
+            raise self._file.error(table, "spy", "finds no topics by a pattern; name the topic")
         return subscription
 
     def _options(self, table: str, raw: Mapping[str, Any]) -> dict[str, str]:
@@ -317,9 +291,9 @@ class _Reader:
         for key, setting in self._flat(table, raw, ""):
             spec = BY_KEY.get(key.lower())
             if spec is None:
-                raise self._unknown(table, key, [each.name for each in BY_KEY.values()])
+                raise self._file.unknown(table, key, [each.name for each in BY_KEY.values()])
             if spec.name in options:
-                raise self._error(table, key, "is set twice")
+                raise self._file.error(table, key, "is set twice")
             text = self._option_text(table, key, setting)
             options[spec.name] = self._resolved(table, key, text) if spec.name in _PATHS else text
         return options
@@ -345,43 +319,7 @@ class _Reader:
                 fix = f"{value} must be in quotes"
             case _:
                 fix = "must be a text, a number, true or false, or a list of texts without commas"
-        raise self._error(table, key, fix)
+        raise self._file.error(table, key, fix)
 
     def _resolved(self, table: str, key: str, text: str) -> str:
-        return list_text(str(self._path(table, key, part)) for part in names_of(text.strip()))
-
-    # --- keys and values --------------------------------------------------------------------------
-
-    def _table(self, name: str) -> dict[str, Any]:
-        found = self._raw.get(name, {})
-        if not isinstance(found, dict):
-            raise self._error("", name, f"must be a table: [{name}]")
-        return found
-
-    def _text(self, table: str, raw: Mapping[str, Any], key: str, default: str | None = None) -> str:
-        found = raw.get(key, default)
-        if found is None:
-            raise self._error(table, key, "is missing; set it")
-        if not isinstance(found, str) or not found or "\0" in found:
-            raise self._error(table, key, "must be a text in quotes")
-        return found
-
-    def _path(self, table: str, key: str, text: str) -> Path:
-        try:
-            return (self._file.parent / Path(text).expanduser()).absolute()
-        except (RuntimeError, ValueError) as error:  # ~ of a user that does not exist, or cannot
-            raise self._error(table, key, str(error)) from None
-
-    def _check_keys(self, table: str, raw: Mapping[str, Any], known: Iterable[str]) -> None:
-        for key in raw:
-            if key not in known:
-                raise self._unknown(table, key, list(known))
-
-    def _unknown(self, table: str, key: str, known: list[str]) -> ReceiverFileError:
-        near = [name for name in known if name.rpartition(".")[2].lower() == key.lower()]
-        near += difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known)[:12])}"
-        return self._error(table, key, f"is unknown; {hint}")
-
-    def _error(self, table: str, key: str, fix: str) -> ReceiverFileError:
-        return ReceiverFileError(self._file, table, key, fix)
+        return list_text(str(self._file.path(table, key, part)) for part in names_of(text.strip()))

@@ -19,7 +19,8 @@ from ..transport.receiver.supervision import StartReceiver
 from ..transport.value_classes import value
 from .backlog import groups_behind, read_counters
 from .cleaning import Cleaning
-from .config import SUBSCRIPTIONS_MAX, ReceiverFileError, ReceiverServiceConfig
+from .config import SUBSCRIPTIONS_MAX, ReceiverServiceConfig
+from .config_file import ReceiverFileError
 from .keeper import Keeper, Phase, describe
 from .records import Record, read_records, write_records
 from .server_keeper import Request, ServerKeeper, StartServer

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.receiver_service.config import ReceiverFileError, ReceiverServiceConfig, read_config
+from spark_rtps.receiver_service.config import ReceiverServiceConfig, read_config
+from spark_rtps.receiver_service.config_file import ReceiverFileError
 from spark_rtps.transport.structure import INFINITE
 
 TOKEN = "0123456789abcdef-read"

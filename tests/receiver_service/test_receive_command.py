@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.commands.receive import _table
-from spark_rtps.receiver_service.config import ReceiverFileError
+from spark_rtps.receiver_service.config_file import ReceiverFileError
 from spark_rtps.receiver_service.rates import Rates
 from spark_rtps.transport.receiver.log_lines import log_lines_to
 from tests.receiver_service.supervisor_scene import HEAD, Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_rtps.receiver_service.config import ReceiverFileError
+from spark_rtps.receiver_service.config_file import ReceiverFileError
 from spark_rtps.transport.protocol.participant.slices import Slice
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.receiver_service.supervisor_scene import Scene

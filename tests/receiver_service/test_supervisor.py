@@ -19,7 +19,7 @@ import pytest
 
 from spark_rtps.receiver_service import subscribing
 from spark_rtps.receiver_service import supervisor as supervisor_module
-from spark_rtps.receiver_service.config import ReceiverFileError
+from spark_rtps.receiver_service.config_file import ReceiverFileError
 from spark_rtps.receiver_service.records import Record
 from spark_rtps.transport.errors import LogError, LogLostError, OptionError, TransportError
 from spark_rtps.transport.log.stream_log import StreamLog

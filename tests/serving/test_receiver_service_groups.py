@@ -180,7 +180,7 @@ def test_a_request_that_its_client_gave_up_does_not_set_a_group_back(answering: 
         client.close()
         with pytest.raises(Refusal, match="has left"):
             answering.put(32, peer=here.fileno())
-    answering.answers.keep_groups(Clocks.read())
+    answering.answers.groups.keep(Clocks.read())
     assert answering.kept() == {"g": answering.end}
 
 
@@ -188,7 +188,7 @@ def test_a_group_may_go_back(answering: Answering) -> None:
     """As where a query begins anew."""
     for position in (answering.end, 0):
         answering.put(position)
-    answering.answers.keep_groups(Clocks.read())
+    answering.answers.groups.keep(Clocks.read())
     assert answering.kept() == {"g": 0}
 
 
@@ -201,17 +201,17 @@ def test_an_unexpected_error_with_the_groups_of_one_log_keeps_no_other_unwritten
     keep = ConsumerGroupFile.keep
 
     def failing(file: ConsumerGroupFile, now: Clocks, *, holds_log: bool) -> None:
-        if file is answering.answers._groups[LOG]:
+        if file is answering.answers.groups._groups[LOG]:
             raise ValueError("damaged counters")
         keep(file, now, holds_log=holds_log)
 
     monkeypatch.setattr(ConsumerGroupFile, "keep", failing)
     for _ in range(3):
-        answering.answers.keep_groups(Clocks.read())
+        answering.answers.groups.keep(Clocks.read())
     assert (answering.kept(), answering.kept(OTHER_LOG)) == ({"g": 0}, {"g": answering.end})
     assert caplog.text.count("could not be looked after") == 1
     monkeypatch.setattr(ConsumerGroupFile, "keep", keep)
-    answering.answers.keep_groups(Clocks.read())
+    answering.answers.groups.keep(Clocks.read())
     assert answering.kept() == {"g": answering.end}
 
 
@@ -225,5 +225,5 @@ def test_what_was_committed_just_before_a_subscription_ended_is_written(
     if comes_back:
         answering.tell(LOG, OTHER_LOG)
     for _ in range(2):
-        answering.answers.keep_groups(Clocks.read())
+        answering.answers.groups.keep(Clocks.read())
     assert answering.kept() == {"g": answering.end}

@@ -85,3 +85,14 @@ def refusal_of(error: LogError | OSError) -> Refusal:
 
 def json_answer(content: dict[str, Any]) -> Answer:
     return Answer(200, json.dumps(content).encode())
+
+
+def json_body(body: bytes) -> dict[str, Any]:
+    """The JSON object of a request. Raises Refusal."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("v") != 1:
+        raise Refusal(400, 'the body has to be a JSON object with "v": 1')
+    return found

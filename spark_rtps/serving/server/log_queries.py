@@ -53,21 +53,6 @@ class LogQueries:
         ):
             router.add(f"/v1/logs/{{log}}/{name}", GET=_in_log(query, directory_of))
 
-    def committed(self, directory: Path, told: dict[str, Any]) -> tuple[Cursor, int]:
-        """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
-        position, row = told.get("position"), told.get("row", 0)
-        for value in (position, row):
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LOG_POSITION_MAX:
-                raise Refusal(400, '"position" and "row" have to be numbers')
-        cursor = Cursor(position, row)  # type: ignore[arg-type]
-        base, tail = _ends(directory)
-        if cursor.position < base:
-            why = f"position {cursor.position} is no longer in the log, which begins at {base}"
-            raise Refusal(410, why, base=base)
-        if cursor > Cursor(tail.position):
-            raise Refusal(416, f"position {cursor.position} is not yet in the log", end=tail.position)
-        return cursor, base
-
     # --- inside ------------------------------------------------------------------------------------
 
     def tail(self, directory: Path, request: Request) -> Answer:
@@ -163,6 +148,22 @@ class LogQueries:
             yield
         finally:
             self._turns.release()
+
+
+def committed(directory: Path, told: dict[str, Any]) -> tuple[Cursor, int]:
+    """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
+    position, row = told.get("position"), told.get("row", 0)
+    for value in (position, row):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LOG_POSITION_MAX:
+            raise Refusal(400, '"position" and "row" have to be numbers')
+    cursor = Cursor(position, row)  # type: ignore[arg-type]
+    base, tail = _ends(directory)
+    if cursor.position < base:
+        why = f"position {cursor.position} is no longer in the log, which begins at {base}"
+        raise Refusal(410, why, base=base)
+    if cursor > Cursor(tail.position):
+        raise Refusal(416, f"position {cursor.position} is not yet in the log", end=tail.position)
+    return cursor, base
 
 
 def _stay(peer: int) -> None:

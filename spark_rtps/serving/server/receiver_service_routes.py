@@ -23,27 +23,25 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from ...transport.errors import LogError, RtpsError, UsageError
 from ...transport.log.checkpoint import read_base, read_tail
-from ...transport.log.host_clocks import Clocks
 from ...transport.log.segment import read_metadata
 from ..wire_format.log_location import LogLocation
-from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, OPTIONS_MAX, is_name
+from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, OPTIONS_MAX
 from . import report_queries
-from .consumer_group_file import ConsumerGroupFile
-from .http_messages import SOON, Answer, Refusal, Request, json_answer, may_pass
+from .group_routes import GroupRoutes
+from .http_messages import SOON, Answer, Refusal, Request, json_answer, json_body, may_pass
 from .log_queries import LogQueries, number_of_seconds
 from .log_routes import add_log_routes
 from .readiness import Readiness
 from .router import Router
 from .server_config import LogServerConfig
-from .tail_watch import TailWatch, has_left
+from .tail_watch import TailWatch
 from .token_access import REPORT, TokenAccess
 
 _log = logging.getLogger("spark_rtps.serving")
@@ -66,7 +64,6 @@ class ReceiverServiceRoutes:
             client_role=config.client_role if config.client_ca is not None else None,
             open_to_all=("/healthz", "/readyz"),
         )
-        self._retention = config.groups_retention
         self._ask = ask
         self._readiness = Readiness(config.log_dir)
         self._watch = TailWatch()
@@ -78,9 +75,13 @@ class ReceiverServiceRoutes:
         self._lock = threading.Lock()
         #: None: the supervisor has not told yet.
         self._subscriptions: dict[str, dict[str, Any]] | None = None
-        self._groups: dict[str, ConsumerGroupFile] = {}
-        #: The logs whose groups could not be looked after at the last turn, and why.
-        self._failing: dict[str, str] = {}
+        self.groups = GroupRoutes(
+            config.log_dir,
+            config.groups_retention,
+            lock=self._lock,
+            known=lambda: (self._subscriptions or {}).values(),
+            with_log=self._with_log,
+        )
         self._router = Router()
         self._add_routes()
 
@@ -88,8 +89,7 @@ class ReceiverServiceRoutes:
         router = self._router
         add_log_routes(router, self._directory)
         self._of_log.add_to(router, self._directory)
-        router.add("/v1/logs/{log}/groups", GET=self._show_groups)
-        router.add("/v1/logs/{log}/groups/{name*}", PUT=self._commit_group, DELETE=self._delete_group)
+        self.groups.add_to(router)
         router.add("/v1/subscriptions", GET=self._list_subscriptions, POST=self._subscribe)
         router.add("/v1/subscriptions/{name*}", GET=self._show_subscription, DELETE=self._unsubscribe)
         router.add("/v1/topics", GET=self._topics)
@@ -107,37 +107,6 @@ class ReceiverServiceRoutes:
         with self._lock:
             self._subscriptions = {each["name"]: each for each in subscriptions}
 
-    def keep_groups(self, now: Clocks) -> None:
-        """Look after the consumer groups of all logs; to be called about once a second."""
-        with self._lock:
-            subscriptions = {each["log"]: each for each in (self._subscriptions or {}).values()}
-            left = {log: file for log, file in self._groups.items() if log not in subscriptions}
-        for log, each in subscriptions.items():
-            with self._alone(log):
-                self._groups_of(log).keep(now, holds_log=_holds_log(each))
-        for log, file in left.items():  # whose subscription has ended, maybe a moment after a commit
-            with self._alone(log):
-                has_log = (self._root / log).is_dir()
-                if file.is_unwritten and has_log:
-                    file.keep(now, holds_log=False)
-                with self._lock:
-                    if log not in self._logs() and not (file.is_unwritten and has_log):
-                        self._groups.pop(log, None)
-
-    @contextmanager
-    def _alone(self, log: str) -> Iterator[None]:
-        """What fails with the groups of one log concerns this log alone, until they are looked after again."""
-        try:
-            yield
-        except (Refusal, OSError):
-            pass  # such as a disk that is full
-        except Exception as error:  # noqa: BLE001
-            if self._failing.get(log) != repr(error):  # it is logged when it begins, and not each second
-                self._failing[log] = repr(error)
-                _log.exception("the consumer groups of the log %s could not be looked after", log)
-        else:
-            self._failing.pop(log, None)
-
     def close(self) -> None:
         """Answer those who wait."""
         self._watch.close()
@@ -148,32 +117,6 @@ class ReceiverServiceRoutes:
             raise Refusal(413, f"a body has at most {_BODY_BYTES_MAX} bytes here")
         return self._router.answer(method, target, body, peer)
 
-    # --- answers: consumer groups ------------------------------------------------------------------
-
-    def _show_groups(self, _: Request, log: str) -> Answer:
-        read_metadata(self._directory(log))  # groups are kept beside a log only
-        return Answer(200, self._groups_of(log).told(Clocks.read()))
-
-    def _commit_group(self, request: Request, log: str, name: str) -> Answer:
-        groups, holds_log = self._group(log, name)
-        cursor, base = self._of_log.committed(self._root / log, _json(request.body))
-        is_wanted = lambda: not has_left(request.peer)  # noqa: E731
-        groups.commit(name, cursor, Clocks.read(), base=base, holds_log=holds_log, is_wanted=is_wanted)
-        return Answer(204)
-
-    def _delete_group(self, _: Request, log: str, name: str) -> Answer:
-        groups, holds_log = self._group(log, name)
-        groups.delete(name, Clocks.read(), holds_log=holds_log)
-        return Answer(204)
-
-    def _group(self, log: str, name: str) -> tuple[ConsumerGroupFile, bool]:
-        """The groups of the log, and whether it waits for them."""
-        subscription = self._with_log(log)
-        read_metadata(self._root / log)  # groups are kept beside a log only
-        if not is_name(name):
-            raise Refusal(400, "this is no name of a consumer group")
-        return self._groups_of(log), _holds_log(subscription)
-
     # --- answers: subscriptions --------------------------------------------------------------------
 
     def _list_subscriptions(self, _: Request) -> Answer:
@@ -183,7 +126,7 @@ class ReceiverServiceRoutes:
         return json_answer(self._shown(self._named(name)))
 
     def _subscribe(self, request: Request) -> Answer:
-        made = self._asked({"op": "subscribe", "options": _options(_json(request.body))})
+        made = self._asked({"op": "subscribe", "options": _options(json_body(request.body))})
         return json_answer(self._shown(self._named(made)))
 
     def _unsubscribe(self, _: Request, name: str) -> Answer:
@@ -245,13 +188,6 @@ class ReceiverServiceRoutes:
         self._with_log(log)
         return self._root / log
 
-    def _logs(self) -> set[str]:
-        return {each["log"] for each in (self._subscriptions or {}).values()}
-
-    def _groups_of(self, log: str) -> ConsumerGroupFile:
-        with self._lock:
-            return self._groups.setdefault(log, ConsumerGroupFile(self._root / log, self._retention))
-
     def _asked(self, what: dict[str, object]) -> str:
         answer = self._ask(what)
         if "error" in answer:
@@ -278,20 +214,6 @@ class ReceiverServiceRoutes:
             "rows": 0 if tail is None else tail.rows,
             "options": {k: v for k, v in options.items() if not any(word in k.lower() for word in _SECRET)},
         }
-
-
-def _holds_log(subscription: Mapping[str, Any]) -> bool:
-    return subscription.get("retention") == "committed"
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.get("v") != 1:
-        raise Refusal(400, 'the body has to be a JSON object with "v": 1')
-    return found
 
 
 def _options(told: dict[str, Any]) -> dict[str, str]:
