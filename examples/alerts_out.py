@@ -2,7 +2,7 @@
 
 spark-submit --properties-file conf/spark-defaults.conf examples/alerts_out.py --checkpoint /tmp/alerts
 
-The type of Alerts follows from the columns. To compile a subscriber against it:
+The type of Alerts is derived from the columns. To print it as IDL, for a subscriber elsewhere:
 spark-rtps idl --type Alert "color string, squares bigint, avg_x double, avg_y double"
 """
 
@@ -17,8 +17,10 @@ from spark_rtps.session import session_builder
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
 parser.add_argument("--interface", help="network interface, such as lo; all but loopback by default")
-parser.add_argument("--checkpoint", required=True, help="directory from which a restart goes on")
-parser.add_argument("--seconds", type=float, default=None, help="end after so long; runs for ever by default")
+parser.add_argument(
+    "--checkpoint", required=True, help="directory of the checkpoint, from which a restart continues"
+)
+parser.add_argument("--seconds", type=float, default=None, help="time after which it ends; default: never")
 parser.add_argument("--drop", action="store_true", help="do not wait for a subscriber")
 arguments = parser.parse_args()
 network = {"domain": str(arguments.domain)}

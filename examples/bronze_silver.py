@@ -1,9 +1,9 @@
-"""Store all topics of a robot raw (bronze), and decode those that are wanted later (silver).
+"""Store all topics of a robot as raw samples (bronze), and decode one topic later (silver).
 
 python examples/bronze_silver.py --bronze lake/bronze --silver lake/silver --listen 30s
 
-Each run listens for a while and adds to both tables what came. Domain and interface are those of ROS_DOMAIN_ID and
-ROS_LOCALHOST_ONLY. It needs PySpark 4.1 or newer, and `pip install 'spark-rtps[ros]'`.
+Each run listens for a while and adds the samples received to both tables. Domain and interface are those of
+ROS_DOMAIN_ID and ROS_LOCALHOST_ONLY. It needs PySpark 4.1 or newer, and `pip install 'spark-rtps[ros]'`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ arguments = parser.parse_args()
 
 spark = session_builder("bronze and silver").getOrCreate()
 
-# Bronze: whatever there is, as it came. No type has to be known, and topics that appear later are stored too.
+# Bronze: all samples as received. No type has to be known, and topics that appear later are stored too.
 samples = (
     spark.readStream.format("ros2")
     .option("subscribePattern", "/.*")
@@ -41,7 +41,7 @@ storing = (
 )
 storing.awaitTermination()
 
-# Silver: one topic's samples as columns. The stream takes from bronze what it has not taken before.
+# Silver: one topic's samples as columns. The stream reads only the bronze rows that it has not read before.
 bronze = spark.readStream.schema(spark.read.parquet(arguments.bronze).schema).parquet(arguments.bronze)
 temperatures = (
     bronze.where(F.col("topic") == "rt/temperature")

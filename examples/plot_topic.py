@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A topic as a plot
-# Reads 200 samples of `Square` into a table and plots where the squares were. It runs cell by cell in an editor that
-# knows `# %%`, or as `python examples/plot_topic.py`; without matplotlib it prints the table's ranges.
+# Reads 200 samples of `Square` into a table and plots the positions of the squares. It runs cell by cell in an editor
+# that supports `# %%`, or as `python examples/plot_topic.py`; without matplotlib it only prints the table's ranges.
 
 # %%
 from __future__ import annotations
@@ -20,7 +20,7 @@ with rtps.Participant(DOMAIN, interface=INTERFACE) as participant:
     table = participant.subscribe("Square").read(max_rows=200, timeout=10)
 print(table.num_rows, "samples;", table.schema.to_string())
 
-# %% A table is Arrow: group it, filter it, or hand it to pandas or Polars without a copy.
+# %% The table is an Arrow table: group it, filter it, or pass it to pandas or Polars without a copy.
 print(table.group_by("color").aggregate([("x", "min"), ("x", "max"), ("y", "min"), ("y", "max")]).to_pylist())
 
 # %% Plot it.

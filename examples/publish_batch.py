@@ -2,7 +2,7 @@
 
 spark-submit --properties-file conf/spark-defaults.conf examples/publish_batch.py --rows 100
 
-It waits until a subscriber is there and has acknowledged every row.
+It waits for a subscriber, and ends when the subscriber has acknowledged every row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A topic in a Python program, without Spark: its type is discovered, each batch is printed as it comes."""
+"""Read a topic in a Python program, without Spark: its type is discovered, and each batch is printed as it arrives."""
 
 from __future__ import annotations
 

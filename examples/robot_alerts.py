@@ -1,4 +1,4 @@
-"""Tell a robot that its motor is too hot: from its topic /temperature to its topic /alerts.
+"""Send a robot alerts when its motor is too hot: read its topic /temperature, and write its topic /alerts.
 
 python examples/robot_alerts.py --checkpoint /tmp/robot_alerts
 
@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 from spark_rtps.session import session_builder
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--checkpoint", required=True, help="directory from which a restart goes on")
+parser.add_argument(
+    "--checkpoint", required=True, help="directory of the checkpoint, from which a restart continues"
+)
 parser.add_argument("--limit", type=float, default=35, help="degrees Celsius")
-parser.add_argument("--seconds", type=float, default=None, help="end after so long; runs for ever by default")
+parser.add_argument("--seconds", type=float, default=None, help="time after which it ends; default: never")
 arguments = parser.parse_args()
 
 spark = session_builder("robot alerts").getOrCreate()

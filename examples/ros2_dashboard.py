@@ -1,4 +1,4 @@
-"""Draw the newest image and point cloud of a robot into dashboard.png, again and again.
+"""Draw the newest image and point cloud of a robot into dashboard.png, once a second.
 
 python examples/ros2_dashboard.py
 
@@ -25,7 +25,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--images", default="/camera/image_raw")
 parser.add_argument("--clouds", default="/points")
 parser.add_argument("--output", default="dashboard.png")
-parser.add_argument("--drawings", type=int, help="end after so many; runs for ever by default")
+parser.add_argument("--drawings", type=int, help="end after this number of drawings; default: never")
 arguments = parser.parse_args()
 
 spark = session_builder("ROS 2 dashboard").getOrCreate()
@@ -33,7 +33,7 @@ newest: dict[str, Any] = {}
 
 
 def follow(topic: str, message: str, to_numpy: Callable[[pa.Table], Any]) -> StreamingQuery:
-    """Keep the newest message of each micro-batch as NumPy."""
+    """Keep the newest message of each micro-batch as a NumPy array."""
 
     def keep(batch: DataFrame, _: int) -> None:
         for array in to_numpy(batch.orderBy(F.desc("header.stamp")).limit(1).toArrow()):

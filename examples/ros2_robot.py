@@ -1,9 +1,10 @@
-"""A small robot without ROS: it publishes images, point clouds and temperatures, and prints what comes on /alerts.
+"""A small robot without ROS: it publishes images, point clouds and temperatures, and prints the messages on /alerts.
 
 ROS_DOMAIN_ID=0 ROS_LOCALHOST_ONLY=1 python examples/ros2_robot.py
 
-The other examples of ROS 2 need such a peer. All values follow from the number of the frame, so every run publishes
-the same. The last hundred frames are kept for readers that come later, as ROS 2 does with transient_local.
+The other examples of ROS 2 need such a peer. All values are computed from the number of the frame, so every run
+publishes the same values. The last hundred frames are kept for readers that match later, as ROS 2 does with
+transient_local.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def header(frame: int, frame_id: str) -> dict[str, Any]:
 
 
 def image(frame: int) -> dict[str, Any]:
-    """A ball that goes round before a coloured wall."""
+    """A ball that moves in a circle in front of a coloured wall."""
     y, x = np.mgrid[0:120, 0:160]
     pixels = np.stack([x, 90 + 0 * x, 2 * y], axis=-1).astype(np.uint8)
     at = 80 + 50 * np.cos(frame / 8), 60 + 35 * np.sin(frame / 8)
@@ -37,7 +38,7 @@ def image(frame: int) -> dict[str, Any]:
 
 
 def cloud(frame: int) -> dict[str, Any]:
-    """What a lidar sees that turns in a room of 8 by 6 metres, with some noise."""
+    """The points that a turning lidar measures in a room of 8 by 6 metres, with some noise."""
     angle = np.linspace(0, 2 * np.pi, 720, endpoint=False)
     distance = np.minimum(4 / np.maximum(abs(np.cos(angle)), 1e-9), 3 / np.maximum(abs(np.sin(angle)), 1e-9))
     distance += np.random.default_rng(frame).normal(0, 0.03, len(angle))
@@ -52,7 +53,7 @@ def cloud(frame: int) -> dict[str, Any]:
 
 
 def temperature(frame: int) -> dict[str, Any]:
-    """Of a motor: between 20 and 40 degrees."""
+    """The temperature of a motor, between 20 and 40 degrees Celsius."""
     return {
         "header": header(frame, "motor"),
         "temperature": 30 - 10 * float(np.cos(frame / 20)),
@@ -61,7 +62,7 @@ def temperature(frame: int) -> dict[str, Any]:
 
 
 def run(frames: int | None = None) -> None:
-    """Publish so many frames, then only listen; without ``frames`` publish for ever."""
+    """Publish this number of frames, then only listen; without ``frames`` publish without end."""
     with rtps.Participant(options={"ros": "true", "ros.node": "robot"}) as robot:
 
         def publish(topic: str, message: str) -> rtps.Publication:
@@ -84,5 +85,5 @@ def run(frames: int | None = None) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--frames", type=int, help="publish so many, then only listen; for ever by default")
+    parser.add_argument("--frames", type=int, help="publish this number, then only listen; default: no end")
     run(parser.parse_args().frames)

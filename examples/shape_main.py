@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     print(text, flush=True)
 
 
@@ -65,15 +65,15 @@ def on_status(change: rtps.StatusChange) -> None:
         case "publication_matched" | "subscription_matched":
             others = "readers" if name == "publication_matched" else "writers"
             step = 1 if change.remote and fields["current_count"] else -1
-            say(f"{head} : matched {others} {fields['current_count']} (change = {step})")
+            show(f"{head} : matched {others} {fields['current_count']} (change = {step})")
         case "offered_incompatible_qos" | "requested_incompatible_qos":
-            say(f"{head} : {fields['last_policy_id']} ({'; '.join(change.reasons)})")
+            show(f"{head} : {fields['last_policy_id']} ({'; '.join(change.reasons)})")
         case "offered_deadline_missed" | "requested_deadline_missed" | "liveliness_lost":
-            say(f"{head} : (total = {fields['total_count']}, change = 1)")
+            show(f"{head} : (total = {fields['total_count']}, change = 1)")
         case "liveliness_changed":
-            say(f"{head} : (alive = {fields['alive_count']}, not_alive = {fields['not_alive_count']})")
+            show(f"{head} : (alive = {fields['alive_count']}, not_alive = {fields['not_alive_count']})")
         case "inconsistent_topic":
-            say(head)
+            show(head)
 
 
 def policies(o: argparse.Namespace) -> dict[str, object]:
@@ -100,14 +100,14 @@ def line(topic: str, row: dict) -> str:
 def publish(participant: rtps.Participant, idl: Path, o: argparse.Namespace) -> None:
     color = o.color or "BLUE"
     shapes = participant.publish(o.topic, type_file=idl, options=policies(o), listener=on_status)
-    say(f"Create writer for topic: {o.topic} color: {color}")
+    show(f"Create writer for topic: {o.topic} color: {color}")
     shapes.wait_for_readers()
     for n in itertools.count() if not o.num_iterations else range(o.num_iterations):
         x, y = 5 * n % WIDTH, 5 * n % HEIGHT
         row = {"color": color, "x": x, "y": y, "shapesize": o.size or n + 1, "additional_payload_size": b""}
         shapes.write(row, wait=False)
         if o.prints:
-            say(line(o.topic, row))
+            show(line(o.topic, row))
         time.sleep(o.write_period / 1e3)
     shapes.wait_for_acknowledgments()
 
@@ -115,12 +115,12 @@ def publish(participant: rtps.Participant, idl: Path, o: argparse.Namespace) -> 
 def subscribe(participant: rtps.Participant, idl: Path, o: argparse.Namespace) -> None:
     chosen = {**policies(o), "filter": f"color = '{o.color}'" if o.color else None}
     shapes = participant.subscribe(o.topic, type_file=idl, metadata=True, options=chosen, listener=on_status)
-    say(f"Create reader for topic: {o.topic}")
+    show(f"Create reader for topic: {o.topic}")
     fetch = shapes.read if o.reads else shapes.take
     for _ in itertools.count() if not o.num_iterations else range(o.num_iterations):
         for row in fetch().to_pylist():
             state = row["_rtps"]["instance_state"]
-            say(
+            show(
                 f"{o.topic:<10} {row['color']:<10} {state}_INSTANCE_STATE"
                 if state in ENDED
                 else line(o.topic, row)
@@ -136,9 +136,9 @@ def main() -> None:
     ):
         idl = Path(directory, "shape.idl")
         idl.write_text(IDL)
-        say(f"Create topic: {o.topic}")
+        show(f"Create topic: {o.topic}")
         (publish if o.publish else subscribe)(participant, idl, o)
-    say("Done.")
+    show("Done.")
 
 
 if __name__ == "__main__":
@@ -147,4 +147,4 @@ if __name__ == "__main__":
     except rtps.OptionError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
-        say("Done.")
+        show("Done.")

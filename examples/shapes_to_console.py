@@ -1,4 +1,4 @@
-"""Show the samples of the topic Square as they come. Their type is the one which the writers announce.
+"""Show the samples of the topic Square as they arrive. Their type is the one that the writers announce.
 
 spark-submit --properties-file conf/spark-defaults.conf examples/shapes_to_console.py --seconds 30
 """
@@ -12,7 +12,7 @@ from spark_rtps.session import session_builder
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
 parser.add_argument("--interface", help="network interface, such as lo; all but loopback by default")
-parser.add_argument("--seconds", type=float, default=None, help="end after so long; runs for ever by default")
+parser.add_argument("--seconds", type=float, default=None, help="time after which it ends; default: never")
 arguments = parser.parse_args()
 network = {"domain": str(arguments.domain)}
 if arguments.interface:

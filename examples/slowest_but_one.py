@@ -1,4 +1,4 @@
-"""A flow control strategy and a congestion control of your own, as options name them.
+"""A user-defined flow control strategy and congestion control, which options name.
 
 ::
 
@@ -7,7 +7,7 @@
     .option("flow_control.strategy", "slowest_but_one:SlowestButOne")      # of a sink
     .option("congestion_control", "slowest_but_one:HalfOnLoss")            # of a source
 
-Run as a program it shows what both make of some readers and of a loss.
+Run as a program, it prints the limit for three readers, and the windows before and after a loss.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _WINDOW_LEAST = 64 << 10
 
 
 class SlowestButOne(FlowControl):
-    """The slowest reader sets the pace, but for one: a single reader that is slow holds nobody up.
+    """The second slowest reader sets the pace, so a single slow reader does not delay the writer.
 
-    It is made once for each writer. `self.stream` says of which topic; `self.policy` has the options.
+    One object is made for each writer. `self.stream` has the topic; `self.policy` has the options.
     """
 
     def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
-        """The receivers that are waited for: at least one."""
+        """The receivers for which the writer waits: at least one."""
         if len(receivers) < 2:
             return receivers
         slowest = min(receivers, key=lambda guid: receivers[guid].limit)
         return {guid: receiver for guid, receiver in receivers.items() if guid != slowest}
 
     def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
-        """How far may be sent, in bytes of the publication log."""
+        """The position up to which the writer may send, in bytes of the publication log."""
         return min(receiver.limit for receiver in self.pacing(receivers).values())
 
 
 class HalfOnLoss(CongestionControl):
-    """The window is halved with each loss, and grows by a datagram with each quarter of it that is consumed."""
+    """The window is halved at each loss, and grows by one datagram for each quarter of it that is consumed."""
 
     def __init__(self, policy: CongestionControlPolicy, stream: StreamInfo) -> None:
         self._most = policy.max_window
@@ -58,7 +58,7 @@ class HalfOnLoss(CongestionControl):
     def on_track_rebuild(
         self, *, now: int, consumption: int, received: int, datagram: int, loss: bool
     ) -> WindowOutcome:
-        """Called every quarter of a window, and at each loss."""
+        """Return the new window; called after each quarter of a window, and at each loss."""
         if loss:
             self._window = max(self._window // 2, _WINDOW_LEAST)
         else:
@@ -66,7 +66,7 @@ class HalfOnLoss(CongestionControl):
         return WindowOutcome(self._window, force_status_message=loss)
 
     def on_rtt_measurement(self, rtt: int, *, now: int) -> None:
-        """A round trip took ``rtt`` ns (with the option ``congestion_control.measure_rtt``)."""
+        """Take a measured round trip of ``rtt`` ns (with the option ``congestion_control.measure_rtt``)."""
 
 
 def main() -> None:
@@ -75,7 +75,7 @@ def main() -> None:
     readers = {Guid(bytes(11) + bytes((n,)), b"\0\0\2\4"): Receiver(n * 1_000, 10_000) for n in range(1, 4)}
     strategy = SlowestButOne(FlowControlPolicy(), stream)
     print(
-        f"{len(readers)} readers at 1000, 2000 and 3000 with room for 10000: send up to {strategy.limit(readers)}"
+        f"{len(readers)} readers at 1000, 2000 and 3000 with 10000 bytes free: send up to {strategy.limit(readers)}"
     )
     control = HalfOnLoss(CongestionControlPolicy(), stream)
     for loss in (False, True, False):

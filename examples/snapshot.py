@@ -1,8 +1,8 @@
-"""Listen to the topic Square for a few seconds and get a DataFrame of what came.
+"""Listen to the topic Square for a few seconds and get a DataFrame of the samples received.
 
 spark-submit --properties-file conf/spark-defaults.conf examples/snapshot.py --timeout 5s
 
-The type is given, so the query does not ask peers for it: without any peer it works too, and shows nothing.
+The type is given, so the query does not discover it: it also works without any peer, and then shows no rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
 parser.add_argument("--interface", help="network interface, such as lo; all but loopback by default")
 parser.add_argument("--timeout", default="5s")
-parser.add_argument("--rows", type=int, default=1000, help="end as soon as so many came")
+parser.add_argument("--rows", type=int, default=1000, help="end after this number of samples")
 arguments = parser.parse_args()
 network = {"domain": str(arguments.domain)}
 if arguments.interface:

@@ -14,7 +14,7 @@ from spark_rtps.session import session_builder
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
 parser.add_argument("--interface", help="network interface, such as lo; all but loopback by default")
-parser.add_argument("--seconds", type=float, default=None, help="end after so long; runs for ever by default")
+parser.add_argument("--seconds", type=float, default=None, help="time after which it ends; default: never")
 arguments = parser.parse_args()
 network = {"domain": str(arguments.domain)}
 if arguments.interface:

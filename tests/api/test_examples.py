@@ -56,7 +56,7 @@ def shape(domain: int, *arguments: str) -> tuple[str, ...]:
 
 def test_plugins(run: Run) -> None:
     assert output(run("slowest_but_one.py")) == [
-        "3 readers at 1000, 2000 and 3000 with room for 10000: send up to 12000",
+        "3 readers at 1000, 2000 and 3000 with 10000 bytes free: send up to 12000",
         "no loss: a window of 8388608 bytes",
         "a loss: a window of 4194304 bytes",
         "no loss: a window of 4195712 bytes",
