@@ -64,7 +64,7 @@ def receiver_service_type(settings: Settings, make: Connect = connect) -> TopicT
         if settings.topics is None:
             raise
         return None
-    return TopicType(told.type_names.pop() or struct.name, struct.is_keyed, struct, told=True)
+    return TopicType(told.type_names.pop() or struct.name, struct.is_keyed, struct, inferred=True)
 
 
 def _told(receivers: Iterable[ReceiverService], settings: Settings) -> _Told:

@@ -183,7 +183,7 @@ def decode_chunk(
 
 def needs_writer_types(plan: TopicPlan) -> bool:
     """Whether the type that a sample's writer announced matters, because the plan's is a guess or one of several."""
-    return plan.payload is Payload.CDR and (plan.told or not plan.announced)
+    return plan.payload is Payload.CDR and (plan.inferred or not plan.announced)
 
 
 @lru_cache(maxsize=16)
@@ -224,7 +224,7 @@ def as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
     type where samples in XCDR1 would be read at the wrong place.
     """
     told = replace(plan, struct=struct)
-    if plan.told and plan.struct is not None:
+    if plan.inferred and plan.struct is not None:
         if not incompatibilities_of_types(struct, plan.struct, TypeConsistency(), in_xcdr1=True):
             return plan, ""
         is_assignable = not incompatibilities_of_types(struct, plan.struct, TypeConsistency())

@@ -92,7 +92,7 @@ class TopicPlan:
     #: Whether the type is announced to peers, and not its name alone.
     announced: bool = True
     #: Whether the type was told by writers of a log, of which others may have told another one.
-    told: bool = False
+    inferred: bool = False
     #: Whether the type may lack fields of ``data``, which are null then.
     lacking: bool = False
     #: Whether there are several topics, of which ``topic`` is a name for people.
@@ -264,7 +264,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         named=named,
         # a type derived from columns, or from IDL without extensibility, is a guess at the type of the writers
         announced=announced,
-        told=found.told,
+        inferred=found.inferred,
         many=settings.topics is not None,
         mode=settings.mode,
         corrupt=_corrupt_column(settings, columns),

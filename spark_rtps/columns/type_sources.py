@@ -39,7 +39,7 @@ class TopicType:
     keyed: bool
     struct: Struct | None
     certain: bool = True
-    told: bool = False
+    inferred: bool = False
 
 
 def given_type(settings: Settings) -> TopicType | None:

@@ -175,7 +175,7 @@ def recorded_type(files: Sequence[TopicFile], settings: Settings) -> TopicType:
             "give the columns with .schema(...)"
         )
         raise OptionError("type", None, why)
-    return TopicType(struct.name, struct.is_keyed, struct, told=True)
+    return TopicType(struct.name, struct.is_keyed, struct, inferred=True)
 
 
 def common_recorded_type(paths: Sequence[str], settings: Settings) -> TopicType | None:
@@ -201,7 +201,7 @@ def common_recorded_type(paths: Sequence[str], settings: Settings) -> TopicType 
         return None
     if clash is not None:
         return None
-    return TopicType(next(iter(names)), struct.is_keyed, struct, told=True)
+    return TopicType(next(iter(names)), struct.is_keyed, struct, inferred=True)
 
 
 def type_of_topics(settings: Settings) -> TopicType | None:

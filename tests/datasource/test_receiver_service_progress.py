@@ -67,7 +67,7 @@ class Group:
         self.receiver.base = stream.base
 
     def told(self, _log: str) -> dict[str, Cursor]:
-        found = parse_groups(self.groups.told(Clocks.read()))
+        found = parse_groups(self.groups.encoded(Clocks.read()))
         return {group.name: Cursor(group.position, group.row) for group in found}
 
 

@@ -69,7 +69,7 @@ def test_one_type_is_that_of_all_topics(services: ReceiverServices) -> None:
     tell(services.a, WRITER, "p", POINT)
     tell(services.b, OTHER, "q", POINT)
     found = receiver_service_type(settings_of(subscribe="p,q"), services.connect)
-    assert found is not None and (found.struct, found.type_name, found.told) == (POINT, "Point", True)
+    assert found is not None and (found.struct, found.type_name, found.inferred) == (POINT, "Point", True)
 
 
 def test_each_topic_of_a_list_is_waited_for(

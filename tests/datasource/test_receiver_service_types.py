@@ -35,7 +35,7 @@ def services(tmp_path: Path) -> ReceiverServices:
 
 def test_the_type_is_what_writers_told(services: ReceiverServices) -> None:
     found = receiver_service_type(settings_of(), services.connect)
-    assert (found.struct, found.told) == (POINT, True)
+    assert (found.struct, found.inferred) == (POINT, True)
 
 
 def test_a_first_writer_is_waited_for(services: ReceiverServices) -> None:

@@ -50,7 +50,7 @@ class Beside:
         return {group.name: group.position for group in read_groups(self.directory)}
 
     def told(self) -> dict[str, int]:
-        told = json.loads(self.groups.told(clocks()))["groups"]
+        told = json.loads(self.groups.encoded(clocks()))["groups"]
         return {name: each["position"] for name, each in told.items()}
 
     def keep(self, at: int = NOW, *, step: int = 0, holds: bool = False) -> None:
@@ -86,7 +86,7 @@ def test_a_group_that_expires_on_a_full_disk_keeps_no_other_from_committing(
         patch.setattr("spark_rtps.serving.server.consumer_group_file.replace_text", full)
         later = NOW + DAY + 1
         beside.commit("g", 64, at=later)
-        assert json.loads(beside.groups.told(clocks(later)))["groups"].keys() == {"g"}
+        assert json.loads(beside.groups.encoded(clocks(later)))["groups"].keys() == {"g"}
         assert beside.kept() == {"old": 0, "g": 0}
     beside.keep(later)
     assert beside.kept() == {"g": 64}

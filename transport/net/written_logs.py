@@ -49,7 +49,7 @@ class _Writing:
     tethering: Tethering
     slots: list[SubscriberSlot] = field(default_factory=list)
     #: The positions that the writer was handed last: of readers, of spies.
-    told: tuple[dict[Guid, int], list[int]] = field(default_factory=lambda: ({}, []))
+    announced: tuple[dict[Guid, int], list[int]] = field(default_factory=lambda: ({}, []))
     #: How long to wait until the readers have advanced.
     patience: int = _PATIENCE_MIN_NS
 
@@ -163,10 +163,10 @@ class WrittenLogs:
                 readers[slot.guid] = newest if rests else slot.position
             elif slot.is_spy and not rests:
                 spies.append(slot.position)
-        if (readers, spies) == writing.told:
+        if (readers, spies) == writing.announced:
             writing.patience = min(2 * writing.patience, _PATIENCE_MAX_NS)
             return
-        writing.told, writing.patience = (readers, spies), _PATIENCE_MIN_NS
+        writing.announced, writing.patience = (readers, spies), _PATIENCE_MIN_NS
         writer.feedback.on_log_positions(readers, spies, now=now)
 
     def _tether(self, writing: _Writing, now: int) -> None:

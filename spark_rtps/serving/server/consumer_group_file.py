@@ -71,7 +71,7 @@ class ConsumerGroupFile:
         #: The groups of which it was said that the log began behind them.
         self._overtaken: set[str] = set()
 
-    def told(self, now: Clocks) -> bytes:
+    def encoded(self, now: Clocks) -> bytes:
         """The groups as they are kept."""
         with self._lock:
             return json.dumps(_to_json(self._living(now), now)).encode()

@@ -85,7 +85,7 @@ class GroupRoutes:
     def _show_groups(self, _: Request, log: str) -> Answer:
         self._with_log(log)
         read_metadata(self._root / log)  # groups are kept beside a log only
-        return Answer(200, self._groups_of(log).told(Clocks.read()))
+        return Answer(200, self._groups_of(log).encoded(Clocks.read()))
 
     def _commit_group(self, request: Request, log: str, name: str) -> Answer:
         groups, holds_log = self._group(log, name)
