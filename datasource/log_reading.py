@@ -12,8 +12,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..columns.beside import Beside, BesideDirectory
 from ..columns.decoding import decode_range
+from ..columns.sidecar_files import DirectorySidecar, Sidecar
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.decoding_report import DAMAGED, NOT_HELD, LostPart
 from ..monitoring.range_tally import RangeTally
@@ -34,7 +34,7 @@ from .workers import settle
 _log = logging.getLogger("spark_rtps.datasource")
 
 #: Damaged parts of one range that are warned of one by one.
-_TOLD_MAX: Final = 8
+_REPORTED_MAX: Final = 8
 
 
 def read_log(
@@ -42,8 +42,8 @@ def read_log(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one partition. Reading it again gives the same rows. ``own``: as for :func:`read_range`."""
     settle()
-    with explained(), _opened(partition, in_place=own and fail_on_data_loss) as (view, beside):
-        yield from _rows(view, beside, partition.start, partition.end, plan, fail_on_data_loss)
+    with explained(), _opened(partition, in_place=own and fail_on_data_loss) as (view, sidecar):
+        yield from _rows(view, sidecar, partition.start, partition.end, plan, fail_on_data_loss)
 
 
 def read_range(
@@ -63,7 +63,7 @@ def read_range(
     by a thread that ``foreachBatch`` has left behind, LogLostError is raised in place of rows that are overwritten.
     """
     view = _view(directory, in_place=own and fail_on_data_loss)
-    yield from _rows(view, BesideDirectory(directory), start, end, plan, fail_on_data_loss)
+    yield from _rows(view, DirectorySidecar(directory), start, end, plan, fail_on_data_loss)
 
 
 def _view(directory: Path, *, in_place: bool) -> LogView:
@@ -71,32 +71,32 @@ def _view(directory: Path, *, in_place: bool) -> LogView:
 
 
 def _rows(
-    view: LogView, beside: Beside, start: Cursor, end: Cursor, plan: TopicPlan, fail_on_data_loss: bool
+    view: LogView, sidecar: Sidecar, start: Cursor, end: Cursor, plan: TopicPlan, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     if fail_on_data_loss:
-        for batch in decode_range(view, start, end, plan, None, beside):
+        for batch in decode_range(view, start, end, plan, None, sidecar):
             view.check_held(start)  # the frames may have been overwritten since they were verified
             yield batch
         view.check_held(start)  # and so may what the last batch views, while Spark took it
         return
     damage = _LeftOut(view.directory, plan.topic)
     try:
-        yield from decode_range(view, start, end, plan, damage.add, beside, damage.trimmed)
+        yield from decode_range(view, start, end, plan, damage.add, sidecar, damage.trimmed)
     except LogLostError as error:
         damage.rest(error, start, end)
     finally:
         found = damage.close()
         if found is not None:
-            beside.report(found)
+            sidecar.report(found)
 
 
 @contextmanager
-def _opened(partition: LogPartition, *, in_place: bool) -> Iterator[tuple[LogView, Beside]]:
+def _opened(partition: LogPartition, *, in_place: bool) -> Iterator[tuple[LogView, Sidecar]]:
     """The log of a partition: in its folder if that is here, else where it is served."""
     directory, served = Path(partition.directory), partition.served
     if served is None or _is_here(partition):
         _check_access(directory, partition.host)
-        yield _view(directory, in_place=in_place), BesideDirectory(directory)
+        yield _view(directory, in_place=in_place), DirectorySidecar(directory)
         return
     _check_network(served, partition.host)
     with closing(RemoteLog(served, directory.name, directory)) as fetched:
@@ -151,14 +151,14 @@ class _LeftOut:
         self._not_held.append(LostPart(NOT_HELD, position, time.time_ns(), max(0, end.position - position)))
 
     def add(self, damage: Damage) -> None:
-        if len(self._found) < _TOLD_MAX:
+        if len(self._found) < _REPORTED_MAX:
             _log.warning("topic %r: %s; left out because failOnDataLoss=false", self._topic, damage)
         self._found.append(damage)
 
     def close(self) -> RangeTally | None:
         """What is to be counted in the log's report, if there is anything."""
-        if len(self._found) > _TOLD_MAX:
-            more = len(self._found) - _TOLD_MAX
+        if len(self._found) > _REPORTED_MAX:
+            more = len(self._found) - _REPORTED_MAX
             _log.warning("topic %r: %d more damaged parts of the log %s", self._topic, more, self._directory)
         now = time.time_ns()
         lost = [

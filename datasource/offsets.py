@@ -78,9 +78,9 @@ class ReceiverServiceOffset:
     awaited: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {"v": VERSION, "group": self.group, "receivers": _told(self.places)}
+        found: dict[str, Json] = {"v": VERSION, "group": self.group, "receivers": _announced(self.places)}
         if self.since is not None:
-            found["since"] = _told(self.since)
+            found["since"] = _announced(self.since)
         if self.awaited:
             found["awaited"] = dict(sorted(self.awaited.items()))
         return found
@@ -103,28 +103,28 @@ class ReceiverServiceOffset:
         raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 
-def _told(places: Mapping[str, LogOffset]) -> dict[str, Json]:
+def _announced(places: Mapping[str, LogOffset]) -> dict[str, Json]:
     return {
         name: {"log": place.log, "position": place.cursor.position, "row": place.cursor.row}
         for name, place in sorted(places.items())
     }
 
 
-def _places(told: object, raw: object) -> dict[str, LogOffset]:
-    found = told.items() if isinstance(told, dict) else [("", None)]
+def _places(announced: object, raw: object) -> dict[str, LogOffset]:
+    found = announced.items() if isinstance(announced, dict) else [("", None)]
     return {str(name): _place(place, raw) for name, place in found}
 
 
-def _awaited(told: object, raw: object) -> dict[str, int] | None:
-    if told is None:
+def _awaited(announced: object, raw: object) -> dict[str, int] | None:
+    if announced is None:
         return None
-    if not isinstance(told, dict) or not all(_is_count(time_ns) for time_ns in told.values()):
+    if not isinstance(announced, dict) or not all(_is_count(time_ns) for time_ns in announced.values()):
         raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
-    return {str(name): time_ns for name, time_ns in told.items()}
+    return {str(name): time_ns for name, time_ns in announced.items()}
 
 
-def _place(told: object, raw: object) -> LogOffset:
-    match told:
+def _place(announced: object, raw: object) -> LogOffset:
+    match announced:
         case {"log": str(log), "position": position, "row": row} if _is_uuid(log):
             if _is_count(position) and _is_count(row):
                 return LogOffset(log, Cursor(position, row))

@@ -29,7 +29,7 @@ class GroupCommits:
         self._renew_at: dict[str, float] = {}
         self._commit_again: dict[str, float] = {}
 
-    def untold(self, places: Mapping[str, LogOffset]) -> dict[str, LogOffset]:
+    def unreported(self, places: Mapping[str, LogOffset]) -> dict[str, LogOffset]:
         """Those that their receivers do not know yet to be consumed."""
         now = time.monotonic()
         return {
@@ -41,10 +41,10 @@ class GroupCommits:
 
     def commit(self, group: str, places: Mapping[str, LogOffset]) -> None:
         """Tell receivers how far the group is, which it keeps from being trimmed where the log waits for groups."""
-        untold = self.untold(places)
+        unreported = self.unreported(places)
 
         def tell(name: str) -> None:
-            place = untold[name]
+            place = unreported[name]
             try:
                 self._receivers[name].client.commit(place.log, group, place.cursor)
             except RangeServerError as error:
@@ -56,4 +56,4 @@ class GroupCommits:
             self._committed[name] = place
             self._renew_at[name] = time.monotonic() + _RENEW_SECONDS
 
-        at_once(tell, list(untold))
+        at_once(tell, list(unreported))

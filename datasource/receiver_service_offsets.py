@@ -30,7 +30,7 @@ class OffsetPlacement:
         self._receivers = receivers
         self._say = say
         self._fails_on_data_loss = fails_on_data_loss
-        #: Places that need no look: they were made of the log itself.
+        #: ReservedFrames that need no look: they were made of the log itself.
         self._trusted: dict[str, set[LogOffset]] = {}
 
     def place(self, name: str, place: LogOffset, tail: LogTail) -> Cursor:

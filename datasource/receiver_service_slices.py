@@ -51,10 +51,10 @@ def wrong_slices(found: Mapping[str, SubscriptionInfo], receivers: Collection[st
         places[info.domain, info.options.get("partition", "")][name] = info.slice
     is_whole = found.keys() >= set(receivers)
     wrong = [
-        said
+        message
         for shares in places.values()
         if any(shares.values())
-        for said in _wrong(shares, is_whole=is_whole)
+        for message in _wrong(shares, is_whole=is_whole)
     ]
     return "; ".join(wrong) or None
 

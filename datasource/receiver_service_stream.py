@@ -23,7 +23,7 @@ from ..options.explanations import explained
 from ..serving.wire_format.receiver_service import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
-from ..transport.said import Said
+from ..transport.log_once import LogOnce
 from .commit_order import CommitOrder
 from .offsets import Json, LogOffset, ReceiverServiceOffset
 from .range_calculator import Limits, LimitShares, LogPartition, half_of_log
@@ -59,7 +59,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._seen: ReceiverServiceOffset | None = None
         #: Since when receivers are awaited that have not answered yet, in ns since 1970.
         self._awaited: dict[str, int] = {}
-        self._said = Said(256)
+        self._logged = LogOnce(256)
         self._commits = GroupCommits(self._receivers, self._say)
         self._offsets = OffsetPlacement(
             self._receivers, self._say, fails_on_data_loss=settings.fail_on_data_loss
@@ -213,10 +213,12 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._order.commits(end)
         offset, receivers = ReceiverServiceOffset.from_json(end), self._open()
         group = self._settings.receiver_group or offset.group
-        untold = self._commits.untold({n: place for n, place in offset.places.items() if n in receivers})
-        if untold:
-            tails = self._tails_of(list(untold))
-            self._commits.commit(group, {name: place for name, place in untold.items() if name in tails})
+        unreported = self._commits.unreported(
+            {n: place for n, place in offset.places.items() if n in receivers}
+        )
+        if unreported:
+            tails = self._tails_of(list(unreported))
+            self._commits.commit(group, {name: place for name, place in unreported.items() if name in tails})
 
     def stop(self) -> None:
         """Close the connections. The receivers go on."""
@@ -303,5 +305,5 @@ class ReceiverServiceStream(DataSourceStreamReader):
         return target.cursor if target is not None and target.log == log else Cursor(0)
 
     def _say(self, sentence: str) -> None:
-        if self._said.is_new(sentence):
+        if self._logged.is_new(sentence):
             _log.warning("%s", sentence)

@@ -10,7 +10,7 @@ from typing import Final
 from ..columns.type_sources import TopicType, one_for_all
 from ..options import Settings
 from ..transport.errors import LogLostError, OptionError, UsageError
-from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.receiver.writer_types import AnnouncedTypes, WriterTopic
 from ..transport.structure import NANOSECONDS, Guid
 from ..transport.types.model import Struct
 from ..transport.value_classes import slotted
@@ -45,29 +45,29 @@ def receiver_service_type(settings: Settings, make: Connect = connect) -> TopicT
     names = frozenset() if settings.topics is None else frozenset(settings.topics.names)
     try:
         while True:
-            told = _told(receivers.values(), settings)
-            if (told.structs and names <= told.topics) or time.monotonic() >= deadline:
+            announced = _announced(receivers.values(), settings)
+            if (announced.structs and names <= announced.topics) or time.monotonic() >= deadline:
                 break
             time.sleep(_POLL_SECONDS)
     finally:
         for each in receivers.values():
             each.client.close()
-    if not told.structs:
+    if not announced.structs:
         binary = "" if settings.topics is None else ", or set payload=binary"
         why = f"no writer has told its type to the receivers yet: {_FIX}{binary}"
         raise OptionError("type.file", None, why)
-    if len(told.type_names) > 1:
+    if len(announced.type_names) > 1:
         return None
     try:
-        struct = _widest(told, settings)
+        struct = _widest(announced, settings)
     except OptionError:
         if settings.topics is None:
             raise
         return None
-    return TopicType(told.type_names.pop() or struct.name, struct.is_keyed, struct, inferred=True)
+    return TopicType(announced.type_names.pop() or struct.name, struct.is_keyed, struct, inferred=True)
 
 
-def _told(receivers: Iterable[ReceiverService], settings: Settings) -> _Told:
+def _announced(receivers: Iterable[ReceiverService], settings: Settings) -> _Told:
     found, wanted = _Told(), settings.type_name or settings.type
     for each in receivers:
         try:
@@ -85,7 +85,7 @@ def _told(receivers: Iterable[ReceiverService], settings: Settings) -> _Told:
     return found
 
 
-def _topics(types: ToldTypes, writer: Guid, settings: Settings) -> Sequence[WriterTopic]:
+def _topics(types: AnnouncedTypes, writer: Guid, settings: Settings) -> Sequence[WriterTopic]:
     """The topics of a writer that are read."""
     selection = settings.topics
     if selection is None:
@@ -94,23 +94,23 @@ def _topics(types: ToldTypes, writer: Guid, settings: Settings) -> Sequence[Writ
     return [each for each in found if each.topic is not None and selection.selects(each.topic)]
 
 
-def _widest(told: _Told, settings: Settings) -> Struct:
+def _widest(announced: _Told, settings: Settings) -> Struct:
     """As the topic's peers are asked where a query has its own receiver (transport.net.topic_types)."""
     try:
-        found, clash = one_for_all(told.structs, settings.qos.type_consistency)
+        found, clash = one_for_all(announced.structs, settings.qos.type_consistency)
     except UsageError as error:
         raise OptionError("type.file", None, f"writers told the receivers {error}: {_FIX}") from None
     if clash is None:
         return found
     reader, writer, reasons = clash
     why = (
-        f"writers told the receivers {len(told.structs)} types that no one type can stand for: {_named(reader, told)} "
-        f"does not read {_named(writer, told)} ({'; '.join(reasons)})"
+        f"writers announced {len(announced.structs)} types that no one type can stand for: {_named(reader, announced)} "
+        f"does not read {_named(writer, announced)} ({'; '.join(reasons)})"
     )
     raise OptionError("type.file", None, f"{why}: {_FIX}")
 
 
-def _named(struct: Struct, told: _Told) -> str:
-    names = list(told.structs[struct])
+def _named(struct: Struct, announced: _Told) -> str:
+    names = list(announced.structs[struct])
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return f"{struct.name} at {', '.join(names[:8])}{more}"

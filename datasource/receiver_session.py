@@ -186,13 +186,13 @@ class ReceiverSession:
         """Why an ephemeral receiver has matched no writer so far, in words; None: it has, or nothing is known."""
         return self._receiver.why_unmatched()
 
-    def stop(self, *, goodbye: bool = True) -> None:
-        """End the receiver; without a ``goodbye`` writers still wait for the next receiver on the log.
+    def stop(self, *, dispose: bool = True) -> None:
+        """End the receiver; without a ``dispose`` writers still wait for the next receiver on the log.
 
         With it, the samples go if the checkpoint is a temporary one, with which nobody starts the query again.
         """
-        self._receiver.stop(goodbye=goodbye)
-        if goodbye and self.is_temporary:
+        self._receiver.stop(dispose=dispose)
+        if dispose and self.is_temporary:
             remove_log(self.directory, CHECKPOINT_GONE)
 
     # --- inside ------------------------------------------------------------------------------------

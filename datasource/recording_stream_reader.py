@@ -26,7 +26,7 @@ from ..recordings.mcap_file import McapFile
 from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
 from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
-from ..transport.said import Said
+from ..transport.log_once import LogOnce
 from ..transport.value_classes import value
 from .offsets import VERSION, Json
 from .range_calculator import PARTITION_BYTES
@@ -39,7 +39,7 @@ _log = logging.getLogger("spark_rtps.datasource")
 _BEHIND_ALL: Final = (1 << 63) - 1
 _NAMES: Final = "a file is read once, by its name: give new ones names of their own"
 #: Offsets name all files that were read: more of them make each micro-batch slow.
-_FILES_SAID: Final = 10_000
+_FILES_LOGGED: Final = 10_000
 
 
 @value
@@ -96,7 +96,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._known: dict[tuple[str, int, int], _File | None] = {}
         self._available_now = False
         self._target: dict[str, int] | None = None
-        self._said = Said(256)
+        self._logged = LogOnce(256)
 
     def __getstate__(self) -> tuple[Settings, TopicPlan]:
         return self._settings, self._plan
@@ -131,7 +131,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     return RecordingOffset(at).to_json()
                 at[path] = section.stop
                 taken += section.nbytes
-        if len(at) > _FILES_SAID:
+        if len(at) > _FILES_LOGGED:
             self._say(
                 f"{len(at)} files are in each offset; a new checkpoint, and files moved away, make it short"
             )
@@ -218,7 +218,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return True
 
     def _say(self, sentence: str) -> None:
-        if self._said.is_new(sentence):
+        if self._logged.is_new(sentence):
             _log.warning("%s", sentence)
 
 

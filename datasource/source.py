@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import OptionError, RtpsError, UsageError
+from ..transport.log_once import LogOnce
 from ..transport.receiver.child import prepare
-from ..transport.said import Said
 from ..transport.value_classes import slotted
 from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, is_own_of_stream, older_than
@@ -41,7 +41,7 @@ _NO_OPTIONS: Final = (
     f"Spark has kept them back: {_VIEW} keeps them"
 )
 #: Warnings that this process has logged. Spark plans each micro-batch of a sink anew, in a process that it keeps.
-_SAID: Final = Said(256)
+_LOGGED: Final = LogOnce(256)
 
 
 @slotted
@@ -419,5 +419,5 @@ def _routed(routing: Routing) -> Routing:
 
 
 def _say(sentence: str) -> None:
-    if _SAID.is_new(sentence):
+    if _LOGGED.is_new(sentence):
         _log.warning("%s", sentence)

@@ -197,7 +197,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             if session is not None and not self._process.is_forked():
                 leaves = self._settings.leave_on_stop or session.is_temporary
-                session.stop(goodbye=leaves and not self._process.is_orphaned())
+                session.stop(dispose=leaves and not self._process.is_orphaned())
         finally:
             self._planner.serving.stop()
             self._process.is_stopping = True

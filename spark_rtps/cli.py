@@ -99,8 +99,8 @@ def main() -> None:
         app()
     except RtpsError as error:
         from .commands.tables import visible
-        from .options.explanations import remedy_of
+        from .options.explanations import hint_of
 
-        error.remedy = remedy_of(error)
+        error.hint = hint_of(error)
         typer.secho(visible(f"error: {error}"), fg="red", err=True)
         sys.exit(1)

@@ -31,7 +31,7 @@
             └── LogFormatError     another version wrote it, in a format that is not known here (version)
 
 Errors carry facts as attributes. They do not name the settings which would help: those have other names in each
-interface of the project, which adds them as ``remedy``. Each error can be made of its message alone, so that pickle
+interface of the project, which adds them as ``hint``. Each error can be made of its message alone, so that pickle
 and the parent of a receiver process can make it again.
 """
 
@@ -56,11 +56,11 @@ class RtpsError(Exception):
     """Base of all errors raised by spark-rtps."""
 
     #: What the user can do about it, in the words of the interface in use; empty until that interface has added it.
-    remedy: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
         message = super().__str__()
-        return f"{message}; {self.remedy}" if self.remedy else message
+        return f"{message}; {self.hint}" if self.hint else message
 
 
 class UsageError(RtpsError):
@@ -133,7 +133,7 @@ class TypeGap(enum.Enum):
     """Why the type of a topic is not known."""
 
     CONTRADICTORY = "endpoints announce types that no one type can stand for"
-    UNTOLD = "endpoints do not answer with their type"
+    UNEXPLAINED = "endpoints do not answer with their type"
     OTHER_NAME = "endpoints have types of other names"
     NO_ENDPOINT = "the topic has no endpoint"
 

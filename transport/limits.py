@@ -16,10 +16,10 @@ ANNOUNCEMENTS_PER_MESSAGE_MAX: Final = 8
 #: What we put in one datagram at most: whole 63 KiB pages of loopback and jumbo links.
 MESSAGE_SIZE_MAX: Final = 64_512
 #: Messages, and bytes, that a writer frames and keeps as one train.
-TRAIN_MESSAGES_MAX: Final = 256
-TRAIN_BYTES_MAX: Final = 256 << 10
+GSO_MESSAGES_MAX: Final = 256
+GSO_BYTES_MAX: Final = 256 << 10
 #: The same of fragments; a single sample may be longer.
-FRAGMENT_TRAIN_BYTES_MAX: Final = 1 << 20
+GSO_FRAGMENT_BYTES_MAX: Final = 1 << 20
 #: Samples whose last fragments share a message: a reader puts so many together at a time.
 GROUP_SAMPLES_MAX: Final = 8
 #: What every peer takes, whatever it announces; discovery messages are no longer.
@@ -34,7 +34,7 @@ PARTICIPANTS_MAX: Final = 1_024
 #: containers behind one address have more. The other half of the room is for others.
 PARTICIPANTS_PER_ADDRESS_MAX: Final = 512
 #: Participants of which it is remembered that they addressed us before their announcement came.
-KNOCKS_MAX: Final = 256
+EARLY_MESSAGES_MAX: Final = 256
 #: Open questions whether a participant behind a translator of addresses receives at an address that it names.
 CHALLENGES_MAX: Final = 256
 #: Datagrams kept of each participant that is not proven yet, and bytes of each.
@@ -70,8 +70,8 @@ USER_DATA_MAX: Final = 65_536
 LEASE_MAX_NS: Final = 86_400 * 1_000_000_000
 #: A participant of whose endpoints none matches ours is not found and lost over and over, nor kept for a day, whatever
 #: it announces. One that announces itself less often than that is found again with its next announcement.
-STRANGER_LEASE_MIN: Final = 3 * 1_000_000_000
-STRANGER_LEASE_MAX: Final = 3_600 * 1_000_000_000
+UNMATCHED_LEASE_MIN: Final = 3 * 1_000_000_000
+UNMATCHED_LEASE_MAX: Final = 3_600 * 1_000_000_000
 
 #: Bytes of out-of-order samples a reader keeps while it waits for the missing ones: of one writer, of all.
 REORDER_WRITER_BYTES_MAX: Final = 32 << 20
@@ -93,7 +93,7 @@ FRAGMENTED_SAMPLES_MAX: Final = 64
 FLOW_CONTROLLER_BYTES_MAX: Final = 4 << 20
 
 #: Reasons of mismatches that one process logs, each once.
-MISMATCHES_SAID_MAX: Final = 256
+MISMATCHES_LOGGED_MAX: Final = 256
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
 #: Writers of which a subscription keeps track which instances they write.

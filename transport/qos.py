@@ -125,7 +125,7 @@ class Qos:
         return self.durability >= DurabilityKind.TRANSIENT_LOCAL
 
     @property
-    def tells_instances(self) -> bool:
+    def reports_instances(self) -> bool:
         """Whether a policy makes a reader tell instances apart."""
         return (
             self.ownership is OwnershipKind.EXCLUSIVE

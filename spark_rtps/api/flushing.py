@@ -46,8 +46,8 @@ def flush_each(parts: Iterable[Flushable], *, ignore_errors: bool = False) -> No
         return
     if len(errors) == 1:
         raise errors[0]
-    told = "; ".join(map(str, errors[:_TOPICS_NAMED_MAX]))
-    raise TransportError(f"{len(errors)} flushes failed: {told}")
+    announced = "; ".join(map(str, errors[:_TOPICS_NAMED_MAX]))
+    raise TransportError(f"{len(errors)} flushes failed: {announced}")
 
 
 class Flushers:

@@ -93,7 +93,7 @@ class Inbox:
         return self.reader.guid
 
     def _instance_keys(self, spec: ReaderSpec, instance_type: Struct | None) -> InstanceKeys:
-        if not spec.qos.tells_instances:
+        if not spec.qos.reports_instances:
             return InstanceKeys(None)
         return InstanceKeys(instance_type, self.announced.type_of if spec.awaits_types else None)
 

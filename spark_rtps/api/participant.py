@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ..options import AppliesTo, Settings
 from ..options.explanations import explained
 from ..transport.net.node import Node
-from ..transport.net.topic_types import ToldType, await_type
+from ..transport.net.topic_types import AnnouncedType, await_type
 from .arguments import CAPACITY, Options, OptionValue, participant_settings, size_argument, topic_settings
 from .flushing import FLUSH_QUEUE
 from .membership import Membership
@@ -308,7 +308,9 @@ class Participant:
         return found
 
     @explained()
-    def discover_type(self, topic: str, *, timeout: float = 10.0, type_name: str | None = None) -> ToldType:
+    def discover_type(
+        self, topic: str, *, timeout: float = 10.0, type_name: str | None = None
+    ) -> AnnouncedType:
         """The type of a topic, as its peers announce it: the one that all others on the topic can be read as.
 
         Args:

@@ -28,7 +28,7 @@ from ..transport.net.node import Node
 from ..transport.protocol.endpoint_info import ContentFilterProperty
 from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 from ..transport.qos import HistoryKind, Qos, best_available
-from ..transport.receiver.writer_types import ToldTypes
+from ..transport.receiver.writer_types import AnnouncedTypes
 from ..transport.structure import INFINITE, Guid
 from ..transport.types.model import Struct
 from .inbox import Inbox
@@ -137,7 +137,7 @@ class Reception:
     def decode(self, frames: list[Frame]) -> list[pa.RecordBatch]:
         """The rows of samples. Raises MalformedSampleError with ``mode=failfast``; nothing else is counted then."""
         tally = Tally(self._plan)
-        types = ToldTypes(self.inbox.announced.types) if needs_writer_types(self._plan) else NO_TYPES
+        types = AnnouncedTypes(self.inbox.announced.types) if needs_writer_types(self._plan) else NO_TYPES
         try:
             batches = list(decode_frames(frames, self._plan, tally, types))
             self._malformed += tally.malformed_count

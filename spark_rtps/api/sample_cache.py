@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..transport.log.frame import Frame
 from ..transport.structure import INFINITE, Guid
-from ..transport.types.cdr.lanes import gather_bytes
+from ..transport.types.cdr.cursors import gather_bytes
 from ..transport.value_classes import slotted
 from ..transport.wire.samples import DISPOSED, I64, NO_TIMESTAMP, SAMPLE_INDEX, UNREGISTERED, Run
 

@@ -72,7 +72,7 @@ class StatusBoard:
         #: Total counts as :meth:`get` last returned them, by status.
         self._read: dict[str, int] = {}
         #: The statuses that the listener knows; None: not yet.
-        self._heard: dict[str, dict[str, int]] = {}
+        self._received: dict[str, dict[str, int]] = {}
 
     @property
     def has_listener(self) -> bool:
@@ -119,10 +119,10 @@ class StatusBoard:
             return
         remote, reasons, policy_ids = _about(cause)
         for status, fields in self.all().items():
-            if fields == self._heard.get(status):
+            if fields == self._received.get(status):
                 continue
-            is_new = status not in self._heard
-            self._heard[status] = fields
+            is_new = status not in self._received
+            self._received[status] = fields
             if is_new and not any(fields.values()):
                 continue  # nothing has happened so far
             self._listener(StatusChange(status, self._topic, fields, remote, reasons, policy_ids))

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from ..columns.topic_plan import TopicPlan
 from ..options import AppliesTo, Payload, Settings
-from ..options.explanations import READER_REMEDIES, remedy_of
+from ..options.explanations import READER_HINTS, hint_of
 from ..transport.errors import RtpsError, UsageError
-from ..transport.limits import MISMATCHES_SAID_MAX
+from ..transport.limits import MISMATCHES_LOGGED_MAX
+from ..transport.log_once import LogOnce
 from ..transport.protocol.participant.events import Event, IncompatibleQos, LivelinessLost, Unmatched
 from ..transport.protocol.participant.statuses import ReaderStatuses
-from ..transport.receiver.remedies import reasons_with_remedies
-from ..transport.said import Said
+from ..transport.receiver.hints import reasons_with_hints
 from .arguments import CAPACITY
 from .instances import Instance
 from .membership import Membership
@@ -75,7 +75,7 @@ class Subscription(TopicEndpoint):
         self._changes_seen = -1
         #: Why the topic could not be joined when its first writer was found.
         self._failure: RtpsError | None = None
-        self._mismatches_said = Said(MISMATCHES_SAID_MAX)
+        self._mismatches_logged = LogOnce(MISMATCHES_LOGGED_MAX)
 
     def open(self) -> Subscription:
         """Join the topic, or wait for its first writer if the type has no name yet."""
@@ -239,8 +239,8 @@ class Subscription(TopicEndpoint):
         elif isinstance(event, LivelinessLost):
             self._reception.writer_lost(event.writer)
         elif isinstance(event, IncompatibleQos) and event.local == self._statuses.local:
-            reasons = reasons_with_remedies(event.reasons, READER_REMEDIES)
-            if self._mismatches_said.is_new(reasons):
+            reasons = reasons_with_hints(event.reasons, READER_HINTS)
+            if self._mismatches_logged.is_new(reasons):
                 _log.warning("topic %r: no match with %s: %s", self.topic, event.remote, reasons)
         self._board.on_event(event)
 
@@ -252,7 +252,7 @@ class Subscription(TopicEndpoint):
                     self._follow_first_writer()
                 except RtpsError as error:  # it ends the subscription, and is raised by its next call
                     if not self._inbox.is_closed:
-                        error.remedy = remedy_of(error)
+                        error.hint = hint_of(error)
                         self._failure = error
                         self.close()
             return
@@ -284,7 +284,7 @@ class Subscription(TopicEndpoint):
             return
         plan = self._plan
         # a policy that looks at instances has to know by which key
-        keyed = plan.keyed if plan.keyed or self._settings.qos.tells_instances else found.keyed
+        keyed = plan.keyed if plan.keyed or self._settings.qos.reports_instances else found.keyed
         _log.info("topic %r: its first writer calls the type %r", self.topic, found.type_name)
         self._join(replace(plan, type_name=found.type_name), keyed=keyed)
 

@@ -18,11 +18,11 @@ from ..options import OnNoReader, Settings
 from ..options.explanations import mismatch, no_reader, unacknowledged, unserved
 from ..options.participants import publication_policy
 from ..options.texts import seconds
-from ..transport.limits import MISMATCHES_SAID_MAX
+from ..transport.limits import MISMATCHES_LOGGED_MAX
+from ..transport.log_once import LogOnce
 from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.protocol.participant.endpoint_specs import WriterSpec
 from ..transport.protocol.writing.readers import ReaderProxy
-from ..transport.said import Said
 from ..transport.structure import NANOSECONDS, Guid
 from ..transport.wire.samples import U8, Samples
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("spark_rtps.api")
 #: Topics and the reasons of mismatches that were logged.
 #: How long a new participant looks around before it takes the readers it has found for all there are.
 LOOK_AROUND_NS: Final = NANOSECONDS
-_MISMATCHES_SAID: Final = Said(MISMATCHES_SAID_MAX)
+_MISMATCHES_LOGGED: Final = LogOnce(MISMATCHES_LOGGED_MAX)
 
 
 class WriterSession:
@@ -85,8 +85,8 @@ class WriterSession:
         """The readers that do not match, with the reasons; each reason is logged once in a process."""
         refused = self._writer.node.directory.incompatible(self._writer.guid)
         for reader, reasons in refused.items():
-            said = self._settings.topic, tuple(reasons)
-            if _MISMATCHES_SAID.is_new(said):
+            message = self._settings.topic, tuple(reasons)
+            if _MISMATCHES_LOGGED.is_new(message):
                 _log.warning("topic %r: %s", self._settings.topic, mismatch(reader, reasons))
         return refused
 

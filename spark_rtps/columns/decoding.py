@@ -29,9 +29,9 @@ from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor, Frame
 from ..transport.log.held_frames import Trimmed, held_frames
 from ..transport.log.log_view import LogView
+from ..transport.log_once import LogOnce
 from ..transport.qos import TypeConsistency
-from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes
-from ..transport.said import Said
+from ..transport.receiver.writer_types import HAS_WRITER_TYPES, AnnouncedTypes
 from ..transport.structure import KEY_HASH_BYTES, Guid
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
@@ -39,7 +39,6 @@ from ..transport.types.cdr.decoding.decoder import in_parts
 from ..transport.types.model import Struct
 from ..transport.types.xtypes.assignability import incompatibilities_of_types
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
-from .beside import Beside, BesideDirectory
 from .chunks import ROWS, Chunk, chunks, halves
 from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
@@ -53,6 +52,7 @@ from .sample_columns import (
     select,
     topic_columns,
 )
+from .sidecar_files import DirectorySidecar, Sidecar
 from .topic_plan import ARROW_BATCH, ContentFilter, TopicPlan
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("spark_rtps.datasource")
 
 #: What this process has said about topics that are not read.
-_SAID: Final = Said(64)
-NO_TYPES: Final = ToldTypes({})
+_LOGGED: Final = LogOnce(64)
+NO_TYPES: Final = AnnouncedTypes({})
 #: What an ArrowBatch is read as.
 _IPC: Final = pa.schema([("ipc", pa.binary())])
 
@@ -77,50 +77,50 @@ def decode_range(
     end: Cursor,
     plan: TopicPlan,
     on_damage: Callable[[Damage], None] | None = None,
-    beside: Beside | None = None,
+    sidecar: Sidecar | None = None,
     on_trimmed: Callable[[Trimmed], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, end) of a log, in batches. What lies ``beside`` it is in the view's directory unless given.
+    """The rows of [start, end) of a log, in batches. What lies ``sidecar`` it is in the view's directory unless given.
 
     Raises MalformedSampleError with ``mode=failfast``, LogDamagedError for what is damaged, unless ``on_damage`` takes
     it, and LogLostError for what is trimmed, unless ``on_trimmed`` takes it as well, of a view that hands out copies.
     """
-    beside = beside or BesideDirectory(view.directory)
-    told = NO_TYPES
+    sidecar = sidecar or DirectorySidecar(view.directory)
+    of_writers = NO_TYPES
     if on_damage is not None and on_trimmed is not None:
         frames = held_frames(view, start, end, on_damage, on_trimmed)
     else:
         frames = view.frames(start, end, on_damage)
     if needs_writer_types(plan) or plan.many:
-        told = beside.writer_types()
-        if told.damage or (view.metadata.get(HAS_WRITER_TYPES) and not told.is_full):
-            frames = _of_known_writers(frames, told, view.directory, on_damage)
+        of_writers = sidecar.writer_types()
+        if of_writers.damage or (view.metadata.get(HAS_WRITER_TYPES) and not of_writers.is_full):
+            frames = _of_known_writers(frames, of_writers, view.directory, on_damage)
     if plan.many and plan.named:
-        frames = _of_type(frames, plan, told)
+        frames = _of_type(frames, plan, of_writers)
     tally = Tally(plan)
     try:
-        yield from decode_frames(frames, plan, tally, told)
+        yield from decode_frames(frames, plan, tally, of_writers)
     finally:
         found = tally.close(view.directory)
         if found is not None:
-            beside.report(found)
+            sidecar.report(found)
 
 
 def _of_known_writers(
     frames: Iterable[Frame],
-    told: ToldTypes,
+    of_writers: AnnouncedTypes,
     directory: Path,
     on_damage: Callable[[Damage], None] | None,
 ) -> Iterator[Frame]:
     """The frames of writers whose types the log has. By the plan's type, a guess, others might be other rows."""
     for frame in frames:
         run = frame.run
-        if run.writer in told.by_writer:
+        if run.writer in of_writers.by_writer:
             yield frame
             continue
         stop = frame.position + frame.length
         if on_damage is None:
-            why = told.damage or f"the log in {directory} has lost the types of some writers"
+            why = of_writers.damage or f"the log in {directory} has lost the types of some writers"
             raise LogDamagedError(
                 f"{why}: {run.count} samples of writer {run.writer} from sequence number {run.first_sn} on, at "
                 f"position {frame.position}, cannot be decoded",
@@ -134,15 +134,15 @@ def _of_known_writers(
         on_damage(Damage(directory, frame.position, stop, run.count, run.writer, run.first_sn))
 
 
-def _of_type(frames: Iterable[Frame], plan: TopicPlan, told: ToldTypes) -> Iterator[Frame]:
+def _of_type(frames: Iterable[Frame], plan: TopicPlan, of_writers: AnnouncedTypes) -> Iterator[Frame]:
     """The frames of topics that have the plan's type: a log of several topics may have others."""
     for frame in frames:
-        named = told.topic_of(frame.run.writer, frame.position)
+        named = of_writers.topic_of(frame.run.writer, frame.position)
         if named.type_name in (None, plan.type_name):
             yield frame
             continue
         what = f"topic {named.topic!r}: not read, its type is {named.type_name!r}, and {plan.type_name!r} is read"
-        if _SAID.is_new(what):
+        if _LOGGED.is_new(what):
             _log.warning("%s", what)
 
 
@@ -150,25 +150,29 @@ def decode_frames(
     frames: Iterable[Frame],
     plan: TopicPlan,
     tally: Tally,
-    told: ToldTypes = NO_TYPES,
+    of_writers: AnnouncedTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of frames, in batches; ``tally`` counts the samples that do not become rows as they are.
 
-    ``told`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`), and their
-    topics, where there are several.
+    ``of_writers`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`),
+    and their topics, where there are several.
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
-    by_writer = told.by_writer if needs_writer_types(plan) else {}
+    by_writer = of_writers.by_writer if needs_writer_types(plan) else {}
     for group, written in _by_type(frames, plan, by_writer):
         for chunk in chunks(group, rows=min(ROWS, rows_at_once(plan))):
-            yield from decode_chunk(chunk, plan, written, tally, told)
+            yield from decode_chunk(chunk, plan, written, tally, of_writers)
 
 
 def decode_chunk(
-    chunk: Chunk, plan: TopicPlan, written: tuple[TopicPlan, str], tally: Tally, told: ToldTypes = NO_TYPES
+    chunk: Chunk,
+    plan: TopicPlan,
+    written: tuple[TopicPlan, str],
+    tally: Tally,
+    of_writers: AnnouncedTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a chunk, in batches; ``written`` is what :func:`as_told` says of how its samples are read.
+    """The rows of a chunk, in batches; ``written`` is what :func:`as_announced` says of how its samples are read.
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
@@ -176,7 +180,9 @@ def decode_chunk(
     decode = {Payload.CDR: _decode_cdr, Payload.BINARY: _decode_binary, Payload.ARROW: _decode_arrow}[
         plan.payload
     ]
-    for batch in _unfit(chunk, unfit, plan, tally, told) if unfit else decode(chunk, by, tally, told):
+    for batch in (
+        _unfit(chunk, unfit, plan, tally, of_writers) if unfit else decode(chunk, by, tally, of_writers)
+    ):
         if batch.num_rows:
             yield batch
 
@@ -198,44 +204,44 @@ def _leaf_columns(t: pa.DataType) -> int:
 
 
 def _by_type(
-    frames: Iterable[Frame], plan: TopicPlan, told: Mapping[Guid, Struct | None]
+    frames: Iterable[Frame], plan: TopicPlan, of_writers: Mapping[Guid, Struct | None]
 ) -> Iterator[tuple[Iterable[Frame], tuple[TopicPlan, str]]]:
     """The frames, and how they are read: by the type that their writers announced, if any did.
 
     Or why they cannot be.
     """
-    if not told:
+    if not of_writers:
         yield frames, (plan, "")
         return
 
     def written(frame: Frame) -> tuple[TopicPlan, str]:
-        struct = told.get(frame.run.writer)
-        return (plan, "") if struct is None else as_told(plan, struct)
+        struct = of_writers.get(frame.run.writer)
+        return (plan, "") if struct is None else as_announced(plan, struct)
 
     for each, group in groupby(frames, key=written):
         yield group, each
 
 
 @lru_cache(maxsize=64)
-def as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
+def as_announced(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
     """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then.
 
     What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks; by its own
     type where samples in XCDR1 would be read at the wrong place.
     """
-    told = replace(plan, struct=struct)
+    of_writers = replace(plan, struct=struct)
     if plan.inferred and plan.struct is not None:
         if not incompatibilities_of_types(struct, plan.struct, TypeConsistency(), in_xcdr1=True):
             return plan, ""
         is_assignable = not incompatibilities_of_types(struct, plan.struct, TypeConsistency())
-        told = replace(told, lacking=is_assignable)
+        of_writers = replace(of_writers, lacking=is_assignable)
     try:
-        codec_for(struct, plan.data, told.lacking)
+        codec_for(struct, plan.data, of_writers.lacking)
         if plan.filter is not None:
             _filter_for(struct, plan.filter)
     except (UsageError, FilterError, TypeDefinitionError) as error:
-        return told, f"its writer tells another type: {error}"
-    return told, ""
+        return of_writers, f"its writer tells another type: {error}"
+    return of_writers, ""
 
 
 # --- cdr ------------------------------------------------------------------------------------------
@@ -263,11 +269,13 @@ def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
     return compiled, Codec(struct, arrow_schema=projected(arrow_schema(struct), compiled.fields))
 
 
-def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> Iterator[pa.RecordBatch]:
-    return in_parts(chunk, lambda part: _rows_of(part, plan, tally, told), halves)
+def _decode_cdr(
+    chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+) -> Iterator[pa.RecordBatch]:
+    return in_parts(chunk, lambda part: _rows_of(part, plan, tally, of_writers), halves)
 
 
-def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> pa.RecordBatch:
+def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes) -> pa.RecordBatch:
     """The rows of a chunk. Raises TooManySamplesError, before anything is counted, if they are too many at once."""
     codec = _codec_of(plan)
     with_data = chunk.has_data()
@@ -294,7 +302,7 @@ def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> pa
     if filtered is not None:
         tally.filtered(chunk, filtered)
     columns, rows = _without_nulls(columns, rows, chunk, with_data, plan, tally)
-    return plan_batch(columns, rows, chunk, plan, corrupt, told)
+    return plan_batch(columns, rows, chunk, plan, corrupt, of_writers)
 
 
 def _passing(
@@ -373,7 +381,7 @@ def _well_formed(decoded: Decoded, rows: I64) -> tuple[list[pa.Array], I64]:
 
 
 def _unfit(
-    chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally, told: ToldTypes
+    chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
 ) -> Iterator[pa.RecordBatch]:
     """All samples are malformed, for a reason that they share."""
     tally.see(chunk, chunk.count)
@@ -382,7 +390,7 @@ def _unfit(
     some = Malformed.alike(rows, reason)
     tally.malformed(chunk, some, _fate(plan))
     if _takes_nulls(plan):
-        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some], told)
+        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some], of_writers)
 
 
 def _without_nulls(
@@ -420,9 +428,11 @@ def _without_nulls(
 # --- binary -----------------------------------------------------------------------------------------
 
 
-def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> Iterator[pa.RecordBatch]:
+def _decode_binary(
+    chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+) -> Iterator[pa.RecordBatch]:
     columns = [
-        *(topic_columns(chunk, told) if plan.many else [pa.repeat(pa.scalar(plan.topic), chunk.count)]),
+        *(topic_columns(chunk, of_writers) if plan.many else [pa.repeat(pa.scalar(plan.topic), chunk.count)]),
         *metadata_columns(chunk),
         encapsulations(chunk.samples),
         key_hashes(chunk),
@@ -434,7 +444,9 @@ def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes)
 # --- arrow ------------------------------------------------------------------------------------------
 
 
-def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> Iterator[pa.RecordBatch]:
+def _decode_arrow(
+    chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+) -> Iterator[pa.RecordBatch]:
     with_data = chunk.has_data()
     rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
     decoded = codec_for(ARROW_BATCH, _IPC).decode(
@@ -458,4 +470,4 @@ def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) 
         for batch in batches:
             for first in range(0, batch.num_rows, at_once):
                 part = batch.slice(first, at_once)
-                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt, told)
+                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt, of_writers)

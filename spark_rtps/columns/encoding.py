@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..options import Payload
 from ..transport.errors import EncodeError
 from ..transport.qos import DataRepresentation
-from ..transport.types.cdr.lanes import copy_pieces
+from ..transport.types.cdr.cursors import copy_pieces
 from ..transport.wire.samples import OPTIONS_LOW_BYTE, U8, Samples
 from .decoding import codec_for
 from .relabelling import relabelled

@@ -27,10 +27,10 @@ DROPPED: Final = "dropped"
 NULLS: Final = "read as nulls"
 FAILED: Final = "ended the task"
 #: Reasons in one warning.
-_REASONS_TOLD: Final = 3
+_REASONS_REPORTED: Final = 3
 #: Warned of in this process, by stream log, writer, fate and reasons: samples reported, and not reported since.
-_TOLD: Final[dict[tuple[Path | None, Guid, str, str], tuple[int, int]]] = {}
-_TOLD_MAX: Final = 1024
+_REPORTED: Final[dict[tuple[Path | None, Guid, str, str], tuple[int, int]]] = {}
+_REPORTED_MAX: Final = 1024
 
 
 @value
@@ -156,14 +156,14 @@ class Tally:
         return error
 
     def _tell(self, directory: Path | None) -> None:
-        told: dict[tuple[Guid, str], tuple[int, list[str]]] = {}
+        counts: dict[tuple[Guid, str], tuple[int, list[str]]] = {}
         for (writer, reason, fate), alike in self._malformed.items():
             if fate == FAILED:
                 continue  # the error reports it
-            count, reasons = told.get((writer, fate), (0, []))
-            told[writer, fate] = count + alike.count, [*reasons, reason]
-        for (writer, fate), (count, reasons) in told.items():
-            why = "; ".join(reasons[:_REASONS_TOLD])
+            count, reasons = counts.get((writer, fate), (0, []))
+            counts[writer, fate] = count + alike.count, [*reasons, reason]
+        for (writer, fate), (count, reasons) in counts.items():
+            why = "; ".join(reasons[:_REASONS_REPORTED])
             count = _worth_telling((directory, writer, fate, why), count)
             if not count:
                 continue
@@ -181,12 +181,12 @@ class Tally:
 
 def _worth_telling(key: tuple[Path | None, Guid, str, str], count: int) -> int:
     """How many samples to warn of now: the first ones, then again each time that their number has doubled."""
-    told, untold = _TOLD.pop(key, (0, 0))
-    if len(_TOLD) >= _TOLD_MAX:
-        _TOLD.pop(next(iter(_TOLD)))
-    untold += count
-    _TOLD[key] = (told, untold) if untold < told else (told + untold, 0)
-    return 0 if untold < told else untold
+    counts, unreported = _REPORTED.pop(key, (0, 0))
+    if len(_REPORTED) >= _REPORTED_MAX:
+        _REPORTED.pop(next(iter(_REPORTED)))
+    unreported += count
+    _REPORTED[key] = (counts, unreported) if unreported < counts else (counts + unreported, 0)
+    return 0 if unreported < counts else unreported
 
 
 def _number(chunk: Chunk) -> int:

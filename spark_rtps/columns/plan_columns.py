@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..transport.receiver.writer_types import ToldTypes
+from ..transport.receiver.writer_types import AnnouncedTypes
 from ..transport.types.arrow import TIME
 from ..transport.wire.samples import I64
 from .chunks import Chunk
@@ -35,15 +35,15 @@ def plan_batch(
     chunk: Chunk,
     plan: TopicPlan,
     corrupt: list[Malformed],
-    told: ToldTypes,
+    of_writers: AnnouncedTypes,
 ) -> pa.RecordBatch:
     """The columns with ``topic``, ``_rtps`` and the corrupt record where the plan wants them."""
     if len(plan.data) < len(plan.columns):
         added = {}
         if plan.has_metadata:
-            added[METADATA_COLUMN] = _metadata(chunk, rows, plan, told)
+            added[METADATA_COLUMN] = _metadata(chunk, rows, plan, of_writers)
         if plan.has_topic:
-            topics = topic_columns(chunk, told)[0]
+            topics = topic_columns(chunk, of_writers)[0]
             added[TOPIC_COLUMN] = topics if rows is None else topics.take(pa.array(rows))
         if plan.has_log_time:
             times = log_times(chunk)
@@ -71,11 +71,11 @@ def _event_times(columns: list[pa.Array], plan: TopicPlan) -> pa.Array:
     return pc.add(pc.multiply(seconds, 1_000_000), pc.divide(fractions, 1_000)).cast(TIME)
 
 
-def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, told: ToldTypes) -> pa.StructArray:
+def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, of_writers: AnnouncedTypes) -> pa.StructArray:
     struct = plan.columns.field(METADATA_COLUMN).type
     by_name = dict(zip(METADATA_SCHEMA.names, metadata_columns(chunk), strict=True))
     if plan.many:
-        by_name |= zip(TOPIC_SCHEMA.names, topic_columns(chunk, told), strict=True)
+        by_name |= zip(TOPIC_SCHEMA.names, topic_columns(chunk, of_writers), strict=True)
     fields = [struct.field(i) for i in range(struct.num_fields)]
     column = pa.StructArray.from_arrays([by_name[f.name] for f in fields], fields=fields)
     return column if rows is None else column.take(pa.array(rows))
@@ -91,7 +91,7 @@ def _corrupt_records(chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: l
     samples = select(chunk.samples, bad)
     if pa.types.is_string(t):
         reasons = [reason for some in corrupt for reason in some.reasons()]
-        records = pa.array([_told(reason, samples.payload(i)) for i, reason in enumerate(reasons)], t)
+        records = pa.array([_announced(reason, samples.payload(i)) for i, reason in enumerate(reasons)], t)
     else:
         records = payloads(samples)
     at = np.full(chunk.count, -1, np.int64)
@@ -99,6 +99,6 @@ def _corrupt_records(chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: l
     return records.take(pa.array(at[rows], mask=at[rows] < 0))
 
 
-def _told(reason: str, payload: memoryview) -> str:
+def _announced(reason: str, payload: memoryview) -> str:
     shown = payload[:_SHOWN_BYTES].hex()
     return f"{reason}; {len(payload)} bytes: {shown}{'...' if len(payload) > _SHOWN_BYTES else ''}"

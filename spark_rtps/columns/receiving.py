@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..options import Payload, Settings
-from ..options.explanations import RECEIVER_REMEDIES
+from ..options.explanations import RECEIVER_HINTS
 from ..options.participants import node_config
 from ..transport.qos import Qos
 from ..transport.receiver.config import ReceiverConfig
@@ -38,7 +38,7 @@ def receiver_config(
         type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
         announces_type=announced_type(settings, plan) is not None,
         records_writer_types=(guessed if records_writer_types is None else records_writer_types) or plan.many,
-        tells_instances=plan.struct is not None and plan.keyed and settings.qos.tells_instances,
+        reports_instances=plan.struct is not None and plan.keyed and settings.qos.reports_instances,
         filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),
         slice=settings.slice,
         topics=settings.topics,
@@ -51,10 +51,10 @@ def receiver_config(
         consumption=settings.consumption,
         spy=settings.spy,
         ephemeral=ephemeral,
-        remedies=RECEIVER_REMEDIES,
+        hints=RECEIVER_HINTS,
     )
 
 
 def _keyed(qos: Qos, plan: TopicPlan) -> bool | None:
     """Whether the reader has a key; None: as the first writer. Keeping instances apart needs an answer."""
-    return plan.keyed if plan.named or plan.keyed or qos.tells_instances else None
+    return plan.keyed if plan.named or plan.keyed or qos.reports_instances else None

@@ -82,10 +82,10 @@ def pointcloud_points(cloud: Messages) -> Any:
     return _each(cloud, _CLOUD, _points)
 
 
-def _image(said: Mapping[str, Any], data: U8) -> AnyArray:
-    height, width, step = int(said["height"]), int(said["width"]), int(said["step"])
-    form, channels = _pixel(str(said["encoding"]))
-    dtype = np.dtype(form).newbyteorder(">" if said["is_bigendian"] else "<")
+def _image(described: Mapping[str, Any], data: U8) -> AnyArray:
+    height, width, step = int(described["height"]), int(described["width"]), int(described["step"])
+    form, channels = _pixel(str(described["encoding"]))
+    dtype = np.dtype(form).newbyteorder(">" if described["is_bigendian"] else "<")
     row = width * channels * dtype.itemsize
     _check(data, height, row, step, "step")
     strides = (step, channels * dtype.itemsize, dtype.itemsize)
@@ -106,14 +106,14 @@ def _pixel(encoding: str) -> tuple[str, int]:
     )
 
 
-def _points(said: Mapping[str, Any], data: U8) -> AnyArray:
-    height, width = int(said["height"]), int(said["width"])
-    point_step, row_step = int(said["point_step"]), int(said["row_step"])
-    order: Literal[">", "<"] = ">" if said["is_bigendian"] else "<"
+def _points(described: Mapping[str, Any], data: U8) -> AnyArray:
+    height, width = int(described["height"]), int(described["width"])
+    point_step, row_step = int(described["point_step"]), int(described["row_step"])
+    order: Literal[">", "<"] = ">" if described["is_bigendian"] else "<"
     if point_step > _POINT_STEP_MAX:
         raise UsageError(f"point_step={point_step} is more than {_POINT_STEP_MAX}")
     names, formats, offsets = [], [], []
-    for field in said["fields"]:
+    for field in described["fields"]:
         _known(field, ("name", "offset", "datatype", "count"), "point field")
         name, offset, count = str(field["name"]), int(field["offset"]), int(field["count"]) or 1
         if field["datatype"] not in _POINT_FIELDS:
@@ -155,8 +155,8 @@ def _each(messages: Any, members: Sequence[str], make: Callable[[Mapping[str, An
         messages = messages.to_struct_array()
     if isinstance(messages, pa.Array):
         return [
-            None if said is None else make(_known(said, members), data)
-            for said, data in _of_column(messages, members)
+            None if described is None else make(_known(described, members), data)
+            for described, data in _of_column(messages, members)
         ]
     if isinstance(messages, pa.Scalar):
         messages = messages.as_py()
@@ -198,5 +198,5 @@ def _of_column(column: pa.StructArray, members: Sequence[str]) -> Iterator[tuple
     nulls = (
         column.is_null().to_numpy(zero_copy_only=False) | data.is_null().to_numpy(zero_copy_only=False)
     ).tolist()
-    for i, said in enumerate(forms.to_pylist()):
-        yield None if nulls[i] else said, octets[offsets[i] : offsets[i + 1]]
+    for i, described in enumerate(forms.to_pylist()):
+        yield None if nulls[i] else described, octets[offsets[i] : offsets[i + 1]]

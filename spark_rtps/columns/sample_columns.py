@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.receiver.writer_types import AnnouncedTypes, WriterTopic
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.arrow import TIME
+from ..transport.types.cdr.cursors import gather_bytes, offsets_of
 from ..transport.types.cdr.decoding.arrays import binary_array, constant_offsets
-from ..transport.types.cdr.lanes import gather_bytes, offsets_of
 from ..transport.wire.samples import (
     DISPOSED,
     ENCAPSULATION_BYTES,
@@ -86,10 +86,10 @@ def metadata_columns(chunk: Chunk) -> list[pa.Array]:
     ]
 
 
-def topic_columns(chunk: Chunk, told: ToldTypes) -> list[pa.Array]:
+def topic_columns(chunk: Chunk, of_writers: AnnouncedTypes) -> list[pa.Array]:
     """The columns of TOPIC_SCHEMA for the samples of a chunk."""
     numbers: dict[WriterTopic, int] = {}
-    topics = (told.topic_of(frame.run.writer, frame.position) for frame in chunk.frames)
+    topics = (of_writers.topic_of(frame.run.writer, frame.position) for frame in chunk.frames)
     of_frames = np.array([numbers.setdefault(each, len(numbers)) for each in topics], np.int32)
     index = pa.array(np.repeat(of_frames, chunk.counts))
     fields = zip(*((each.topic, each.type_name, each.type_hash) for each in numbers), strict=True)

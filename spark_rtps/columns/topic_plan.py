@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from ..columns.type_files import listed
-from ..columns.type_sources import TopicType, discovered_type, given_type, type_told_to
+from ..columns.type_sources import TopicType, discovered_type, given_type, type_announced_to
 from ..options import Mode, Payload, Settings
 from ..transport.errors import FilterError, OptionError, UsageError
 from ..transport.qos import DataRepresentation, Qos
@@ -135,14 +135,14 @@ def topic_type(settings: Settings, node: Node | None = None) -> TopicType | None
     if settings.topics is not None:
         return given
     if given is None and (settings.payload is Payload.CDR or _looks_into_payloads(settings)):
-        return discovered_type(settings) if node is None else type_told_to(node, settings)
+        return discovered_type(settings) if node is None else type_announced_to(node, settings)
     return given
 
 
 def _looks_into_payloads(settings: Settings) -> bool:
     """Whether a QoS policy needs the members of the type, although the source does not."""
     forced = settings.qos.type_consistency.force_type_validation
-    return not _is_named(settings) and (settings.qos.tells_instances or forced)
+    return not _is_named(settings) and (settings.qos.reports_instances or forced)
 
 
 def _is_named(settings: Settings) -> bool:

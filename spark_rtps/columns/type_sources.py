@@ -19,7 +19,7 @@ from .type_files import struct_of_file
 
 if TYPE_CHECKING:
     from ..transport.net.node import Node
-    from ..transport.net.topic_types import ToldType
+    from ..transport.net.topic_types import AnnouncedType
     from ..transport.protocol.discovery.topic_selection import TopicSelection
     from ..transport.protocol.participant.participant import RemoteEndpoint
 
@@ -32,7 +32,7 @@ class TopicType:
     """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
 
     ``certain``: it is known to the last annotation, so that it can be announced to peers that compare types.
-    ``told``: it stands for all types that the writers of a log announced, which need not be the same.
+    ``writer_types``: it stands for all types that the writers of a log announced, which need not be the same.
     """
 
     type_name: str
@@ -78,19 +78,19 @@ def is_ros_name(text: str) -> bool:
 def type_of_file(
     file: str,
     wanted: str | None,
-    said: Extensibility | None = None,
+    default: Extensibility | None = None,
     type_name: str | None = None,
     *,
     include_path: Iterable[str] = (),
 ) -> TopicType:
     """The struct ``wanted`` of a file.
 
-    ``said`` is the extensibility of types that declare none. Without it they are taken as appendable, and the type is
-    not certain.
+    ``default`` is the extensibility of types that declare none. Without it they are taken as appendable, and the type
+    is not certain.
     """
     folders = tuple(include_path)
-    struct = struct_of_file(file, wanted, said or Extensibility.APPENDABLE, folders)
-    certain = said is not None or struct == struct_of_file(file, wanted, Extensibility.FINAL, folders)
+    struct = struct_of_file(file, wanted, default or Extensibility.APPENDABLE, folders)
+    certain = default is not None or struct == struct_of_file(file, wanted, Extensibility.FINAL, folders)
     return _named(struct, type_name, certain=certain)
 
 
@@ -113,7 +113,7 @@ def discovered_type(settings: Settings) -> TopicType:
     config = replace(node_config(settings), resolve_types=True, ros=None)
     node = Node.open(with_reserved_ports(config, settings.log_dir)).start()
     try:
-        found = type_told_to(node, settings)
+        found = type_announced_to(node, settings)
     finally:
         node.close()
     if found.struct is not None:
@@ -126,7 +126,7 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
 
     It waits for the peers, on a participant of its own. Raises OptionError if none of them announces a type.
     """
-    from ..options.explanations import remedy_of
+    from ..options.explanations import hint_of
     from ..options.participants import node_config
     from ..transport.net.node import Node
     from ..transport.net.topic_types import common_type
@@ -136,9 +136,9 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
     config = replace(node_config(settings), resolve_types=True, ros=None)
     node = Node.open(with_reserved_ports(config, settings.log_dir)).start()
     try:
-        found = common_type(_told_of_topics(node, settings, settings.topics), settings.topics)
+        found = common_type(_announced_of_topics(node, settings, settings.topics), settings.topics)
     except UnknownTypeError as error:
-        error.remedy = f"{remedy_of(error)}, or set payload=binary"
+        error.hint = f"{hint_of(error)}, or set payload=binary"
         raise OptionError("type.file", None, str(error)) from None
     finally:
         node.close()
@@ -148,7 +148,7 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
     return TopicType(found.type_name, found.keyed, found.struct)
 
 
-def _told_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> list[ToldType]:
+def _announced_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> list[AnnouncedType]:
     """What the peers on the topics tell. Those of ROS 2 tell names and hashes, of which definitions may be known."""
     from ..options.texts import seconds
     from ..transport.net.topic_types import await_types
@@ -173,17 +173,17 @@ def _told_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> l
     return wait()
 
 
-def _known(told: ToldType, distribution: str) -> ToldType:
-    found = known_by_name(told.endpoint, distribution)
-    return told if found is None else replace(told, struct=found.struct)
+def _known(writer_types: AnnouncedType, distribution: str) -> AnnouncedType:
+    found = known_by_name(writer_types.endpoint, distribution)
+    return writer_types if found is None else replace(writer_types, struct=found.struct)
 
 
-def type_told_to(node: Node, settings: Settings) -> TopicType:
+def type_announced_to(node: Node, settings: Settings) -> TopicType:
     """The type that the topic's peers announce to a participant which asks for types (``resolve_types``); waits.
 
     Raises OptionError saying what was seen on the domain instead.
     """
-    from ..options.explanations import remedy_of
+    from ..options.explanations import hint_of
     from ..options.texts import seconds
     from ..transport.net.topic_types import await_type
 
@@ -207,7 +207,7 @@ def type_told_to(node: Node, settings: Settings) -> TopicType:
         found = wait(need_struct=need_struct)
     except UnknownTypeError as error:
         option = "type" if settings.type is not None else "type.file"
-        error.remedy = remedy_of(error)
+        error.hint = hint_of(error)
         raise OptionError(option, settings.type, str(error)) from None
     return TopicType(found.type_name, found.keyed, found.struct)
 
@@ -261,14 +261,14 @@ TYPES_MAX: Final = 32
 Clash = tuple[Struct, Struct, tuple[str, ...]]
 
 
-def one_for_all(told: Iterable[Struct], consistency: TypeConsistency) -> tuple[Struct, Clash | None]:
+def one_for_all(writer_types: Iterable[Struct], consistency: TypeConsistency) -> tuple[Struct, Clash | None]:
     """The type with most members as which all the others can be read; or the first clash, if there is none.
 
     Raises UsageError for more types than are compared.
     """
     from ..transport.types.xtypes.assignability import incompatibilities_of_types
 
-    candidates = sorted(told, key=lambda struct: -len(struct.members))
+    candidates = sorted(writer_types, key=lambda struct: -len(struct.members))
     if len(candidates) > TYPES_MAX:
         raise UsageError(f"{len(candidates)} types, of which {TYPES_MAX} at most are compared")
     clashes: list[Clash] = []

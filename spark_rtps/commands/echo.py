@@ -117,16 +117,16 @@ def echo(
         _print(_recorded_lines(recorded_runs(served, topic, place, deadline), wanted), count)
         return
     if start is not None:
-        said = "without --receiver there is no log: the writers say what late joiners get"
-        raise typer.BadParameter(said, param_hint="--from")
+        message = "without --receiver there is no log: the writers say what late joiners get"
+        raise typer.BadParameter(message, param_hint="--from")
     node = HIDDEN_NODE if ros else None
     wire_name = RosNames("spark_rtps", "/").topic(topic) if ros else topic
     with joined(domain, interface, peers, name="spark-rtps echo", node=node) as participant:
         writer = _await_writer(participant, wire_name, deadline)
-        told = None
+        announced_type = None
         if types is None and not as_hex:
-            told = (_known(writer) if ros else None) or _told(participant, writer)
-        codec = wanted.codec(writer.type_name, told)
+            announced_type = (_known(writer) if ros else None) or _announced(participant, writer)
+        codec = wanted.codec(writer.type_name, announced_type)
         runs = _runs(participant, writer, deadline)
         _print((line for run in runs for line in _lines(run, codec)), count)
 
@@ -140,22 +140,22 @@ class _Wanted:
     type_file: Path | None
     as_hex: bool
 
-    def codec(self, announced: str, told: Struct | None) -> Codec | None:
+    def codec(self, announced: str, announced_type: Struct | None) -> Codec | None:
         """Reads samples of a writer that announces a type of this name, and tells this one. None: hexadecimal."""
         from ..transport.types.cdr.codec import Codec
 
         if self.as_hex:
             return None
         if self.types is not None:
-            told = _find(self.types, self.type_name or announced, self.type_file)
-        return None if told is None else Codec(told)
+            announced_type = _find(self.types, self.type_name or announced, self.type_file)
+        return None if announced_type is None else Codec(announced_type)
 
 
 def _recorded_lines(runs: Iterator[RecordedRun], wanted: _Wanted) -> Iterator[str]:
     """The lines of what a receiver has; its writers may have several types, and topics, which the lines then name."""
     codecs: dict[tuple[str, Struct | None], Codec | None] = {}
-    for run, topic, type_name, told in runs:
-        key = type_name, told
+    for run, topic, type_name, announced_type in runs:
+        key = type_name, announced_type
         if key not in codecs:
             codecs[key] = wanted.codec(*key)
         yield from _lines(run, codecs[key], topic)
@@ -194,7 +194,7 @@ def _find(types: dict[str, Struct], name: str, type_file: Path | None) -> Struct
 
 def _await_writer(participant: Participant, topic: str, deadline: float | None) -> RemoteEndpoint:
     """The first writer of the topic that is seen."""
-    told = False
+    announced_type = False
     while True:
         writers = [each for each in participant.endpoints() if each.kind == "writer"]
         for writer in writers:
@@ -204,9 +204,9 @@ def _await_writer(participant: Participant, topic: str, deadline: float | None) 
             others = sorted({writer.topic for writer in writers})
             seen = f"; topics that are written there: {', '.join(others)}" if others else ""
             raise TransportError(f"no writer of topic {topic!r} on domain {participant.domain}{seen}")
-        if not told:
+        if not announced_type:
             typer.echo(f"waiting for a writer of {topic} on domain {participant.domain}", err=True)
-            told = True
+            announced_type = True
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
@@ -223,7 +223,7 @@ def _known(writer: RemoteEndpoint) -> Struct | None:
     return None if found is None else found.struct
 
 
-def _told(participant: Participant, writer: RemoteEndpoint) -> Struct | None:
+def _announced(participant: Participant, writer: RemoteEndpoint) -> Struct | None:
     """The type that the writer announces. None if it announces none; the reason is then printed to stderr."""
     try:
         return participant.discover_type(
@@ -268,11 +268,11 @@ def _lines(run: Run, codec: Codec | None, topic: str | None = None) -> Iterator[
     """One line per sample. A run is divided where the kind of its samples changes: each kind reads differently."""
     import numpy as np
 
-    from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, stretches
+    from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, equal_ranges
 
     flags = run.sample_flags()
     empty = run.samples().all_lengths() < ENCAPSULATION_BYTES
-    for first, last in stretches((np.diff(flags) != 0) | np.diff(empty)):
+    for first, last in equal_ranges((np.diff(flags) != 0) | np.diff(empty)):
         flag = int(flags[first])
         gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None
         part = run.take(first, last)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .logs import LogDirs
-from .receivers import Access, Ca, Certificate, Key, Receivers, TokenFile, Told, Where
+from .receivers import Access, Ca, Certificate, Collected, Key, Receivers, TokenFile, Where
 
 if TYPE_CHECKING:
     from ..monitoring.reports import ErrorReport
@@ -31,29 +31,31 @@ def errors(
     from ..monitoring.report_json import errors_as_json
     from ..monitoring.reports import read_error_reports
 
-    told = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+    collected = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
         read_error_reports, lambda asked: asked.errors()
     )()
-    told.check()
+    collected.check()
     if query is not None:
-        told.entries[:] = [each for each in told.entries if _is_of(each, query)]
+        collected.entries[:] = [each for each in collected.entries if _is_of(each, query)]
     if as_json:
-        typer.echo(json.dumps(told.extended(errors_as_json(told.entries, told.places)), indent=2))
+        typer.echo(
+            json.dumps(collected.extended(errors_as_json(collected.entries, collected.places)), indent=2)
+        )
     else:
-        _print_table(told)
-    told.end()
+        _print_table(collected)
+    collected.end()
 
 
 def _is_of(report: ErrorReport, query: str) -> bool:
     return bool(query) and (report.query.name == query or report.query.id.startswith(query))
 
 
-def _print_table(told: Told[ErrorReport]) -> None:
+def _print_table(collected: Collected[ErrorReport]) -> None:
     from .tables import moment, output, sentence, show, table
 
-    found = [(error, report) for report in told.entries for error in report.errors]
+    found = [(error, report) for report in collected.entries for error in report.errors]
     if not found:
-        show(output(), [sentence(told.nothing("no error and no warning"))])
+        show(output(), [sentence(collected.nothing("no error and no warning"))])
         return
     found.sort(key=lambda pair: pair[0].last_ns, reverse=True)
     rows = [
@@ -62,13 +64,13 @@ def _print_table(told: Told[ErrorReport]) -> None:
             f"{moment(error.first_ns)}\n{moment(error.last_ns)}",
             (f"{report.topic}\nsource {report.pid}" if report.topic else f"process {report.pid}")
             + (f"\nquery {report.query}" if report.query.id else "")
-            + told.at(report.path),
+            + collected.at(report.path),
             f"{error.level}\n{error.text}",
         )
         for error, report in found
     ]
     parts = [table("errors", ("times", "first\nlast", "where", ""), rows, numbers=("times", "first\nlast"))]
-    for report in told.entries:
+    for report in collected.entries:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
     show(output(), parts)

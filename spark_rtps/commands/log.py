@@ -6,12 +6,12 @@ import typer
 
 from . import log_dump, log_frames, log_publication, log_show, log_verify
 
-app = typer.Typer(help="Look into stream logs and publication logs.", no_args_is_help=True)
+app = typer.Typer(help="StatSnapshot into stream logs and publication logs.", no_args_is_help=True)
 
 
 @app.callback()
 def log() -> None:
-    """Look into stream logs of this host or of a receiver, which may go on meanwhile; nothing is changed."""
+    """StatSnapshot into stream logs of this host or of a receiver, which may go on meanwhile; nothing is changed."""
 
 
 app.command("show")(log_show.show)

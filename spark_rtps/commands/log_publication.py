@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..transport.log.publication_log import PublicationLog
-    from ..transport.log.publication_walk import PlacedFrame
+    from ..transport.log.publication_scan import PlacedFrame
 
 _SUFFIX: Final = ".publication"
 
@@ -66,7 +66,7 @@ def _files(given: Sequence[Path], *, must_exist: bool) -> list[Path]:
 
 
 def _look(log: PublicationLog, *, frames: bool) -> dict[str, Any]:
-    from ..transport.log.publication_walk import first_frame, frames_of, terms_of
+    from ..transport.log.publication_scan import first_frame, frames_of, terms_of
 
     metadata = log.metadata
     found = list(frames_of(log))

@@ -59,8 +59,8 @@ def reading(directory: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is None:  # what is printed finds no taker
             raise
-        told = LogError(f"cannot read {error.filename}: {reason(error)}")
-        raise _with_fix(told, directory, _fix_of(error)) from error
+        collected = LogError(f"cannot read {error.filename}: {reason(error)}")
+        raise _with_fix(collected, directory, _fix_of(error)) from error
 
 
 @contextmanager

@@ -75,10 +75,10 @@ def show(
         with recorded(served, log) as (one, fetched):
             asked = ReceiverReports(served, patience=PATIENCE_SECONDS)
             source = next((stream for stream in asked.streams() if stream.path == one.directory), None)
-            view, walked = LogView.over(fetched), asked.walk(one.log, one.directory, bodies=verify)
+            view, scanned = LogView.over(fetched), asked.walk(one.log, one.directory, bodies=verify)
             disk_bytes = sum(file.size for file in view.segments)
             groups = asked.groups(one.log)
-            found = _Log(view.metadata, walked.verified, walked, source, disk_bytes, groups)
+            found = _Log(view.metadata, scanned.verified, scanned, source, disk_bytes, groups)
     if as_json:
         typer.echo(json.dumps(_as_json(found), indent=2))
     else:

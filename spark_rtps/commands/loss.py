@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .logs import LogDirs
-from .receivers import Access, Ca, Certificate, Key, Receivers, TokenFile, Told, Where
+from .receivers import Access, Ca, Certificate, Collected, Key, Receivers, TokenFile, Where
 
 if TYPE_CHECKING:
     from ..monitoring.reports import LossesOfLog
@@ -28,15 +28,17 @@ def loss(
     from ..monitoring.report_json import losses_as_json
     from ..monitoring.reports import read_losses
 
-    told = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+    collected = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
         read_losses, lambda asked: asked.losses()
     )()
-    told.check()
+    collected.check()
     if as_json:
-        typer.echo(json.dumps(told.extended(losses_as_json(told.entries, told.places)), indent=2))
+        typer.echo(
+            json.dumps(collected.extended(losses_as_json(collected.entries, collected.places)), indent=2)
+        )
     else:
-        _print_table(told)
-    told.end()
+        _print_table(collected)
+    collected.end()
 
 
 def _samples(loss: Loss) -> str:
@@ -46,12 +48,12 @@ def _samples(loss: Loss) -> str:
     return str(loss.samples)
 
 
-def _print_table(told: Told[LossesOfLog]) -> None:
+def _print_table(collected: Collected[LossesOfLog]) -> None:
     from .tables import moment, output, sentence, show, size, table
 
-    found = [(loss, told.at(report.path)) for report in told.entries for loss in report.losses]
+    found = [(loss, collected.at(report.path)) for report in collected.entries for loss in report.losses]
     if not found:
-        show(output(), [sentence(told.nothing("no loss"))])
+        show(output(), [sentence(collected.nothing("no loss"))])
         return
     found.sort(key=lambda pair: -pair[0].last_ns)
     columns = ("topic\nwriter", "cause", "times", "samples\n~bytes", "first\nlast")
@@ -66,7 +68,7 @@ def _print_table(told: Told[LossesOfLog]) -> None:
         for loss, where in found
     ]
     parts = [table("lost", columns, rows, numbers=columns[2:])]
-    for report in told.entries:
+    for report in collected.entries:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
     show(output(), parts)

@@ -79,8 +79,8 @@ def _seen_by(served: Served, patience: float) -> SeenTopics:
     from ..serving.wire_format.receiver_service import LISTEN_SECONDS_ASKED_MAX
 
     if patience > LISTEN_SECONDS_ASKED_MAX:
-        said = f"a receiver listens for {LISTEN_SECONDS_ASKED_MAX:g} s at most"
-        raise typer.BadParameter(said, param_hint="--wait")
+        message = f"a receiver listens for {LISTEN_SECONDS_ASKED_MAX:g} s at most"
+        raise typer.BadParameter(message, param_hint="--wait")
     with asking(served.addresses[0]):
         return ReceiverReports(served, patience=PATIENCE_SECONDS).topics(patience)
 

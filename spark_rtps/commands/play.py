@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..recordings.log_order import Logged
     from ..recordings.recorded_topic import TopicFile
     from ..transport.types.cdr.codec import Codec
-    from ..transport.types.cdr.lanes import Mask
+    from ..transport.types.cdr.cursors import Mask
     from ..transport.types.model import Struct
     from ..transport.wire.samples import U8, Samples
 

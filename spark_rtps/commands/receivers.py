@@ -66,7 +66,7 @@ class ReceiverError(RtpsError):
 
 
 @value
-class Told(Generic[_T]):
+class Collected(Generic[_T]):
     """What was found in directories of this host, or at several receivers.
 
     ``places`` are those. The path of what a receiver told begins with its address.
@@ -129,14 +129,14 @@ class Where:
 
     def look(
         self, here: Callable[[list[Path]], list[_T]], there: Callable[[ReceiverReports], list[_T]]
-    ) -> Callable[[], Told[_T]]:
+    ) -> Callable[[], Collected[_T]]:
         """What finds things, again and again: in directories of this host, or at receivers."""
         if not self.receivers:
             directories = logs.directories(self.log_dir)
-            return lambda: Told([str(path) for path in directories], here(directories))
+            return lambda: Collected([str(path) for path in directories], here(directories))
         only_here(self.log_dir, "--log-dir")
         served = served_at(self.receivers, self.access)
-        return lambda: told_by(served, there)
+        return lambda: announced_by(served, there)
 
 
 def served_at(receivers: list[str], access: Access) -> list[Served]:
@@ -163,24 +163,24 @@ def served_at(receivers: list[str], access: Access) -> list[Served]:
     return [Served((address,), token, pem, certificate, key) for address in dict.fromkeys(receivers)]
 
 
-def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Told[_T]:
+def announced_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Collected[_T]:
     """What all receivers tell. Some that do not answer do not keep the others from it."""
     from ..serving.client.receiver_reports import ReceiverReports
 
-    told: Told[_T] = Told([each.addresses[0] for each in served], [], is_remote=True)
+    collected: Collected[_T] = Collected([each.addresses[0] for each in served], [], is_remote=True)
     for each in served:
         (address,) = each.addresses
         try:
             with asking(address):
                 found = ask(ReceiverReports(each, patience=PATIENCE_SECONDS))
         except ReceiverError as error:
-            told.unreached[address] = str(error)
+            collected.unreached[address] = str(error)
             continue
         for entry in found:
             path = Path(f"{address}:{entry.path}")
-            told.entries.append(replace(entry, path=path))
-            told.receivers[path] = address
-    return told
+            collected.entries.append(replace(entry, path=path))
+            collected.receivers[path] = address
+    return collected
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def asking(address: str) -> Iterator[None]:
         what, fix = "token", f"give another one with --token-file or ${TOKEN}"
         if "refuses the certificate" in str(error):
             what, fix = "certificate", "give another one with --certificate and --key"
-        error.remedy = ""  # that of queries
+        error.hint = ""  # that of queries
         raise ReceiverError(f"the receiver at {address} refuses the {what}: {fix} ({error})") from None
     except LogLostError as error:
         raise ReceiverError(f"the receiver at {address} does not have it: {error}") from error
@@ -260,8 +260,8 @@ def _token(token_file: Path | None, *, is_needed: bool) -> str:
     if not token and not is_needed:
         return ""
     if not token:
-        said = f"a receiver wants a token: give its file with --token-file, or itself in ${TOKEN}"
-        raise typer.BadParameter(said, param_hint=hint)
+        message = f"a receiver wants a token: give its file with --token-file, or itself in ${TOKEN}"
+        raise typer.BadParameter(message, param_hint=hint)
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise typer.BadParameter("a token is one word of ASCII", param_hint=hint)
     return token

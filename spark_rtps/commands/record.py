@@ -139,8 +139,8 @@ def _subscribed(
     from ..transport.types.ros import ros_type
 
     try:
-        told = participant.discover_type(topic, timeout=patience)
-        struct, endpoint = told.struct, told.endpoint
+        collected = participant.discover_type(topic, timeout=patience)
+        struct, endpoint = collected.struct, collected.endpoint
     except UnknownTypeError:
         writers = [each for each in participant.endpoints() if each.topic == topic and each.kind == "writer"]
         if not writers:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..serving.client.remote_log import RemoteLog
     from ..serving.wire_format.served import Served
     from ..transport.log.log_view import LogView
-    from ..transport.receiver.writer_types import ToldTypes
+    from ..transport.receiver.writer_types import AnnouncedTypes
     from ..transport.structure import Guid
     from ..transport.types.model import Struct
     from ..transport.wire.samples import Run
@@ -27,12 +27,12 @@ _DIGITS_MAX: Final = 18
 
 
 class RecordedRun(NamedTuple):
-    """A run of a log. ``topic`` is None where the log has one; ``told``: the type that the writer told, if it did."""
+    """A run of a log. ``topic`` is None where the log has one; ``announced_type``: that of its writer, if known."""
 
     run: Run
     topic: str | None
     type_name: str
-    told: Struct | None
+    announced_type: Struct | None
 
 
 def recorded_runs(served: Served, name: str, start: str, deadline: float | None) -> Iterator[RecordedRun]:
@@ -54,9 +54,9 @@ def recorded_runs(served: Served, name: str, start: str, deadline: float | None)
                 for frame in view.frames(Cursor(position), Cursor(end)):
                     if not (_left(deadline) or is_over):
                         return
-                    told = types.of(frame.run.writer)
-                    about = told.topic_of(frame.run.writer, frame.position)
-                    struct = told.by_writer.get(frame.run.writer)
+                    announced_type = types.of(frame.run.writer)
+                    about = announced_type.topic_of(frame.run.writer, frame.position)
+                    struct = announced_type.by_writer.get(frame.run.writer)
                     yield RecordedRun(frame.run, about.topic, about.type_name or only_type, struct)
                 position = end
             if not _left(deadline):
@@ -67,8 +67,8 @@ def checked_start(text: str) -> str:
     """Where to begin: earliest, latest, or a position. Raises a usage error."""
     is_position = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
     if not (is_position or text in (EARLIEST, LATEST)):
-        said = f"{text!r} is no place in a log; write {EARLIEST}, {LATEST} or a position"
-        raise typer.BadParameter(said, param_hint="--from")
+        message = f"{text!r} is no place in a log; write {EARLIEST}, {LATEST} or a position"
+        raise typer.BadParameter(message, param_hint="--from")
     return text
 
 
@@ -77,15 +77,15 @@ class _Types:
 
     def __init__(self, fetched: RemoteLog) -> None:
         self._fetched = fetched
-        self._told: ToldTypes | None = None
+        self._announced: AnnouncedTypes | None = None
         self._asked_for: set[Guid] = set()
 
-    def of(self, writer: Guid) -> ToldTypes:
+    def of(self, writer: Guid) -> AnnouncedTypes:
         """What is known once this writer has told."""
-        if self._told is None or writer not in self._asked_for:
-            self._told = self._fetched.writer_types()
-            self._asked_for.update(self._told.by_writer, (writer,))
-        return self._told
+        if self._announced is None or writer not in self._asked_for:
+            self._announced = self._fetched.writer_types()
+            self._asked_for.update(self._announced.by_writer, (writer,))
+        return self._announced
 
 
 def _start(view: LogView, start: str) -> int:

@@ -98,17 +98,17 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
     inbox = Inbox(participant.node, capacity=_INBOX_BYTES)
     inbox.open(ReaderSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS))
     deadline = time.monotonic() + patience
-    said: dict[bytes, list[RosNodeSeen]] = {}
+    message: dict[bytes, list[RosNodeSeen]] = {}
     while True:
         arrivals = inbox.arrived.count
         for frame in inbox.take():
             for prefix, nodes in nodes_of(frame.run.samples()):
                 if prefix == frame.run.writer.prefix:  # a participant speaks for itself alone
-                    said[prefix] = nodes
+                    message[prefix] = nodes
         inbox.hold(0)
         inbox.go_on()
         if time.monotonic() >= deadline or not inbox.arrived.wait(arrivals, deadline):
             break
     inbox.close()
     there = {each.guid_prefix for each in participant.participants()}
-    return [node for prefix, nodes in said.items() if prefix in there for node in nodes]
+    return [node for prefix, nodes in message.items() if prefix in there for node in nodes]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .logs import LogDirs
-from .look import Look
 from .network import seconds
-from .receivers import Access, Ca, Certificate, Key, Receivers, TokenFile, Told, Where
+from .receivers import Access, Ca, Certificate, Collected, Key, Receivers, TokenFile, Where
+from .stat_snapshot import StatSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,24 +74,24 @@ def streams_here(directories: list[Path]) -> list[Stream]:
     return read_streams(directories, now=time.monotonic_ns())
 
 
-def _looks(see: Callable[[], Told[Stream]], period: float | None) -> Iterator[Look]:
+def _looks(see: Callable[[], Collected[Stream]], period: float | None) -> Iterator[StatSnapshot]:
     """A single look, or one after each ``period`` without end, also while receivers do not answer."""
-    told = see()
-    told.check()
-    look = Look.after(None, told, time.monotonic_ns())
+    collected = see()
+    collected.check()
+    look = StatSnapshot.after(None, collected, time.monotonic_ns())
     yield look
     while period is not None:
         time.sleep(period)
-        look = Look.after(look, see(), time.monotonic_ns())
+        look = StatSnapshot.after(look, see(), time.monotonic_ns())
         yield look
-    if told.unreached:
+    if collected.unreached:
         raise typer.Exit(1)
 
 
 # --- for people -------------------------------------------------------------------------------------
 
 
-def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) -> None:
+def _show(looks: Iterator[StatSnapshot], *, everything: bool, system: bool, live: bool) -> None:
     """Print the tables. On a terminal a live table fills the screen, and its last state is printed at the end."""
     from rich.console import Group
     from rich.live import Live
@@ -104,7 +104,7 @@ def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) 
         for look in looks:
             show(console, tables(look, everything=everything, system=system))
         return
-    last: Look | None = None
+    last: StatSnapshot | None = None
     try:
         with Live(console=console, auto_refresh=False, screen=True) as screen:
             for last in looks:
@@ -117,9 +117,9 @@ def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) 
 # --- for programs -----------------------------------------------------------------------------------
 
 
-def _as_json(look: Look, wall: int, *, everything: bool) -> dict[str, Any]:
+def _as_json(look: StatSnapshot, wall: int, *, everything: bool) -> dict[str, Any]:
     from ..monitoring.report_json import streams_as_json
 
-    streams, places = look.shown(everything=everything), look.told.places
+    streams, places = look.shown(everything=everything), look.collected.places
     found = streams_as_json(streams, places, wall, rates=look.rates, byte_rates=look.byte_rates)
-    return look.told.extended(found)
+    return look.collected.extended(found)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..monitoring.stream_counters import MatchedReader, ReceivedPositions, SenderPositions, Stream
-    from .look import Look
+    from .stat_snapshot import StatSnapshot
 
 _STREAMS: Final = (
     "stream",
@@ -30,7 +30,7 @@ _READERS: Final = ("sink\nreader", "acknowledged", "behind", "")
 _SYSTEM_WIDTH: Final = 3
 
 
-def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType]:
+def tables(look: StatSnapshot, *, everything: bool, system: bool) -> list[RenderableType]:
     """The tables for one look; the first look has no rates."""
     streams = look.shown(everything=everything)
     hidden = len(look.streams) - len(streams)
@@ -40,8 +40,8 @@ def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType
         rows = [_stream_row(alike, look) for alike in _together(streams, look)]
         parts.append(table("streams", columns, rows, numbers=columns[1:]))
     else:
-        parts.append(sentence(look.told.nothing("no source or sink runs")))
-    parts += map(sentence, look.told.unreached.values())
+        parts.append(sentence(look.collected.nothing("no source or sink runs")))
+    parts += map(sentence, look.collected.unreached.values())
     if hidden:
         parts.append(sentence(f"{hidden} more that have ended: --all shows them{_left_on_disk(look)}"))
     parts += _details(streams)
@@ -69,7 +69,7 @@ def _on_disk(stream: Stream) -> str:
     return size(stream.disk_bytes) if stream.disk_bytes else NOTHING
 
 
-def _left_on_disk(look: Look) -> str:
+def _left_on_disk(look: StatSnapshot) -> str:
     """What the logs of sources take that have ended."""
     from ..monitoring.stream_counters import State
 
@@ -81,18 +81,18 @@ def _who(stream: Stream) -> str:
     return f"{stream.kind.value} {stream.pid}"
 
 
-def _together(streams: Sequence[Stream], look: Look) -> list[list[Stream]]:
+def _together(streams: Sequence[Stream], look: StatSnapshot) -> list[list[Stream]]:
     """The streams by rows: the writers of a topic in several worker processes are one sink."""
     from ..monitoring.stream_counters import Kind
 
     found: dict[object, list[Stream]] = {}
     for number, each in enumerate(streams):
-        of_sink = (each.topic, each.type, each.domain, each.state, look.told.at(each.path))
+        of_sink = (each.topic, each.type, each.domain, each.state, look.collected.at(each.path))
         found.setdefault(of_sink if each.kind is Kind.SINK else number, []).append(each)
     return list(found.values())
 
 
-def _stream_row(alike: Sequence[Stream], look: Look) -> tuple[str, ...]:
+def _stream_row(alike: Sequence[Stream], look: StatSnapshot) -> tuple[str, ...]:
     stream = alike[0]
     domain = "" if stream.domain is None else f", domain {stream.domain}"
     where = str(stream.pid) if len(alike) == 1 else f"in {len(alike)} workers"
@@ -105,7 +105,7 @@ def _stream_row(alike: Sequence[Stream], look: Look) -> tuple[str, ...]:
         samples = f"{sum(known):.0f}" if known else NOTHING
         rates = (f"{samples}\n{size(sum(known_bytes)) if known_bytes else NOTHING}",)
     return (
-        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {where}{look.told.at(stream.path)}",
+        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {where}{look.collected.at(stream.path)}",
         f"{sum(each.samples for each in alike)}\n{size(sum(each.nbytes for each in alike))}\n{_on_disk(stream)}",
         *rates,
         f"{sum(behind_samples)}\n{behind}" if behind_samples else behind,

@@ -72,15 +72,21 @@ def show_type(
         found = _recorded(served_at([receiver], Access(token_file, ca, certificate, key))[0], topic)
     else:
         with joined(domain, interface, peers, name="spark-rtps type") as participant:
-            told = participant.discover_type(topic, timeout=patience)
-        if told.struct is None:
-            raise UnknownTypeError(f"topic {topic!r}: {told.failure}")
-        endpoint = told.endpoint
-        told_by = f"{endpoint.kind} {endpoint.participant_name or endpoint.guid}"
-        found = _FoundType(endpoint.topic, told_by, told.type_name, told.keyed, told.struct)
-    said = _said(found, mine)
-    typer.echo(json.dumps(said, indent=2) if as_json else visible(_text(said)))
-    if any(said.get(key) for key, _ in _ABILITIES):
+            announced_type = participant.discover_type(topic, timeout=patience)
+        if announced_type.struct is None:
+            raise UnknownTypeError(f"topic {topic!r}: {announced_type.failure}")
+        endpoint = announced_type.endpoint
+        announced_by = f"{endpoint.kind} {endpoint.participant_name or endpoint.guid}"
+        found = _FoundType(
+            endpoint.topic,
+            announced_by,
+            announced_type.type_name,
+            announced_type.keyed,
+            announced_type.struct,
+        )
+    message = _logged(found, mine)
+    typer.echo(json.dumps(message, indent=2) if as_json else visible(_text(message)))
+    if any(message.get(key) for key, _ in _ABILITIES):
         raise typer.Exit(1)
 
 
@@ -89,7 +95,7 @@ class _FoundType:
     """The type of a topic, and who announces it."""
 
     topic: str
-    told_by: str
+    announced_by: str
     type_name: str
     keyed: bool
     struct: Struct
@@ -100,37 +106,37 @@ def _recorded(served: Served, name: str) -> _FoundType:
     from ..transport.structure import is_keyed
 
     with recorded(served, name) as (one, log):
-        told = {
+        announced_type = {
             writer: struct for writer, struct in log.writer_types().by_writer.items() if struct is not None
         }
-    if not told:
+    if not announced_type:
         raise UnknownTypeError(f"subscription {one.name!r}: no writer in its log has told a type")
-    ((struct, _), *others) = Counter(told.values()).most_common()
+    ((struct, _), *others) = Counter(announced_type.values()).most_common()
     if others:
         typer.echo(f"{len(others)} more types are told by other writers", err=True)
-    writer = next(each for each, its in told.items() if its == struct)
+    writer = next(each for each, its in announced_type.items() if its == struct)
     type_name, keyed = one.type or struct.name, is_keyed(writer.entity)
     return _FoundType(one.topic, f"writer {writer}", type_name, keyed, struct)
 
 
-def _said(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
+def _logged(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
     from ..columns.compatibility import cannot_read, cannot_write
     from ..columns.type_sources import TopicType
     from ..transport.types.idl.printer import print_idl
 
-    said: dict[str, object] = {
+    message: dict[str, object] = {
         "topic": found.topic,
         "type": found.type_name,
-        "told_by": found.told_by,
+        "told_by": found.announced_by,
         "idl": print_idl(found.struct),
         "schema": _spark_schema(found.struct),
     }
     if mine is not None:
         topic = TopicType(found.type_name, found.keyed, found.struct)
-        said["against"] = mine.type_name
-        said["cannot_read_it"] = list(cannot_read(topic, mine))
-        said["cannot_write_it"] = list(cannot_write(topic, mine))
-    return said
+        message["against"] = mine.type_name
+        message["cannot_read_it"] = list(cannot_read(topic, mine))
+        message["cannot_write_it"] = list(cannot_write(topic, mine))
+    return message
 
 
 def _spark_schema(struct: Struct) -> str | None:
@@ -145,16 +151,16 @@ def _spark_schema(struct: Struct) -> str | None:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
 
 
-def _text(said: dict[str, object]) -> str:
+def _text(message: dict[str, object]) -> str:
     lines = [
-        f"// topic {said['topic']}, type {said['type']}, announced by {said['told_by']}",
-        str(said["idl"]),
+        f"// topic {message['topic']}, type {message['type']}, announced by {message['told_by']}",
+        str(message["idl"]),
     ]
-    if said["schema"] is not None:
-        lines += ["-- as a Spark schema", str(said["schema"])]
+    if message["schema"] is not None:
+        lines += ["-- as a Spark schema", str(message["schema"])]
     for key, able in _ABILITIES:
-        reasons = said.get(key)
+        reasons = message.get(key)
         if isinstance(reasons, list):
             can = "cannot" if reasons else "can"
-            lines += ["", f"-- {said['against']} {can} {able} this topic", *map(str, reasons)]
+            lines += ["", f"-- {message['against']} {can} {able} this topic", *map(str, reasons)]
     return "\n".join(lines)

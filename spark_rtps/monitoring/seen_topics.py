@@ -100,8 +100,8 @@ def name_of(participant: ParticipantData) -> str:
     """Its entity name; else the process and host among its properties, which are all that Cyclone DDS announces."""
     if participant.name:
         return participant.name
-    said = dict(participant.properties)
-    return "@".join(filter(None, (said.get("__ProcessName"), said.get("__Hostname"))))
+    message = dict(participant.properties)
+    return "@".join(filter(None, (message.get("__ProcessName"), message.get("__Hostname"))))
 
 
 def qos_words(qos: Qos) -> list[str]:

@@ -33,7 +33,7 @@ from ..transport.errors import (
     WriterLimit,
 )
 from ..transport.protocol.policies import LossCause
-from ..transport.receiver.remedies import (
+from ..transport.receiver.hints import (
     DISK_FULL,
     DOUBTED,
     EXPIRED,
@@ -44,7 +44,7 @@ from ..transport.receiver.remedies import (
     NO_PUBLICATION_LOG,
     SUPPRESSED_HEARTBEATS,
     lost_for,
-    reasons_with_remedies,
+    reasons_with_hints,
 )
 from ..transport.structure import Guid
 
@@ -54,7 +54,7 @@ _READERS_NAMED_MAX: Final = 3
 # --- warnings of a receiver, mismatches ---------------------------------------------------------------
 
 #: What to set at a reader, by the kind of a mismatch.
-READER_REMEDIES: Final = {
+READER_HINTS: Final = {
     "TYPE": "set the option type (or type.name) to the writer's",
     "KEY": "name the key columns in the option key (keyed=true for payload=binary), or use an IDL with @key",
     "RELIABILITY": "set reliability=best_effort",
@@ -69,7 +69,7 @@ READER_REMEDIES: Final = {
     "DESTINATION_ORDER": "set destination_order=by_reception_timestamp",
 }
 #: What to set at a writer, by the kind of a mismatch.
-WRITER_REMEDIES: Final = {
+WRITER_HINTS: Final = {
     "TYPE": "set the option type (or type.name) to the reader's",
     "TYPE_CONSISTENCY": "write the reader's type: give it as type.file",
     "KEY": "name the key columns in the option key, or use an IDL with @key",
@@ -87,8 +87,8 @@ WRITER_REMEDIES: Final = {
     "ADDRESS": "add the reader's network to readers.allow",
 }
 #: What a receiver process adds to its warnings, by their kind.
-RECEIVER_REMEDIES: Final = {
-    **READER_REMEDIES,
+RECEIVER_HINTS: Final = {
+    **READER_HINTS,
     lost_for(LossCause.STOPPED): (
         "stop the query with leave_on_stop=false so that reliable writers wait for it; if it was killed, raise "
         "participant.lease_duration to twice the time that a restart takes; `spark-rtps loss` counts all"
@@ -136,7 +136,7 @@ RECEIVER_REMEDIES: Final = {
 
 def mismatch(reader: Guid, reasons: Sequence[str]) -> str:
     """A reader that does not match a writer of ours, the reasons, and what mends them."""
-    return f"no match with {reader}: {reasons_with_remedies(reasons, WRITER_REMEDIES)}"
+    return f"no match with {reader}: {reasons_with_hints(reasons, WRITER_HINTS)}"
 
 
 # --- errors -------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ _MORE_ROOM: Final = {
 }
 _TYPE_GAPS: Final = {
     TypeGap.CONTRADICTORY: "give one with type.file, or by its name with type",
-    TypeGap.UNTOLD: "give it with type.file, or a ROS 2 name with type, or the columns with .schema(...)",
+    TypeGap.UNEXPLAINED: "give it with type.file, or a ROS 2 name with type, or the columns with .schema(...)",
     TypeGap.NO_ENDPOINT: "start the writer first, or give the type with type.file, or the columns with .schema(...)",
 }
 _NULLS: Final = {
@@ -201,7 +201,7 @@ def explained() -> Iterator[None]:
             raise option_error(error) from error
         raise
     except RtpsError as error:
-        error.remedy = remedy_of(error)
+        error.hint = hint_of(error)
         raise
 
 
@@ -214,7 +214,7 @@ def option_error(error: PluginError) -> OptionError:
     return OptionError(_PLUGIN_OPTIONS[error.plugin], error.name, f"{error.reason}{fix}")
 
 
-def remedy_of(error: RtpsError) -> str:
+def hint_of(error: RtpsError) -> str:
     """What the user can do about an error, as half a sentence; "" where nothing can be set against it."""
     match error:
         case OutOfTokensError():
@@ -223,11 +223,11 @@ def remedy_of(error: RtpsError) -> str:
         case AcknowledgmentError(limit=limit) if limit is not None:
             return _of_limit(limit)
         case LogFullError():
-            return RECEIVER_REMEDIES[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
+            return RECEIVER_HINTS[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
         case RangeServerError(is_reached=False):
             return _SERVER_UNREACHED
         case LogAccessError() if error.path is None:  # a server refuses a token, which nobody has set
-            return error.remedy
+            return error.hint
         case LogAccessError():
             return _OTHER_USER
         case LogDamagedError():
@@ -244,7 +244,7 @@ def remedy_of(error: RtpsError) -> str:
             return "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
         case UnloggedError():
             return "set publication.term_length"
-    return error.remedy
+    return error.hint
 
 
 def _of_limit(limit: WriterLimit) -> str:

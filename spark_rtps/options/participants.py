@@ -9,7 +9,7 @@ from ..transport.protocol.policies import PublicationPolicy
 from .settings import Settings
 
 #: Where a peer does not know all of an announced type.
-_TYPE_REMEDY: Final = "set type.announce=false, and peers match by the type's name"
+_TYPE_HINT: Final = "set type.announce=false, and peers match by the type's name"
 
 
 def node_config(settings: Settings) -> NodeConfig:
@@ -32,7 +32,7 @@ def node_config(settings: Settings) -> NodeConfig:
         message_size_max=settings.message_size_max,
         ipc=settings.ipc,
         ros=settings.ros,
-        type_remedy=_TYPE_REMEDY,
+        type_hint=_TYPE_HINT,
     )
 
 

@@ -74,9 +74,9 @@ def _check_positions(values: Values) -> None:
     """Raise OptionError for positions that are not of all receivers, or that end before they start."""
     names = [name for name, _ in receiver_addresses(values.names("receivers"))]
     found = {option: values.value(option) for option in ("startingOffsets", "endingOffsets")}
-    places = {option: dict(told) for option, told in found.items() if isinstance(told, tuple)}
-    for option, told in places.items():
-        wrong = sorted(told.keys() ^ set(names))
+    places = {option: dict(announced) for option, announced in found.items() if isinstance(announced, tuple)}
+    for option, announced in places.items():
+        wrong = sorted(announced.keys() ^ set(names))
         if wrong:
             fix = f"has to name each of receivers, and no other one, which {', '.join(wrong)} is not"
             raise OptionError(option, values.given(option), fix)

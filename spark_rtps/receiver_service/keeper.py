@@ -29,7 +29,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from ..options.explanations import remedy_of
+from ..options.explanations import hint_of
 from ..transport.errors import LogError, LogLostError, RtpsError
 from ..transport.log.log_view import LogView
 from ..transport.log.stream_log import StreamLog
@@ -86,7 +86,7 @@ class Keeper:
         self._stopping: Future[None] | None = None
         self._replacement: Wanted | None = None
         self._ends = False
-        self._goodbye = True
+        self._dispose = True
         self._look_at = 0
         #: The type as the first writer named it.
         self.found_type: str | None = None
@@ -131,9 +131,9 @@ class Keeper:
         else:
             self._replacement = wanted
 
-    def end(self, *, goodbye: bool) -> None:
-        """Stop for good; without a ``goodbye`` writers wait for a successor on the log, for as long as the lease."""
-        self._ends, self._goodbye = True, goodbye
+    def end(self, *, dispose: bool) -> None:
+        """Stop for good; without a ``dispose`` writers wait for a successor on the log, for as long as the lease."""
+        self._ends, self._dispose = True, dispose
 
     def step(self, now: int) -> None:
         """Do what is due."""
@@ -159,7 +159,7 @@ class Keeper:
         elif self._receiver is not None:
             self.phase = Phase.RUNNING
             with suppress(Exception):  # no thread can be started: it runs on, and the next step tries again
-                self._stop(goodbye=self._ends and self._goodbye)
+                self._stop(dispose=self._ends and self._dispose)
                 self._count_death(now, f"unexpected error: {error!r}")
         elif self.phase is not Phase.ENDED:
             self._died(now, f"unexpected error: {error!r}")
@@ -211,7 +211,7 @@ class Keeper:
             return
         except (RtpsError, OSError) as error:
             if isinstance(error, RtpsError):
-                error.remedy = remedy_of(error)
+                error.hint = hint_of(error)
             self._died(now, str(error))
             return
         self.phase = Phase.RUNNING
@@ -223,16 +223,16 @@ class Keeper:
     def _watch(self, now: int) -> None:
         assert self._receiver is not None
         if self._ends:
-            self._stop(goodbye=self._goodbye)
+            self._stop(dispose=self._dispose)
             return
         if self._replacement is not None:
             # nobody comes back to a log that is not gone on with: no writer waits for that
-            self._stop(goodbye=self._replacement.needs_new_log(self.wanted))
+            self._stop(dispose=self._replacement.needs_new_log(self.wanted))
             return
         try:
             self._receiver.check()
         except RtpsError as error:
-            self._receiver.stop(goodbye=False)  # it has ended: this takes no time
+            self._receiver.stop(dispose=False)  # it has ended: this takes no time
             self._receiver = None
             self._died(now, str(error))
             return
@@ -251,9 +251,9 @@ class Keeper:
                 found = LogView(self.directory).metadata["type"]
                 self.found_type = None if found is None else str(found)
 
-    def _stop(self, *, goodbye: bool) -> None:
+    def _stop(self, *, dispose: bool) -> None:
         assert self._receiver is not None
-        self._stopping = self._stops.submit(self._receiver.stop, goodbye=goodbye)
+        self._stopping = self._stops.submit(self._receiver.stop, dispose=dispose)
         self._receiver, self.phase = None, Phase.STOPPING
 
     def _see_stop(self) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
-from ..options.explanations import remedy_of
+from ..options.explanations import hint_of
 from ..transport.errors import RtpsError, TransportError
 from ..transport.receiver.supervision import RestartPolicy
 from ..transport.structure import NANOSECONDS
@@ -66,7 +66,7 @@ class ServerKeeper:
         self._starting: Future[Server] | None = None
         self._stopping: Future[None] | None = None
         self._restarts = RestartPolicy()
-        self._told: list[dict[str, Any]] | None = None
+        self._announced: list[dict[str, Any]] | None = None
         self._is_stale = False
 
     @property
@@ -110,13 +110,13 @@ class ServerKeeper:
 
     def tell(self, subscriptions: list[dict[str, Any]]) -> None:
         """Tell the server what there is, if it does not know it yet."""
-        if self.server is None or subscriptions == self._told:
+        if self.server is None or subscriptions == self._announced:
             return
         try:
             self.server.tell(subscriptions)
         except (RtpsError, OSError):
             return  # it has ended, which is seen in the next step
-        self._told = subscriptions
+        self._announced = subscriptions
 
     def requests(self) -> Sequence[Request]:
         """What clients have asked for since the last time."""
@@ -158,10 +158,10 @@ class ServerKeeper:
             if not self._has_run and now - self._begun > _PATIENCE_NS:
                 raise _known(error) from error
             if isinstance(error, RtpsError):
-                error.remedy = remedy_of(error)
+                error.hint = hint_of(error)
             self._died(now, str(_known(error)))
             return
-        self._has_run, self._told, self.error = True, None, None
+        self._has_run, self._announced, self.error = True, None, None
         if self._port == self._asked_port:  # else the file names another port meanwhile
             self._port = self.server.port  # clients look for it there, also after a restart
         self._restarts.runs(now)

@@ -47,7 +47,7 @@ class Service:
         self._config = read_config(file)
         self._reload_wanted = False
         self._end_wanted: int | None = None
-        self._goodbye = False
+        self._dispose = False
 
     def run(self, show: Callable[[Supervisor], None] | None = None) -> list[str]:
         """Receive until TERM or INT; returns what is left, in sentences. ``show`` is called after each step.
@@ -85,12 +85,12 @@ class Service:
             return
         self._end_wanted = number
         # at Ctrl-C somebody ends it for good; a service manager that ends it often starts it again at once
-        self._goodbye = self._goodbye or number == signal.SIGINT
+        self._dispose = self._dispose or number == signal.SIGINT
 
     def _loop(self, supervisor: Supervisor, show: Callable[[Supervisor], None] | None) -> None:
         begun = time.monotonic_ns()
         period = watchdog_period()
-        is_ready, barked_at, said = False, 0, ""
+        is_ready, barked_at, message = False, 0, ""
         while self._end_wanted is None:
             if self._reload_wanted:
                 self._reload_wanted = False
@@ -104,8 +104,8 @@ class Service:
             if period is not None and now - barked_at >= period // 3 and supervisor.is_alive:
                 barked_at = now
                 notify("WATCHDOG=1")
-            if is_ready and said != (status := _status(supervisor)):
-                said = status
+            if is_ready and message != (status := _status(supervisor)):
+                message = status
                 notify(status)
             if show is not None:
                 show(supervisor)
@@ -142,7 +142,7 @@ class Service:
         pulse = _Pulse()
         try:
             return supervisor.drain(
-                goodbye=self._goodbye, patience=_DRAIN_SECONDS, pause=lambda: time.sleep(0.02)
+                dispose=self._dispose, patience=_DRAIN_SECONDS, pause=lambda: time.sleep(0.02)
             )
         finally:
             pulse.stop()

@@ -48,7 +48,7 @@ _RECEIVED: Final = (
 )  # fmt: skip
 #: What names the topics of a subscription.
 TOPICS: Final = ("topic", "subscribe", "subscribePattern")
-_TYPE: Final = ("type_name", "keyed", "type", "announces_type", "tells_instances")
+_TYPE: Final = ("type_name", "keyed", "type", "announces_type", "reports_instances")
 _NETWORK: Final = ("domain", "interface", "peers", "peers_allowed", "trust", "multicast")
 #: Characters of all options that a client sets: they are written down.
 _ASKED_MAX: Final = 16 << 10
@@ -90,7 +90,7 @@ class Wanted:
         later ones of their instance replace; which instances these are, only the type tells, and so all of them stay.
         """
         is_open = self.plan.struct is None and not (self.plan.keyed or "keyed" in self.options)
-        return is_open and not replace(self.settings.qos, history=HistoryKind.KEEP_ALL).tells_instances
+        return is_open and not replace(self.settings.qos, history=HistoryKind.KEEP_ALL).reports_instances
 
     @property
     def is_pattern(self) -> bool:

@@ -34,7 +34,7 @@ PATTERN_TOPICS_MAX: Final = 256
 #: Subscriptions that clients may make.
 DYNAMIC_MAX: Final = 256
 #: Topics that patterns find and that cannot be received: so many are named in a warning each.
-_REFUSED_SAID_MAX: Final = 256
+_REFUSED_LOGGED_MAX: Final = 256
 _OF_SERVER: Final = (
     "address", "port", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "pem_digest",
     "network",
@@ -80,7 +80,7 @@ class Supervisor:
         self._full: set[str] = set()
         #: Of each pattern the topics that are written now and that no option can hold, and how many were said.
         self._refused: dict[str, set[str]] = {}
-        self._refused_said = 0
+        self._refused_logged = 0
         for each in config.subscriptions:
             self._keep(each)
         self._take_up_records()
@@ -140,25 +140,25 @@ class Supervisor:
             raise ReceiverFileError(config.file, "", "directory", fix)
         wanted_now = self._all_wanted_now(config)  # which may raise: nothing has changed before
         old, self.config = self.config, config
-        said = []
+        message = []
         if any(getattr(old, name) != getattr(config, name) for name in _OF_SERVER):
             self._server.replace(config)
-            said.append("the server starts again")
-        said += self._reload_subscriptions(config, wanted_now)
+            message.append("the server starts again")
+        message += self._reload_subscriptions(config, wanted_now)
         self._full.clear()
         self._refused.clear()
-        self._refused_said = 0
-        return said
+        self._refused_logged = 0
+        return message
 
-    def drain(self, *, goodbye: bool, patience: float, pause: Callable[[], None]) -> list[str]:
+    def drain(self, *, dispose: bool, patience: float, pause: Callable[[], None]) -> list[str]:
         """End everything in order; returns what is left, a sentence for each group that is behind.
 
-        ``goodbye``: writers forget the readers at once; without, they wait for as long as the lease. ``pause`` is
+        ``dispose``: writers forget the readers at once; without, they wait for as long as the lease. ``pause`` is
         called between two looks, for ``patience`` seconds at most.
         """
         self._watch.close()
         for each in self.keepers:
-            each.end(goodbye=goodbye)
+            each.end(dispose=dispose)
         deadline = time.monotonic() + patience
         ending = [*self.keepers, *self._leaving]
         while any(each.phase is not Phase.ENDED for each in ending) and time.monotonic() < deadline:
@@ -239,21 +239,21 @@ class Supervisor:
     def _reload_subscriptions(
         self, config: ReceiverServiceConfig, wanted_now: dict[str, Wanted | None]
     ) -> list[str]:
-        said = []
+        message = []
         for name, next_one in wanted_now.items():
             keeper = self._keepers[name]
             if next_one is None:
                 self._leave(name)
-                said.append(f"{name} ends; its log {keeper.directory} stays, for when it is wanted again")
+                message.append(f"{name} ends; its log {keeper.directory} stays, for when it is wanted again")
                 continue
             if not next_one.is_like(keeper.next_wanted):
-                said.append(f"{name} has changed and starts again")
+                message.append(f"{name} has changed and starts again")
             keeper.replace(next_one)
         for each in config.subscriptions:
             if each.name not in self._keepers:
                 self._keep(each)
-                said.append(f"{each.name} is new")
-        return said
+                message.append(f"{each.name} is new")
+        return message
 
     def _wanted_now(
         self, old: Wanted, files: dict[str, Wanted], patterns: dict[str, Wanted]
@@ -268,7 +268,7 @@ class Supervisor:
         return wanted(old.name, {**pattern.options, "topic": old.settings.topic}, pattern=pattern.name)
 
     def _leave(self, name: str) -> None:
-        self._keepers[name].end(goodbye=True)
+        self._keepers[name].end(dispose=True)
         self._leaving.append(self._keepers.pop(name))
 
     # --- patterns ----------------------------------------------------------------------------------
@@ -310,8 +310,8 @@ class Supervisor:
             name = self._name_of_topic(pattern, topic)
             subscription = wanted(name, {**pattern.options, "topic": topic}, pattern=pattern.name)
         except Exception as error:  # noqa: BLE001  (the topics behind it are received)
-            if self._refused_said < _REFUSED_SAID_MAX:
-                self._refused_said += 1
+            if self._refused_logged < _REFUSED_LOGGED_MAX:
+                self._refused_logged += 1
                 _log.warning("pattern %s: topic %r is not received: %s", pattern.name, topic[:80], error)
             return False
         self._keep(subscription)

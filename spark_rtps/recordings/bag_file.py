@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..transport.errors import RecordingError
-from ..transport.types.cdr.lanes import offsets_of
+from ..transport.types.cdr.cursors import offsets_of
 from ..transport.wire.samples import NO_TIMESTAMP
 from .recorded import Channel, Piece, RecordedSamples, Section, Times, needed
 from .recorded_types import DISTRIBUTION, LAST_WITHOUT_DEFINITIONS, hash_of_schema, struct_of_schema
@@ -65,13 +65,13 @@ class BagFile:
                 why = f"topic {topic!r} is encoded as {serialization!r}; only cdr is read"
                 raise RecordingError(why, path=self.path)
             definition = (type, *self._definition(type)) if typed or hashed else (type, "", "")
-            told = self._told_hash(id) if typed or hashed else None
+            announced = self._announced_hash(id) if typed or hashed else None
             struct = None
             if typed:
                 struct = struct_of_schema(
-                    *definition, self.path, distributions=self._distributions(), type_hash=told
+                    *definition, self.path, distributions=self._distributions(), type_hash=announced
                 )
-            type_hash = (told or hash_of_schema(*definition)) if hashed else None
+            type_hash = (announced or hash_of_schema(*definition)) if hashed else None
             found.append(Channel(id, name, type, struct, type_hash=type_hash))
         return tuple(found)
 
@@ -191,12 +191,12 @@ class BagFile:
             return (self._distribution,)
         return LAST_WITHOUT_DEFINITIONS, self._distribution
 
-    def _told_hash(self, topic: int) -> str | None:
+    def _announced_hash(self, topic: int) -> str | None:
         """The hash that the topic's publishers announced, as bags from ROS 2 Iron on have it; None: it is not known."""
         if not any(column[1] == _HASH_COLUMN for column in self._rows("PRAGMA table_info(topics)")):
             return None
-        ((told,),) = self._rows(f"SELECT {_HASH_COLUMN} FROM topics WHERE id = ?", topic)
-        return told or None
+        ((announced,),) = self._rows(f"SELECT {_HASH_COLUMN} FROM topics WHERE id = ?", topic)
+        return announced or None
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(f"{Path(self.path).absolute().as_uri()}?mode=ro", uri=True)

@@ -25,7 +25,7 @@ from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 from ..transport.protocol.participant.events import EndpointDiscovered
 from ..transport.protocol.participant.participant import Participant
 from ..transport.protocol.reading.reader import StatefulReader
-from ..transport.protocol.receiving.overhearing import overhear
+from ..transport.protocol.receiving.overhearing import parse_captured
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, HistoryKind, Qos
 from ..transport.structure import ENTITYID_UNKNOWN, INFINITE, Guid, is_builtin, is_keyed
@@ -60,16 +60,20 @@ class CaptureFile:
         self._data = mapped(path)
 
     def topics(self) -> dict[str, str]:
-        return {told.topic: told.type_name for told, _ in self._writers}
+        return {
+            announced_writers.topic: announced_writers.type_name for announced_writers, _ in self._writers
+        }
 
     def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
         found: dict[tuple[_AnnouncedTopic, Struct | None], Channel] = {}
-        for i, (told, struct) in enumerate(self._writers):
-            if told.topic == topic:
+        for i, (announced_writers, struct) in enumerate(self._writers):
+            if announced_writers.topic == topic:
                 why = "" if struct is not None else "its writers tell the name alone"
                 known = struct if typed else None
-                channel = Channel(i, topic, told.type_name, known, why, type_hash=told.type_hash)
-                found.setdefault((told, struct), channel)
+                channel = Channel(
+                    i, topic, announced_writers.type_name, known, why, type_hash=announced_writers.type_hash
+                )
+                found.setdefault((announced_writers, struct), channel)
         return tuple(found.values())
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
@@ -122,7 +126,9 @@ class CaptureFile:
         listener = _Listener(self.path, self._domain, None)
         for _ in listener.frames(self._datagrams()):
             pass
-        return [(told, listener.types.get(guid)) for guid, told in listener.seen.items()]
+        return [
+            (announced_writers, listener.types.get(guid)) for guid, announced_writers in listener.seen.items()
+        ]
 
 
 #: Where the header of a message has the GUID prefix of who sends it.
@@ -168,16 +174,16 @@ class _Listener:
 
     def channel(self, piece: Piece, writer: Guid) -> Channel:
         """The channel of the piece that a writer's samples belong to."""
-        told, struct = self.seen[writer], self.types.get(writer)
-        name = told.topic, told.type_name
+        announced_writers, struct = self.seen[writer], self.types.get(writer)
+        name = announced_writers.topic, announced_writers.type_name
         alike = [each for each in piece.channels if (each.topic, each.type_name) == name]
-        alike = [each for each in alike if each.type_hash == told.type_hash] or alike
+        alike = [each for each in alike if each.type_hash == announced_writers.type_hash] or alike
         return next((each for each in alike if each.struct == struct), alike[0])
 
     def frames(self, given: Iterable[Datagram]) -> Iterator[Frame]:
         """What the readers deliver, as frames; their memory is their own."""
         last = 0
-        messages = _overheard(given)
+        messages = _captured(given)
         if self._topics is None:
             messages = (each for each in messages if each.is_discovery)
         for group in _groups(messages):
@@ -232,17 +238,17 @@ class _Listener:
             if is_builtin(found.guid.entity):
                 continue
             announced = self._participant.database.endpoint(found.guid)
-            told = _AnnouncedTopic(
+            announced_writers = _AnnouncedTopic(
                 found.topic, found.type_name, None if announced is None else type_hash(announced)
             )
-            self.seen[found.guid] = told
+            self.seen[found.guid] = announced_writers
             if self._topics is not None and (found.topic, found.type_name) in self._topics:
-                self._read_from(found.guid, told, found.qos, now)
+                self._read_from(found.guid, announced_writers, found.qos, now)
         for guid in self.seen.keys() - self.types.keys():
             if (struct := self._participant.database.type_of(guid)) is not None:
                 self.types[guid] = struct
 
-    def _read_from(self, writer: Guid, told: _AnnouncedTopic, qos: Qos, now: int) -> None:
+    def _read_from(self, writer: Guid, announced_writers: _AnnouncedTopic, qos: Qos, now: int) -> None:
         """Match a writer, with what it offers."""
         wanted = replace(
             Qos(),
@@ -254,9 +260,9 @@ class _Listener:
             data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
         )
         keyed = is_keyed(writer.entity)
-        key = told.topic, told.type_name, keyed, wanted
+        key = announced_writers.topic, announced_writers.type_name, keyed, wanted
         if key not in self._readers:
-            spec = ReaderSpec(told.topic, told.type_name, wanted, keyed=keyed)
+            spec = ReaderSpec(announced_writers.topic, announced_writers.type_name, wanted, keyed=keyed)
             reader = self._readers[key] = self._participant.create_reader(spec, now=now)
             reader.window = INFINITE
         self._reader_of[writer] = self._readers[key]
@@ -273,8 +279,10 @@ class _Listener:
                 for first in [lowest, *(last + 1 for _, last in proxy.missing_changes(lowest, highest))]:
                     # a HEARTBEAT by which the writer has forgotten what is missing
                     proxy.heartbeats = CountFilter()
-                    told = Heartbeat(ENTITYID_UNKNOWN, writer.entity, first, max(proxy.announced, first), 1)
-                    reader.on_heartbeat(writer, told, now=now)
+                    announced_writers = Heartbeat(
+                        ENTITYID_UNKNOWN, writer.entity, first, max(proxy.announced, first), 1
+                    )
+                    reader.on_heartbeat(writer, announced_writers, now=now)
             yield from self._delivered([reader], now)
 
     def _tell_losses(self) -> None:
@@ -286,10 +294,10 @@ class _Listener:
                     )
 
 
-def _overheard(given: Iterable[Datagram]) -> Iterator[_Message]:
+def _captured(given: Iterable[Datagram]) -> Iterator[_Message]:
     for each in given:
         data = bytearray(each.payload)
-        found = overhear(data)
+        found = parse_captured(data)
         yield _Message(each.time, each.source, bytes(data), *found)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..transport.errors import RecordingError
-from ..transport.types.cdr.lanes import anywhere
+from ..transport.types.cdr.cursors import anywhere
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
 from .recorded import Section, needed

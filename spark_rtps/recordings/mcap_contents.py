@@ -127,18 +127,18 @@ class ContentsScan:
         at = int.from_bytes(bytes(data[footer + m.RECORD.size :][:8]), "little")
         if not at:
             return None
-        contents, chunks, told = McapContents(), list[ChunkIndex](), None
+        contents, chunks, announced = McapContents(), list[ChunkIndex](), None
         for opcode, start, stop in m.records(data, at, footer, self._path):
             content = data[start:stop].tobytes()
             if opcode == m.CHUNK_INDEX:
                 chunks.append(ChunkIndex.read(ReadDataStream(BytesIO(content))))
             elif opcode == m.STATISTICS:
-                told = Statistics.read(ReadDataStream(BytesIO(content)))
+                announced = Statistics.read(ReadDataStream(BytesIO(content)))
             else:
                 self._add(contents, opcode, content)
-        if told is None or not contents.channels or len(chunks) != told.chunk_count:
+        if announced is None or not contents.channels or len(chunks) != announced.chunk_count:
             return None
-        if not chunks and told.message_count:
+        if not chunks and announced.message_count:
             return None
         behind = len(m.MAGIC)
         for each in sorted(chunks, key=lambda chunk: chunk.chunk_start_offset):

@@ -12,7 +12,7 @@ import numpy as np
 from ..columns.chunks import BIG_BYTES
 from ..transport.errors import RecordingError, TypeDefinitionError
 from ..transport.structure import GUID_UNKNOWN, Guid
-from ..transport.types.cdr.lanes import anywhere
+from ..transport.types.cdr.cursors import anywhere
 from ..transport.types.ros_names import dds_type_name
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
@@ -71,13 +71,13 @@ class McapFile:
             name, struct, type_hash = "" if schema is None else schema.name, None, None
             if (typed or hashed) and schema is not None:
                 definition = name, schema.encoding, schema.data.decode("utf-8", "replace")
-                told = _told_hash(each)
+                announced = _announced_hash(each)
                 if typed:
-                    exact = _told_idl(each, name) or definition
+                    exact = _announced_idl(each, name) or definition
                     struct = struct_of_schema(
-                        *exact, self.path, distributions=(self._distribution,), type_hash=told
+                        *exact, self.path, distributions=(self._distribution,), type_hash=announced
                     )
-                type_hash = (told or hash_of_schema(*definition)) if hashed else None
+                type_hash = (announced or hash_of_schema(*definition)) if hashed else None
             why = "" if schema is not None else "its channel has no schema"
             writer = Guid.parse(each.metadata.get(WRITER_KEY, "")) or GUID_UNKNOWN
             found.append(Channel(each.id, topic, name, struct, why, writer, type_hash))
@@ -110,7 +110,7 @@ class McapFile:
                 data, starts = self._chunks.locate_messages(section)
             except RecordingError as error:
                 if not (self._is_lenient and error.is_damage):
-                    error.remedy = _LEAVE_OUT if error.is_damage else ""
+                    error.hint = _LEAVE_OUT if error.is_damage else ""
                     raise
                 _log.warning("%s; left out because failOnDataLoss=false", error)
                 continue
@@ -157,11 +157,11 @@ class McapFile:
         return ContentsScan(self._chunks, is_lenient=self._is_lenient).find_contents()
 
 
-def _told_hash(channel: McapChannel) -> str | None:
+def _announced_hash(channel: McapChannel) -> str | None:
     return channel.metadata.get(ROS_HASH_KEY) or channel.metadata.get(HASH_KEY) or None
 
 
-def _told_idl(channel: McapChannel, name: str) -> tuple[str, str, str] | None:
+def _announced_idl(channel: McapChannel, name: str) -> tuple[str, str, str] | None:
     """The definition that a channel itself has of its type, which its schema names as ROS 2 does."""
     text = channel.metadata.get(IDL_KEY)
     try:

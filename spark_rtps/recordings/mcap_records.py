@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..transport.errors import RecordingError
-from ..transport.types.cdr.lanes import anywhere
+from ..transport.types.cdr.cursors import anywhere
 from ..transport.wire.samples import I64, U8
 
 MAGIC: Final = b"\x89MCAP0\r\n"

@@ -137,20 +137,20 @@ class McapRecorder:
 
         Raises RecordingError if the file cannot be written, as on a full disk; so do :meth:`flush` and :meth:`close`.
         """
-        with self._told():
+        with self._announced():
             self._add(topic, struct, rows)
 
     def flush(self) -> None:
         """Write what has been added: it can be read (failOnDataLoss=false) even if nobody closes the file."""
-        with self._told():
+        with self._announced():
             self._writer.flush()
 
     def close(self) -> None:
-        with self._told(), self._file:
+        with self._announced(), self._file:
             self._writer.finish()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _announced(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

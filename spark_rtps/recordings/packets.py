@@ -94,7 +94,7 @@ def datagrams(data: U8, path: str, *, is_lenient: bool = False) -> Iterator[Data
                     yield found._replace(payload=payload)
     except RecordingError as error:
         if not (is_lenient and error.is_damage):
-            error.remedy = _LEAVE_OUT if error.is_damage else ""
+            error.hint = _LEAVE_OUT if error.is_damage else ""
             raise
         _log.warning("%s; left out because failOnDataLoss=false", error)
     if shortened:

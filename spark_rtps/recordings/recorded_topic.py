@@ -12,8 +12,8 @@ from ..columns.type_files import listed
 from ..columns.type_sources import TopicType, given_type, one_for_all
 from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
+from ..transport.log_once import LogOnce
 from ..transport.protocol.discovery.topic_selection import TopicSelection
-from ..transport.said import Said
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
 from ..transport.value_classes import value
@@ -25,7 +25,7 @@ _log = logging.getLogger("spark_rtps.recordings")
 #: Topics that an error names.
 _NAMED_MAX: Final = 20
 #: What this process has said about topics that are not read.
-_SAID: Final = Said(64)
+_LOGGED: Final = LogOnce(64)
 
 
 @value
@@ -103,7 +103,7 @@ def _same_name(type_name: str) -> str:
 def _say_left_out(
     path: str, topic: str, channels: Iterable[Channel], selection: TopicSelection, type_name: str | None
 ) -> None:
-    if not _SAID.is_new((path, topic)):
+    if not _LOGGED.is_new((path, topic)):
         return
     types = listed({each.type_name for each in channels})
     _log.warning(
@@ -159,20 +159,20 @@ def recorded_type(files: Sequence[TopicFile], settings: Settings) -> TopicType:
 
     Raises OptionError if there is no such type.
     """
-    told: dict[Struct, list[str]] = {}
+    announced: dict[Struct, list[str]] = {}
     for each in files:
         for channel in each.channels:
             if channel.struct is None:
                 why = f"{each.path} does not hold the type of the topic ({channel.why}); give it"
                 raise OptionError("type", None, why)
-            told.setdefault(channel.struct, []).append(each.path)
-    struct, clash = one_for_all(told, settings.qos.type_consistency)
+            announced.setdefault(channel.struct, []).append(each.path)
+    struct, clash = one_for_all(announced, settings.qos.type_consistency)
     if clash is not None:
         reader, writer, reasons = clash
         why = (
-            f"the recording has {len(told)} types of the topic that no one type can stand for: that of "
-            f"{told[reader][0]} does not read that of {told[writer][0]} ({'; '.join(reasons)}); read them apart, or "
-            "give the columns with .schema(...)"
+            f"the recording has {len(announced)} types of the topic that no one type can stand for: that of "
+            f"{announced[reader][0]} does not read that of {announced[writer][0]} ({'; '.join(reasons)}); read them "
+            "apart, or give the columns with .schema(...)"
         )
         raise OptionError("type", None, why)
     return TopicType(struct.name, struct.is_keyed, struct, inferred=True)
@@ -188,15 +188,15 @@ def common_recorded_type(paths: Sequence[str], settings: Settings) -> TopicType 
     names = {channel.type_name: None for each in files for channel in each.channels}
     if len(set(map(_same_name, names))) > 1:
         return None
-    told: dict[Struct, None] = {}
+    announced: dict[Struct, None] = {}
     for each in files:
         for channel in topic_channels(each.file, each.path, settings, typed=True, type_name=given):
             if channel.struct is None:
                 why = f"{each.path} does not hold the type of {channel.topic!r} ({channel.why}); give it, or read "
                 raise OptionError("type", None, f"{why}payload=binary")
-            told[channel.struct] = None
+            announced[channel.struct] = None
     try:
-        struct, clash = one_for_all(told, settings.qos.type_consistency)
+        struct, clash = one_for_all(announced, settings.qos.type_consistency)
     except UsageError:
         return None
     if clash is not None:

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..columns.chunks import BIG_BYTES, ROWS, Chunk
-from ..columns.decoding import NO_TYPES, as_told, decode_chunk, needs_writer_types, rows_at_once
+from ..columns.decoding import NO_TYPES, as_announced, decode_chunk, needs_writer_types, rows_at_once
 from ..columns.malformed import Tally
 from ..columns.topic_plan import TopicPlan
 from ..transport.log.frame import Frame
-from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.receiver.writer_types import AnnouncedTypes, WriterTopic
 from ..transport.structure import KEY_HASH_BYTES
 from ..transport.wire.samples import SAMPLE_INDEX, Run, Samples
 from .files import open_piece
@@ -32,20 +32,20 @@ def decode_piece(
     try:
         for whole in file.read(piece, times):
             struct = whole.channel.struct
-            written = as_told(plan, struct) if typed and struct is not None else (plan, "")
-            told = _told(whole.channel) if plan.many else NO_TYPES
+            written = as_announced(plan, struct) if typed and struct is not None else (plan, "")
+            announced = _announced(whole.channel) if plan.many else NO_TYPES
             for samples in whole.parts(rows, BIG_BYTES):
-                yield from decode_chunk(chunk_of(samples, before), plan, written, tally, told)
+                yield from decode_chunk(chunk_of(samples, before), plan, written, tally, announced)
                 before += samples.count
     finally:
         tally.close(None)
 
 
 @lru_cache(maxsize=64)
-def _told(channel: Channel) -> ToldTypes:
+def _announced(channel: Channel) -> AnnouncedTypes:
     """The topic and the type of a channel's samples, as a log has them for its writers."""
     topic = WriterTopic(channel.topic, channel.type_name or None, channel.type_hash)
-    return ToldTypes({}, topics={channel.writer: (topic,)})
+    return AnnouncedTypes({}, topics={channel.writer: (topic,)})
 
 
 def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:

@@ -10,7 +10,7 @@ import pytest
 
 import spark_rtps as rtps
 from spark_rtps.api import writer_session
-from spark_rtps.transport.said import Said
+from spark_rtps.transport.log_once import LogOnce
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.support import domains
 
@@ -18,7 +18,7 @@ from tests.support import domains
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
-    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", Said(64))
+    monkeypatch.setattr(writer_session, "_MISMATCHES_LOGGED", LogOnce(64))
 
 
 _DOMAINS = itertools.cycle(domains.PYTHON_API)

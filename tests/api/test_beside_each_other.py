@@ -70,7 +70,7 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
     threads: list[threading.Thread] = []
     opened, found = Inbox.open, Directory.first_writer
 
-    def beside() -> None:
+    def sidecar() -> None:
         if not threads:
             (subscription,) = reading._membership.endpoints
             threads.append(threading.Thread(target=subscription.do_work, args=(time.monotonic_ns(),)))
@@ -78,7 +78,7 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
             threads[0].join(0.1)  # it may wait for the node's lock
 
     def open_beside(self: Inbox, *arguments: Any, **keywords: Any) -> Any:
-        beside()
+        sidecar()
         return opened(self, *arguments, **keywords)
 
     def find_beside(*arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
             (subscription,) = reading._membership.endpoints
             assert isinstance(subscription, rtps.Subscription)
             subscription._changes_seen = -1  # something else is discovered meanwhile
-            beside()
+            sidecar()
         return writer
 
     monkeypatch.setattr(Inbox, "open", open_beside)

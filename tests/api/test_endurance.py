@@ -51,11 +51,11 @@ def test_keep_last_that_nobody_reads_holds_nobody_back(participate: Participate,
 
 def test_a_listener_may_ask_for_what_it_is_told(participate: Participate) -> None:
     """It asks while more and more arrives, and no event overtakes another."""
-    heard: list[int] = []
+    received: list[int] = []
 
     def listener(change: rtps.StatusChange) -> None:
         if subscription is not None:
-            heard.append(subscription.status("SUBSCRIPTION_MATCHED")["current_count"])
+            received.append(subscription.status("SUBSCRIPTION_MATCHED")["current_count"])
 
     subscription: rtps.Subscription | None = None
     publication = participate().publish("t", schema=SCHEMA, key="id")
@@ -63,7 +63,7 @@ def test_a_listener_may_ask_for_what_it_is_told(participate: Participate) -> Non
     assert publication.wait_for_readers(PATIENCE)
     for first in range(50):
         publication.write(rows(first, 1))
-    wait_until(lambda: len(heard) > 1)
+    wait_until(lambda: len(received) > 1)
     assert subscription.status("SUBSCRIPTION_MATCHED")["current_count"] == 1
 
 

@@ -245,24 +245,24 @@ def test_what_a_flush_compresses_arrives(participate: Participate, is_awaited: b
 def test_a_handler_hears_of_automatic_flushes_that_fail(participate: Participate) -> None:
     here, there = participate(), participate()
     subscriptions = subscribed(there, "a")
-    heard: list[rtps.TransportError] = []
+    received: list[rtps.TransportError] = []
     options = {**OPEN, "batch.max_flush_delay": "1ms", "batch.max_samples": 10}
     publication = here.publish(
-        "a", schema=SCHEMA, reliability="best_effort", options=options, on_flush_failed=heard.append
+        "a", schema=SCHEMA, reliability="best_effort", options=options, on_flush_failed=received.append
     )
     assert publication.wait_for_readers(PATIENCE)
     cut_off(here.node, there.node)
     publication.write([{"i": 1}], wait=False)
-    wait_until(lambda: heard)
-    assert str(heard[0]).startswith("topic 'a': 1 datagrams could not be sent; sending to ")
+    wait_until(lambda: received)
+    assert str(received[0]).startswith("topic 'a': 1 datagrams could not be sent; sending to ")
     publication.write([{"i": 1}], wait=False)  # nothing is left for it to raise
-    wait_until(lambda: len(heard) == 2)
+    wait_until(lambda: len(received) == 2)
     with pytest.raises(rtps.TransportError, match="topic 'a'"):
         publication.write(
             [{"i": i} for i in range(10)], wait=False
         )  # it fills a batch, and hears of it itself
     publication.close()
-    assert len(heard) == 2 and has_none(subscriptions[0])
+    assert len(received) == 2 and has_none(subscriptions[0])
 
 
 def test_participants_that_are_gone_are_flushed_no_more(participate: Participate) -> None:

@@ -10,7 +10,7 @@ import pytest
 from spark_rtps.api.instances import Instance
 from spark_rtps.api.publication import Positions
 from spark_rtps.api.statuses import StatusChange
-from spark_rtps.transport.net.topic_types import ToldType
+from spark_rtps.transport.net.topic_types import AnnouncedType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
 from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos, TypeConsistency
@@ -22,7 +22,7 @@ HASHED = [
     Positions(1, 2, 3, 4),
     ParticipantData(bytes(12)),
     ENDPOINT,
-    ToldType(ENDPOINT, Struct("T", ()), None),
+    AnnouncedType(ENDPOINT, Struct("T", ()), None),
     Qos(),
     TypeConsistency(),
 ]

@@ -237,9 +237,9 @@ class TestErrors:
         changes: list[rtps.StatusChange] = []
         participant.publish("t", schema=schema, options={"type.announce": announce}, listener=changes.append)
         wait_until(lambda: bool(changes), "the reader, which has another type")
-        said = [record.getMessage() for record in caplog.records if "int8" in record.getMessage()]
-        assert len(said) == (announce == "auto")
-        assert all("Cyclone DDS 11.0.1" in each and "set type.announce=false" in each for each in said)
+        output = [record.getMessage() for record in caplog.records if "int8" in record.getMessage()]
+        assert len(output) == (announce == "auto")
+        assert all("Cyclone DDS 11.0.1" in each and "set type.announce=false" in each for each in output)
 
     def test_a_reader_that_stops_is_named(self, participant: rtps.Participant, peer: CyclonePeer) -> None:
         vehicles = participant.publish("t", **KEYED, options={"acknowledgment_timeout": 2})

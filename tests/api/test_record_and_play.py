@@ -71,14 +71,14 @@ def test_what_is_recorded_is_played_again(ours: rtps.Participant, tmp_path: Path
     assert read(path, "Alerts").to_pylist() == alerts
     first = read(path, "Alerts", metadata="true")["_rtps"][0].as_py()
     assert (first["writer"], first["sequence_number"]) == (writers["Alerts"].guid, 1)
-    told = {
+    reported = {
         row["topic"]: (row["type_name"], row["type_hash"])
         for row in read(path, "", subscribePattern=".*", payload="binary").to_pylist()
     }
     with rtps.Participant(domain=NETWORK, interface="lo") as other:
         wait_until(lambda: len(other.endpoints()) == 2, "both writers")
         announced = {each.topic: type_hash(each) for each in other.endpoints()}
-    assert told == {"/imu": (IMU, announced["rt/imu"]), "Alerts": ("Alerts", announced["Alerts"])}
+    assert reported == {"/imu": (IMU, announced["rt/imu"]), "Alerts": ("Alerts", announced["Alerts"])}
     assert announced["Alerts"]
     with path.open("rb") as file:  # as others read it
         kinds = {(s.name, s.encoding) for s, _, _ in make_reader(file).iter_messages() if s}

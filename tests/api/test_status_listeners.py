@@ -42,20 +42,20 @@ def labels(kept: ReaderStatuses | WriterStatuses) -> dict[str, int]:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_listener_is_called_for(kept: ReaderStatuses | WriterStatuses, status: str) -> None:
-    counted, heard = labels(kept), list[StatusChange]()
-    board = StatusBoard("T", kept, lambda: counted, heard.append)
+    counted, received = labels(kept), list[StatusChange]()
+    board = StatusBoard("T", kept, lambda: counted, received.append)
     board.look()
-    assert heard == [], "nothing has happened"
+    assert received == [], "nothing has happened"
     fields = [label for label in counted if label.startswith(f"status.{status.lower()}.")]
     assert fields
     for label in fields:
         counted[label] += 1
         board.look()
-        change = heard.pop()
-        assert heard == [] and (change.status, change.topic) == (status, "T")
+        change = received.pop()
+        assert received == [] and (change.status, change.topic) == (status, "T")
         assert change.fields[label.rpartition(".")[2]] == counted[label]
         board.look()
-        assert heard == [], "once for each change"
+        assert received == [], "once for each change"
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_there_are_no_others(kept: ReaderStatuses | WriterStatuses, statuses: tu
 
 
 def test_what_changed_before_an_event_is_not_about_whom_the_event_is_about() -> None:
-    kept, counted, heard = ReaderStatuses(ME), dict[str, int](), list[StatusChange]()
-    board = StatusBoard("T", kept, lambda: kept.snapshot(counted), heard.append)
+    kept, counted, received = ReaderStatuses(ME), dict[str, int](), list[StatusChange]()
+    board = StatusBoard("T", kept, lambda: kept.snapshot(counted), received.append)
     board.look()
     counted["lost_samples"] = 3
     remote = Guid(b"r" * 12, b"\0\0\1\2")
     board.on_event(IncompatibleQos(ME, remote, "T", ("RELIABILITY: offered is too little",)))
-    assert [(each.status, each.remote, len(each.reasons)) for each in heard] == [
+    assert [(each.status, each.remote, len(each.reasons)) for each in received] == [
         ("SAMPLE_LOST", None, 0),
         ("REQUESTED_INCOMPATIBLE_QOS", str(remote), 1),
     ]

@@ -406,15 +406,15 @@ class TestStatuses:
         wait_until(lambda: subscription.statuses["SUBSCRIPTION_MATCHED"]["current_count"] == 0)
 
     def test_a_listener(self, participant: rtps.Participant, cyclone: Cyclone) -> None:
-        heard: list[rtps.StatusChange] = []
+        received: list[rtps.StatusChange] = []
         peer = written(cyclone, cyclone_types.Vehicle)
-        subscription = subscribed(participant, peer, listener=heard.append)
-        wait_until(lambda: any(each.status == "SUBSCRIPTION_MATCHED" for each in heard))
-        (matched,) = [each for each in heard if each.status == "SUBSCRIPTION_MATCHED"]
+        subscription = subscribed(participant, peer, listener=received.append)
+        wait_until(lambda: any(each.status == "SUBSCRIPTION_MATCHED" for each in received))
+        (matched,) = [each for each in received if each.status == "SUBSCRIPTION_MATCHED"]
         assert matched.topic == "t" and matched.remote == subscription.writers()[0]
         assert matched.fields["current_count"] == 1
         peer.write("t", VEHICLES)
-        wait_until(lambda: any(each.status == "DATA_AVAILABLE" for each in heard))
+        wait_until(lambda: any(each.status == "DATA_AVAILABLE" for each in received))
 
     def test_a_listener_may_call_anything(self, participant: rtps.Participant, cyclone: Cyclone) -> None:
         found: list[int] = []
@@ -435,22 +435,22 @@ class TestStatuses:
         assert found == [0]
 
     def test_incompatible_qos(self, participant: rtps.Participant, cyclone: Cyclone) -> None:
-        heard: list[rtps.StatusChange] = []
+        received: list[rtps.StatusChange] = []
         written(cyclone, cyclone_types.Vehicle, reliable=False)
-        subscription = participant.subscribe("t", durability="transient_local", listener=heard.append)
+        subscription = participant.subscribe("t", durability="transient_local", listener=received.append)
         wait_until(lambda: subscription.status("REQUESTED_INCOMPATIBLE_QOS")["total_count"])
-        wait_until(lambda: any(each.reasons for each in heard))
-        (change,) = [each for each in heard if each.reasons]
+        wait_until(lambda: any(each.reasons for each in received))
+        (change,) = [each for each in received if each.reasons]
         assert change.status == "REQUESTED_INCOMPATIBLE_QOS"
         assert change.policy_ids == (11, 2)  # RELIABILITY, DURABILITY
         assert change.reasons[0].startswith("RELIABILITY")
 
     def test_a_missed_deadline(self, participant: rtps.Participant, cyclone: Cyclone) -> None:
-        heard: list[rtps.StatusChange] = []
+        received: list[rtps.StatusChange] = []
         peer = written(cyclone, cyclone_types.Vehicle, deadline=100_000_000)
-        subscription = subscribed(participant, peer, options={"deadline": 0.1}, listener=heard.append)
+        subscription = subscribed(participant, peer, options={"deadline": 0.1}, listener=received.append)
         peer.write("t", VEHICLES[:1])
-        wait_until(lambda: any(each.status == "REQUESTED_DEADLINE_MISSED" for each in heard))
+        wait_until(lambda: any(each.status == "REQUESTED_DEADLINE_MISSED" for each in received))
         assert subscription.status("REQUESTED_DEADLINE_MISSED")["total_count"] > 0
 
     def test_liveliness(self, participant: rtps.Participant, cyclone: Cyclone) -> None:

@@ -49,16 +49,16 @@ def throughput(domain: int, mode: str, size: int, *, block: int = 0) -> Throughp
         before, started = process.counters()["log.rows"], time.monotonic()
         _pump(process, _SECONDS)
         rows, seconds = process.counters()["log.rows"] - before, time.monotonic() - started
-        said = peer.stop()
+        output = peer.stop()
         lost = process.counters().get("reader.lost_samples", 0)
     if lost:
         raise RuntimeError(f"{mode}, {size} bytes: {lost} samples lost on a reliable topic")
-    thousands = max(said["written"], 1) / 1000
+    thousands = max(output["written"], 1) / 1000
     return Throughput(
         rows / seconds,
         rows * size / seconds / 1e6,
-        said["datagrams"] / thousands,
-        said["acknacks"] / thousands,
+        output["datagrams"] / thousands,
+        output["acknacks"] / thousands,
     )
 
 

@@ -80,9 +80,9 @@ def with_readers(domain: int) -> dict[str, dict[str, float]]:
             how = {"mode": strategy, "size": SAMPLE, "rate": 0, "block": 0, "readers": count}
             writer = Peer("policy_writer", domain, json.dumps(how))
             time.sleep(_SECONDS + 2)
-            said = readers.stop()
+            output = readers.stop()
             writer.stop()
-            found.setdefault(strategy, {})[str(count)] = min(said["rows"]) / said["seconds"]
+            found.setdefault(strategy, {})[str(count)] = min(output["rows"]) / output["seconds"]
     return found
 
 
@@ -98,13 +98,13 @@ def by_group(domain: int) -> dict[str, dict[str, dict[str, float]]]:
             writer = Peer("policy_writer", domain, json.dumps(how))
             time.sleep(_SECONDS + 2 + count / 4)
             wrote = writer.stop()  # first: without its readers it would write what it sends to nobody
-            said = [reader.stop() for reader in readers]
-            rows = sum(each["rows"] for each in said)
+            output = [reader.stop() for reader in readers]
+            rows = sum(each["rows"] for each in output)
             found.setdefault(name, {})[str(count)] = {
-                "samples": min(each["rows"] / each["seconds"] for each in said),
+                "samples": min(each["rows"] / each["seconds"] for each in output),
                 "datagrams": 1_000 * wrote["datagrams"] / max(1, wrote["written"]),
                 "writer": 1e9 * wrote["used"] / max(1, wrote["written"]),
-                "reader": 1e9 * sum(each["used"] for each in said) / max(1, rows),
+                "reader": 1e9 * sum(each["used"] for each in output) / max(1, rows),
             }
     return found
 

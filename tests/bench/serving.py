@@ -93,11 +93,11 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         )
     for name, how in (("receive", "of all that comes"), ("receive_paced", f"of {_PACED_ROWS / 1e6:.0f} M/s")):
         received = found[name]
-        alone, beside = received["alone"], received["beside"]
-        ratio = statistics.median(beside) / statistics.median(alone)
+        alone, sidecar = received["alone"], received["beside"]
+        ratio = statistics.median(sidecar) / statistics.median(alone)
         yield (
             f"receiver {how}, alone {_spread(alone)} M/s, beside {received['served'] / 1e6:.0f} MB/s served "
-            f"{_spread(beside)} M/s, ratio {ratio:.2f} (wanted 0.90), lost {received['lost']}"
+            f"{_spread(sidecar)} M/s, ratio {ratio:.2f} (wanted 0.90), lost {received['lost']}"
         )
     local, remote = (found["batches_ms"][name] for name in ("local", "remote"))
     more = statistics.median(remote) - statistics.median(local)

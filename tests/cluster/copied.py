@@ -45,14 +45,14 @@ class CopyingQuery:
         self._query = driver.run("copy", **self._given)
 
     def wait_until_it_runs(self) -> None:
-        wait_until(lambda: self.check() and self._flag.exists(), self.said, 120, every=0.1)
+        wait_until(lambda: self.check() and self._flag.exists(), self.output, 120, every=0.1)
 
     def check(self) -> bool:
         """Fails if the query has ended."""
         return self._query.check()
 
-    def said(self) -> str:
-        return self._query.said()
+    def output(self) -> str:
+        return self._query.output()
 
     def kill(self) -> bool:
         """Kill the driver with its JVM, and start it again on its checkpoint."""
@@ -65,9 +65,9 @@ class CopyingQuery:
     def stop(self) -> str:
         """Let the query end; returns what the driver has printed."""
         self._end.touch()
-        status, said = self._query.wait(120)
-        assert status == 0, said[-6000:]
-        return said
+        status, output = self._query.wait(120)
+        assert status == 0, output[-6000:]
+        return output
 
     # --- batches -----------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class Driver:
         self._queries.append(query)
         return query
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._cluster.output_of(self.process)
 
     def kill(self) -> None:
@@ -70,7 +70,7 @@ class Driver:
     def stop(self) -> None:
         """Let it end by itself."""
         self._ask(None)
-        assert self.process.wait(120) == 0, self.said()[-6000:]
+        assert self.process.wait(120) == 0, self.output()[-6000:]
         self.kill()
 
     def _is_idle(self) -> bool:
@@ -92,11 +92,11 @@ class DriverQuery:
     def __init__(self, driver: Driver, done: Path) -> None:
         self._driver = driver
         self._done = done
-        self._begin = len(driver.said())
+        self._begin = len(driver.output())
 
-    def said(self) -> str:
+    def output(self) -> str:
         """What the driver has printed since the query was asked for."""
-        return self._driver.said()[self._begin :]
+        return self._driver.output()[self._begin :]
 
     @property
     def status(self) -> int | None:
@@ -107,7 +107,7 @@ class DriverQuery:
 
     def check(self) -> bool:
         """Fails if it has ended."""
-        assert self.status is None, self.said()[-6000:]
+        assert self.status is None, self.output()[-6000:]
         return True
 
     def wait(self, seconds: float = 240) -> tuple[int, str]:
@@ -115,6 +115,6 @@ class DriverQuery:
         until = time.monotonic() + seconds
         while (status := self.status) is None:
             if time.monotonic() > until:
-                pytest.fail(f"no end after {seconds} s: {self.said()[-4000:]}")
+                pytest.fail(f"no end after {seconds} s: {self.output()[-4000:]}")
             time.sleep(0.1)
-        return status, self.said()
+        return status, self.output()

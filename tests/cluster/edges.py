@@ -51,12 +51,12 @@ class Edge:
 
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
-            assert self.supervisor.poll() is None, self.said()
-            return "ready: 1 of 1" in self.said()
+            assert self.supervisor.poll() is None, self.output()
+            return "ready: 1 of 1" in self.output()
 
-        wait_until(is_ready, self.said, every=0.05)
+        wait_until(is_ready, self.output, every=0.05)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.cluster.output_of(self.supervisor)
 
     @property

@@ -93,7 +93,7 @@ def run(
     first, rest = folder / "go-1", folder / "go-2"
     writers = plant.write(WRITERS, rate, {first: 100, rest: samples - 100})
     first.touch()
-    wait_until(lambda: query.check() and query.rows(), query.said, 120, every=0.05)
+    wait_until(lambda: query.check() and query.rows(), query.output, 120, every=0.05)
     rest.touch()
     begun = time.monotonic()
     kills = Kills(plant, query, seed)

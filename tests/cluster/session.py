@@ -13,8 +13,8 @@ from pyspark.sql.types import StringType
 from spark_rtps.session import spark_defaults
 
 
-@udf(StringType())
-def host(_any: object) -> str:
+@udf(StringType())  # PySpark reads the hints of a function that has them as those of a pandas UDF
+def host(_any):  # type: ignore[no-untyped-def]
     """The host whose task made the row."""
     import os
 

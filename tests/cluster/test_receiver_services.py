@@ -32,7 +32,7 @@ def test_a_receiver_and_a_server_are_killed_beside_a_cluster_without_dds(
         WRITERS, 3_000, dict(zip(flags, (100, SAMPLES // 2, SAMPLES // 2 - 100), strict=True))
     )
     flags[0].touch()
-    wait_until(lambda: query.check() and query.rows(), query.said, 120, every=0.05)
+    wait_until(lambda: query.check() and query.rows(), query.output, 120, every=0.05)
     left, right = plant.edges
     flags[1].touch()
     receiver_killed(left, query)
@@ -40,7 +40,7 @@ def test_a_receiver_and_a_server_are_killed_beside_a_cluster_without_dds(
     server_killed(right, query)
     wait_until(
         lambda: query.check() and query.rows() >= WRITERS * SAMPLES,
-        lambda: f"{query.rows()} rows: {query.said()[-3000:]}",
+        lambda: f"{query.rows()} rows: {query.output()[-3000:]}",
         120,
         every=0.2,
     )
@@ -54,14 +54,14 @@ def test_a_receiver_and_a_server_are_killed_beside_a_cluster_without_dds(
 def receiver_killed(edge: Edge, query: CopyingQuery) -> None:
     pid, end = edge.pid(RECEIVER), edge.position
     assert pid is not None
-    wait_until(lambda: edge.position > end, edge.said)
+    wait_until(lambda: edge.position > end, edge.output)
     killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), edge.said)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), edge.output)
     end = edge.position
-    wait_until(lambda: edge.position > end, edge.said)
+    wait_until(lambda: edge.position > end, edge.output)
     in_log = time.monotonic() - killed
-    wait_until(lambda: query.check() and query.place(edge.name) > end, query.said, every=0.01)
+    wait_until(lambda: query.check() and query.place(edge.name) > end, query.output, every=0.01)
     print(f"receiver killed: a row in its log after {in_log:.2f} s, in the output after {since(killed)} s")
 
 
@@ -72,16 +72,16 @@ def server_killed(edge: Edge, query: CopyingQuery) -> None:
     planned = next(number for _ in range(20) if (number := stopped_at(query, pid)) is not None)
     os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
-    wait_until(lambda: edge.pid(SERVER) not in (None, pid), edge.said)
+    wait_until(lambda: edge.pid(SERVER) not in (None, pid), edge.output)
     back = since(killed)
-    wait_until(lambda: query.check() and query.done > planned, query.said, every=0.01)
+    wait_until(lambda: query.check() and query.done > planned, query.output, every=0.01)
     print(f"server killed: another one after {back} s, the batch is complete after {since(killed)} s")
 
 
 def stopped_at(query: CopyingQuery, server: int) -> int | None:
     """The batch whose tasks wait for a server, which is stopped; None: it goes on, they had what they need."""
     number = query.planned
-    wait_until(lambda: query.check() and query.planned > number, query.said, every=0.002)
+    wait_until(lambda: query.check() and query.planned > number, query.output, every=0.002)
     os.kill(server, signal.SIGSTOP)
     time.sleep(1)
     if query.done <= number:

@@ -64,8 +64,8 @@ def test_what_a_file_says_is_compared(mine: Callable[..., TopicType]) -> None:
 def test_in_xcdr2_it_shows(mine: Callable[..., TopicType]) -> None:
     idl = "{} struct T {{ long id; @optional long more; }};"
     here = mine(idl.format(""))
-    for told, able in (("@final", False), ("@appendable", True), ("@mutable", False)):
-        there = topic(idl.format(told))
+    for reported, able in (("@final", False), ("@appendable", True), ("@mutable", False)):
+        there = topic(idl.format(reported))
         assert cannot_read(there, here) == ()
         assert (cannot_write(there, here) == ()) is able
 
@@ -111,8 +111,8 @@ def test_unions_and_maps(mine: Callable[..., TopicType]) -> None:
         "{0} struct T {{ U u; map<string, V> m; V vs[2]; }};"
     )
     here = mine(idl.format(""))
-    for told in ("@final", "@appendable"):
-        there = topic(idl.format(told))
+    for reported in ("@final", "@appendable"):
+        there = topic(idl.format(reported))
         assert cannot_read(there, here) == cannot_write(there, here) == ()
     there = topic(idl.replace("string b", "long b").format("@final"))
     assert cannot_read(there, here)

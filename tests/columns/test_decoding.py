@@ -31,7 +31,7 @@ from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.receiver.writer_types import WriterTypes
 from spark_rtps.transport.types.arrow import arrow_schema, struct_from_arrow
-from spark_rtps.transport.types.cdr import lanes
+from spark_rtps.transport.types.cdr import cursors
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, String, Struct
@@ -240,7 +240,7 @@ class TestCdr:
             batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct))
             samples = Codec(struct).encode(batch, representation=representation)
             runs.append(run_of(samples, 1, writer=writer))
-        found = decode(tmp_path, runs, replace(plan(new), told=True)).to_pylist()
+        found = decode(tmp_path, runs, replace(plan(new), inferred=True)).to_pylist()
         lacking = older | {"b": None}
         assert found == [{"part": lacking, "parts": [lacking] * 2, "x": 2}, rows[1]]
 
@@ -285,7 +285,7 @@ class TestParts:
         end = write_log(tmp_path, self.mixed())
         found = []
         for most in (1000, 20):
-            monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", most)
+            monkeypatch.setattr(cursors, "DECODE_LEAVES_MAX", most)
             caplog.clear()
             (tmp_path / DECODING_REPORT).unlink(missing_ok=True)
             batches = list(decode_range(LogView(tmp_path), Cursor(0), end, given))
@@ -299,7 +299,7 @@ class TestParts:
 
     def test_failfast_names_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         end = write_log(tmp_path, self.mixed())
-        monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", 20)
+        monkeypatch.setattr(cursors, "DECODE_LEAVES_MAX", 20)
         batches = decode_range(LogView(tmp_path), Cursor(0), end, replace(plan(), mode=Mode.FAILFAST))
         with pytest.raises(MalformedSampleError, match=f"sample 1 of writer {OTHER}"):
             list(batches)

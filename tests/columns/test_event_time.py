@@ -66,7 +66,7 @@ def test_what_does_not_decode_has_no_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         ({"event_time": "temperature"}, "is no time"),
         ({"event_time": "header"}, "is no time"),
@@ -74,8 +74,8 @@ def test_what_does_not_decode_has_no_time(tmp_path: Path) -> None:
         ({"columns": "temperature"}, "there is no member 'header'"),
     ],
 )
-def test_what_is_no_time(options: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_what_is_no_time(options: dict[str, str], output: str) -> None:
+    with pytest.raises(OptionError, match=output):
         planned(**options)
 
 

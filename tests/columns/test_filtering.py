@@ -216,7 +216,7 @@ class TestEverySampleInItsPlace:
         plan = replace(plan, mode=mode, corrupt=CORRUPT.name, columns=columns)
         rows = decode(tmp_path, runs, plan)
         found = [
-            {"id": row["id"], "x": row["x"], "bad": row["_corrupt_record"], **told(row.get("_rtps"))}
+            {"id": row["id"], "x": row["x"], "bad": row["_corrupt_record"], **reported(row.get("_rtps"))}
             for row in rows
         ]
         if not has_metadata:
@@ -227,7 +227,7 @@ class TestEverySampleInItsPlace:
         assert report.filtered == filtered
 
 
-def told(rtps: dict[str, Any] | None) -> dict[str, Any]:
+def reported(rtps: dict[str, Any] | None) -> dict[str, Any]:
     if rtps is None:
         return {}
     return {"sn": rtps["sequence_number"], "writer": rtps["writer"], "state": rtps["instance_state"]}

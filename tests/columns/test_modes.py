@@ -466,8 +466,8 @@ class TestCounting:
         end = write_log(tmp_path, [single(self.BAD, sn) for sn in range(1, 20)])
         for _ in range(9):
             read(tmp_path, Cursor(0), end, plan(POINT, Mode.DROPMALFORMED))
-        told = [record.getMessage().split(" malformed")[0] for record in caplog.records]
-        assert told == [f"topic 'T': {19 * times}" for times in (1, 1, 2, 4)]
+        reported = [record.getMessage().split(" malformed")[0] for record in caplog.records]
+        assert reported == [f"topic 'T': {19 * times}" for times in (1, 1, 2, 4)]
 
     def test_first_and_last(self) -> None:
         report = DecodingReport()

@@ -10,7 +10,7 @@ import pytest
 
 from spark_rtps.columns.receiving import receiver_config
 from spark_rtps.columns.topic_plan import BINARY_SCHEMA, MANY_BINARY_SCHEMA, plan_reading
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.options.participants import node_config
 from spark_rtps.options.settings import parse_options
 from spark_rtps.options.spec import AppliesTo
@@ -97,9 +97,9 @@ def test_all_options_of_a_source_reach_its_receiver(spy: bool) -> None:
     assert (config.consumption, config.spy, config.ephemeral) == ("committed", spy, True)
     assert (config.log_max_bytes, config.log_segment_bytes, config.log_mode) == (128 << 20, 1 << 20, 0o750)
     assert config.slice == settings.slice and config.filter == ("x > %0", ("7",))
-    assert (config.keyed, config.tells_instances, config.type_name) == (True, True, "ShapeType")
+    assert (config.keyed, config.reports_instances, config.type_name) == (True, True, "ShapeType")
     assert config.type is not None and config.accept_writer_removed_batch_samples
-    assert config.remedies == RECEIVER_REMEDIES
+    assert config.hints == RECEIVER_HINTS
 
 
 @pytest.mark.parametrize("announced", [True, False])

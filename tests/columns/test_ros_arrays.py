@@ -162,7 +162,7 @@ def test_points(seed: int, height: int, big: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         ({"encoding": "jpeg"}, "encoding 'jpeg' is not known"),
         ({"encoding": "8FC1"}, "is not known"),
@@ -172,20 +172,20 @@ def test_points(seed: int, height: int, big: bool) -> None:
         ({"step": 1, "height": 2, "width": 2}, "step=1 is less than the 2 bytes of a row"),
     ],
 )
-def test_images_that_cannot_be(changes: dict[str, bytes | int | str | None], said: str) -> None:
+def test_images_that_cannot_be(changes: dict[str, bytes | int | str | None], output: str) -> None:
     message = image("mono8", "B", 1, big=False, more=0, rng=random.Random(3)) | {
         "height": 3,
         "width": 3,
         "step": 3,
     }
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         image_array({**message, **changes})
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         image_array(pa.RecordBatch.from_pylist([{**message, **changes}], schema=IMAGE))
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         ({"fields": None}, "the message has no fields: null"),
         (
@@ -200,8 +200,8 @@ def test_images_that_cannot_be(changes: dict[str, bytes | int | str | None], sai
         ({"point_step": (1 << 32) - 1}, "point_step=4294967295 is more than 2147483647"),
     ],
 )
-def test_clouds_that_cannot_be(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_clouds_that_cannot_be(changes: dict[str, Any], output: str) -> None:
+    with pytest.raises(UsageError, match=output):
         pointcloud_points({**cloud(random.Random(4), height=2, big=False, more=0), **changes})
 
 

@@ -47,15 +47,15 @@ def test_only_what_is_named_goes_and_only_when_told(root: Path) -> None:
     )
     note_temporary_checkpoint(left_over, root / "temporary-1")
     with StreamLog.open(used):
-        said = clean(*where)
-        assert str(old) in said and "has not changed for longer than is kept" in said
-        assert str(left_over) in said and "its temporary checkpoint is gone" in said
-        assert str(young) not in said and str(used) not in said
-        assert "2 logs would be removed" in said and "--yes does it" in said
-        assert "1 more of ended queries stay" in said
+        printed = clean(*where)
+        assert str(old) in printed and "has not changed for longer than is kept" in printed
+        assert str(left_over) in printed and "its temporary checkpoint is gone" in printed
+        assert str(young) not in printed and str(used) not in printed
+        assert "2 logs would be removed" in printed and "--yes does it" in printed
+        assert "1 more of ended queries stay" in printed
         assert len(list(root.iterdir())) == 4
-        said = clean(*where, "--force")
-        assert "2 logs removed" in said
+        printed = clean(*where, "--force")
+        assert "2 logs removed" in printed
         assert sorted(root.iterdir()) == sorted([young, used])
         assert "nothing to remove" in clean(*where)
         clean(*where, "--older-than", "0s", "--yes")
@@ -65,8 +65,8 @@ def test_only_what_is_named_goes_and_only_when_told(root: Path) -> None:
 def test_by_size(root: Path) -> None:
     where = ("--log-dir", str(root))
     older, young = folder(root, "A", 2), folder(root, "B", 1)
-    said = clean(*where, "--max-bytes", "0")
-    assert str(older) in said and str(young) in said and "among the oldest" in said
+    printed = clean(*where, "--max-bytes", "0")
+    assert str(older) in printed and str(young) in printed and "among the oldest" in printed
     clean(*where, "--max-bytes", "1KiB", "--yes")
     assert list(root.iterdir()) == []
     assert "not a size" in clean("--max-bytes", "much", code=2)

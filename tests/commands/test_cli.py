@@ -91,8 +91,8 @@ def test_a_wrong_duration_says_how_to_write_one(text: str) -> None:
     ],
 )
 def test_a_wrong_duration_names_its_option(arguments: list[str], option: str) -> None:
-    said = run(*arguments, "3parsecs").output
-    assert f"Invalid value for {option}: '3parsecs' is not a duration" in " ".join(said.split())
+    printed = run(*arguments, "3parsecs").output
+    assert f"Invalid value for {option}: '3parsecs' is not a duration" in " ".join(printed.split())
 
 
 def test_an_error_of_ours_is_one_line(
@@ -102,9 +102,9 @@ def test_an_error_of_ours_is_one_line(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: --type names a type in an IDL file")
-    assert "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: --type names a type in an IDL file")
+    assert "Traceback" not in printed
 
 
 # --- idl ------------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ def test_ls_and_echo_of_a_foreign_publisher() -> None:
         assert set(rows[0]) == {"color", "x", "y", "shapesize"}
         assert len(rows) == 8
 
-        told = run("echo", "Square", *on, "--count", "4", "--timeout", "60s")
-        assert [json.loads(line)["color"] for line in told.stdout.splitlines()] == list(COLORS)
+        reported = run("echo", "Square", *on, "--count", "4", "--timeout", "60s")
+        assert [json.loads(line)["color"] for line in reported.stdout.splitlines()] == list(COLORS)
 
         found = json.loads(run("type", "Square", *on, "--wait", "60s", "--json", "--against", IDL).stdout)
         assert "@final\nstruct ShapeType {\n  @key string<128> color;" in found["idl"]

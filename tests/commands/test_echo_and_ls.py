@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from spark_rtps.cli import app, main
 from spark_rtps.commands import echo as echo_module
 from spark_rtps.commands import ros as ros_module
-from spark_rtps.commands.echo import Unannotated, _lines, _runs, _structs, _told
+from spark_rtps.commands.echo import Unannotated, _announced, _lines, _runs, _structs
 from spark_rtps.commands.ls import _print_tables
 from spark_rtps.monitoring.seen_topics import SeenTopics, name_of
 from spark_rtps.transport.errors import UnknownTypeError
-from spark_rtps.transport.net.topic_types import ToldType
+from spark_rtps.transport.net.topic_types import AnnouncedType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
 from spark_rtps.transport.protocol.participant.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos
@@ -72,9 +72,9 @@ def test_names_of_ros_stay_on_one_line_where_the_output_is_no_terminal(
 
 
 def test_a_participant_without_a_name_is_its_process_and_host() -> None:
-    said = (("__Hostname", "box"), ("__ProcessName", "talker"))
-    assert name_of(ParticipantData(bytes(12), properties=said)) == "talker@box"
-    assert name_of(ParticipantData(bytes(12), properties=said, name="n")) == "n"
+    output = (("__Hostname", "box"), ("__ProcessName", "talker"))
+    assert name_of(ParticipantData(bytes(12), properties=output)) == "talker@box"
+    assert name_of(ParticipantData(bytes(12), properties=output, name="n")) == "n"
     assert name_of(ParticipantData(bytes(12))) == ""
 
 
@@ -155,8 +155,8 @@ def test_echo_ends_in_time_while_samples_keep_coming(monkeypatch: pytest.MonkeyP
 def test_echo_takes_structs_as_told(tmp_path: Path) -> None:
     file = tmp_path / "t.idl"
     file.write_text("struct T { long x; };")
-    for told in Unannotated:
-        assert _structs(file, told)["T"].extensibility is Extensibility(told.value)
+    for reported in Unannotated:
+        assert _structs(file, reported)["T"].extensibility is Extensibility(reported.value)
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -167,8 +167,8 @@ def test_a_type_that_cannot_is_exit_code_1(
     struct = Struct("T", (Member("x", DOUBLE, 0),))
     without_key = Guid(WRITER.prefix, b"\0\0\1\3")
     endpoint = RemoteEndpoint(without_key, "writer", "Topic", "T", Qos(), "publisher", b"\1\x10")
-    told = ToldType(endpoint, struct, None)
-    asked = SimpleNamespace(discover_type=lambda topic, *, timeout: told)
+    reported = AnnouncedType(endpoint, struct, None)
+    asked = SimpleNamespace(discover_type=lambda topic, *, timeout: reported)
     monkeypatch.setattr("spark_rtps.commands.type.joined", lambda *_, **__: contextlib.nullcontext(asked))
     file = tmp_path / "t.idl"
 
@@ -207,7 +207,7 @@ def test_errors_do_not_control_the_terminal(
         raise UnknownTypeError("type 'T\x1b[2J\x9b' is not told")
 
     writer = RemoteEndpoint(WRITER, "writer", "t", "T", Qos(), "", b"\1\x10")
-    assert _told(SimpleNamespace(discover_type=unknown), writer) is None
+    assert _announced(SimpleNamespace(discover_type=unknown), writer) is None
     monkeypatch.setattr("spark_rtps.cli.app", unknown)
     with pytest.raises(SystemExit):
         main()

@@ -112,10 +112,10 @@ def test_tasks_that_note_their_query_again_and_again(root: Path, monkeypatch: py
 class TestCommand:
     def test_nothing(self, root: Path, tmp_path: Path) -> None:
         source(root)
-        said = run("-l", str(tmp_path / "other")).stdout
-        assert "no error and no warning" in said
-        assert str(root) in said
-        assert str(tmp_path / "other") in said
+        printed = run("-l", str(tmp_path / "other")).stdout
+        assert "no error and no warning" in printed
+        assert str(root) in printed
+        assert str(tmp_path / "other") in printed
         assert json.loads(run("--json").stdout) == {"looked_in": [str(root)], "logs": []}
 
     def test_as_json(self, root: Path) -> None:
@@ -157,7 +157,7 @@ class TestCommand:
             for text in ("newest", "in between", "[bold]")
         ]
         assert places == sorted(places)
-        said = "\n".join(lines)
+        printed = "\n".join(lines)
         for text in (
             "42",
             "WARNING",
@@ -166,7 +166,7 @@ class TestCommand:
             moment(NOW),
             moment(NOW + 60_000_000_000),
         ):
-            assert text in said
+            assert text in printed
 
     def test_those_without_room_are_told(self, root: Path) -> None:
         log = ErrorLog(source(root).path, size=4096)

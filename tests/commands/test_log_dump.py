@@ -107,8 +107,8 @@ def test_damage_is_told_beside_the_samples(log: StreamLog) -> None:
     assert f"damaged at position {frames[1].position}: 5 samples of writer {WRITER}" in found.stderr
     assert lines("dump", log.directory, "--limit", 5) == every[:5]  # nothing behind it was looked at
     (log.directory / WRITERS).unlink()
-    told = run("dump", log.directory, "--from", frames[2].position)
-    assert f"{WRITERS} is missing" in told.stderr and "damaged" not in told.stderr
+    reported = run("dump", log.directory, "--from", frames[2].position)
+    assert f"{WRITERS} is missing" in reported.stderr and "damaged" not in reported.stderr
 
 
 def test_what_is_trimmed_and_appended_meanwhile(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +146,11 @@ def refused(command: str, directory: Path) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_log(log: StreamLog, tmp_path: Path, command: str) -> None:
     # in a frame, cut into lines wherever the folder's name leaves no room
-    said = " ".join(run(command, tmp_path / "none", exit_code=2).output.replace("│", " ").split())
-    assert "does not exist" in said
+    printed = " ".join(run(command, tmp_path / "none", exit_code=2).output.replace("│", " ").split())
+    assert "does not exist" in printed
     (tmp_path / "other").mkdir()
-    said = refused(command, tmp_path / "other")
-    assert said.startswith(
+    printed = refused(command, tmp_path / "other")
+    assert printed.startswith(
         f"there is no stream log in {tmp_path / 'other'}; `spark-rtps stat --all --json` has "
     )
     assert refused(command, tmp_path).endswith(f"; name one of those in it: {log.directory}")
@@ -162,17 +162,17 @@ def test_a_log_of_another_format(log: StreamLog, command: str) -> None:
     content = json.loads(path.read_text())
     del content["checksum"], content["seed"]
     path.write_text(json.dumps(content | {"version": 1}))
-    said = refused(command, log.directory)
-    assert "is of version 1 of its format" in said
-    assert said.endswith("; look at it with the version of spark-rtps that wrote it")
+    printed = refused(command, log.directory)
+    assert "is of version 1 of its format" in printed
+    assert printed.endswith("; look at it with the version of spark-rtps that wrote it")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_log_without_its_metadata(log: StreamLog, command: str) -> None:
     (log.directory / METADATA).unlink()
-    said = refused(command, log.directory)
-    assert f"{log.directory / METADATA} is missing" in said
-    assert said.endswith("restore that file: without it the log cannot be read")
+    printed = refused(command, log.directory)
+    assert f"{log.directory / METADATA} is missing" in printed
+    assert printed.endswith("restore that file: without it the log cannot be read")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "verify"])
@@ -195,10 +195,10 @@ def test_a_log_of_another_user(log: StreamLog, command: str, name: str, monkeypa
 def test_positions_that_are_not_held(log: StreamLog, command: str) -> None:
     log.trim(PAGE)
     for option, position in (("--from", 0), ("--from", log.position + 32), ("--to", 5), ("--to", 1 << 40)):
-        said = " ".join(run(command, log.directory, option, position, exit_code=2).output.split())
-        assert f"Invalid value for {option}: position {position} is not in the log" in said
-    said = run(command, log.directory, "--from", 2 * PAGE, "--to", PAGE, exit_code=2).output
-    assert f"{PAGE} lies before --from {2 * PAGE}" in " ".join(said.split())
+        printed = " ".join(run(command, log.directory, option, position, exit_code=2).output.split())
+        assert f"Invalid value for {option}: position {position} is not in the log" in printed
+    printed = run(command, log.directory, "--from", 2 * PAGE, "--to", PAGE, exit_code=2).output
+    assert f"{PAGE} lies before --from {2 * PAGE}" in " ".join(printed.split())
 
 
 def test_an_error_is_one_line(log: StreamLog, monkeypatch: Any, capsys: Any) -> None:
@@ -206,9 +206,9 @@ def test_an_error_is_one_line(log: StreamLog, monkeypatch: Any, capsys: Any) -> 
     monkeypatch.setattr(sys, "argv", ["spark-rtps", "log", "dump", str(log.directory)])
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert ended.value.code == 1
-    assert len(said.splitlines()) == 1 and "failOnDataLoss" not in said
+    assert len(printed.splitlines()) == 1 and "failOnDataLoss" not in printed
 
 
 def test_a_log_that_is_removed_meanwhile(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +218,8 @@ def test_a_log_that_is_removed_meanwhile(log: StreamLog, monkeypatch: pytest.Mon
         log.directory.rmdir()
 
     meanwhile(monkeypatch, 0, remove)
-    said = refused("dump", log.directory)
-    assert str(log.directory) in said and "`spark-rtps stat --all --json` has the paths" in said
+    printed = refused("dump", log.directory)
+    assert str(log.directory) in printed and "`spark-rtps stat --all --json` has the paths" in printed
 
 
 def test_a_reader_of_the_lines_that_leaves(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from spark_rtps.transport.log import named_logs
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
-from spark_rtps.transport.log.publication_walk import FrameKind, first_frame, frames_of, terms_of
+from spark_rtps.transport.log.publication_scan import FrameKind, first_frame, frames_of, terms_of
 from spark_rtps.transport.protocol.writing.publication import PublicationPositions, PublicationResult
 from spark_rtps.transport.structure import Guid
 from tests.commands import log_scene

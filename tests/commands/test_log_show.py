@@ -80,9 +80,16 @@ def test_all_of_a_log_that_is_appended_to(log: StreamLog) -> None:
         "bytes": found["bytes"] - of_other,
     }
     assert writer == {"writer": str(WRITER), **rest}
-    said = run("show", log.directory).stdout
-    told = ("Square", "ShapeType", str(log.directory), f"0 to {log.position}", str(OTHER), moment(RECEPTION))
-    assert all(text in said for text in told)
+    output = run("show", log.directory).stdout
+    reported = (
+        "Square",
+        "ShapeType",
+        str(log.directory),
+        f"0 to {log.position}",
+        str(OTHER),
+        moment(RECEPTION),
+    )
+    assert all(text in output for text in reported)
 
 
 def test_numbers_that_are_missing(log: StreamLog) -> None:
@@ -199,21 +206,21 @@ def test_an_empty_log(tmp_path: Path) -> None:
 
 
 def test_consumer_groups(log: StreamLog) -> None:
-    told = {"late": {"position": 64, "row": 0, "at_ns": RECEPTION}, "done": {"position": log.position}}
-    told["done"] |= {"row": 0, "at_ns": RECEPTION}
+    reported = {"late": {"position": 64, "row": 0, "at_ns": RECEPTION}, "done": {"position": log.position}}
+    reported["done"] |= {"row": 0, "at_ns": RECEPTION}
     groups = log.directory / "groups.json"
-    groups.write_text(json.dumps({"v": 1, "groups": {"done": told["done"], "late": told["late"]}}))
+    groups.write_text(json.dumps({"v": 1, "groups": {"done": reported["done"], "late": reported["late"]}}))
     late, done = shown(log)["groups"]
-    assert late == {"name": "late", **told["late"], "behind_bytes": log.position - 64, "missed_bytes": 0}
+    assert late == {"name": "late", **reported["late"], "behind_bytes": log.position - 64, "missed_bytes": 0}
     assert (done["name"], done["behind_bytes"]) == ("done", 0)
-    missed = {"late": {**told["late"], "missed": 5}}
+    missed = {"late": {**reported["late"], "missed": 5}}
     groups.write_text(json.dumps({"v": 1, "groups": missed}))
     assert shown(log)["groups"][0]["missed_bytes"] == 5
-    said = run("show", log.directory).stdout
-    assert "consumer groups" in said and "late" in said
+    output = run("show", log.directory).stdout
+    assert "consumer groups" in output and "late" in output
     for text in ("{", "[]", '{"groups": {"a": 1}}', '{"groups": {"a": {"position": -1}}}', '{"groups": 1}'):
         groups.write_text(text)
         assert shown(log)["groups"] == []
     assert "consumer groups" not in run("show", log.directory).stdout
-    groups.write_text(json.dumps({"groups": {str(number): told["late"] for number in range(4_097)}}))
+    groups.write_text(json.dumps({"groups": {str(number): reported["late"] for number in range(4_097)}}))
     assert shown(log)["groups"] == []

@@ -75,8 +75,8 @@ def test_damage_is_listed(log: StreamLog) -> None:
         }
         for number in (1, 4)
     ]
-    said = run(root, exit_code=1).stdout
-    assert "damaged" in said and str(WRITER) in said
+    output = run(root, exit_code=1).stdout
+    assert "damaged" in output and str(WRITER) in output
 
 
 def test_of_much_damage_the_rest_is_a_number(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,10 @@ def run(*arguments: str) -> Result:
 
 def test_nothing(root: Path, tmp_path: Path) -> None:
     report(root)
-    said = run("--log-dir", str(tmp_path / "other")).stdout
-    assert "no loss" in said
-    assert str(root) in said
-    assert str(tmp_path / "other") in said
+    printed = run("--log-dir", str(tmp_path / "other")).stdout
+    assert "no loss" in printed
+    assert str(root) in printed
+    assert str(tmp_path / "other") in printed
     assert json.loads(run("--json").stdout) == {"looked_in": [str(root)], "reports": []}
 
 

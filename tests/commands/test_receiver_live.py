@@ -86,8 +86,8 @@ def test_stat_errors_and_losses(receiver: Receiver) -> None:
 
 
 def test_what_was_received(receiver: Receiver) -> None:
-    told = receiver.run("echo", "numbers", "--from", "earliest", "--count", "5").stdout.splitlines()
-    assert [json.loads(line) for line in told] == [{"x": x} for x in range(5)]
+    reported = receiver.run("echo", "numbers", "--from", "earliest", "--count", "5").stdout.splitlines()
+    assert [json.loads(line) for line in reported] == [{"x": x} for x in range(5)]
     dumped = receiver.run("log", "dump", "Commanded", "--json").stdout.splitlines()
     assert [json.loads(line)["sn"] for line in dumped] == [1, 2, 3, 4, 5]
     found = json.loads(receiver.run("log", "show", "numbers", "--json").stdout)

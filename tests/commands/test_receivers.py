@@ -102,9 +102,9 @@ class TestStat:
     def test_nothing_runs_there(self) -> None:
         ended = Stream(Kind.SOURCE, Path("/a"), "Old", None, None, "", 1, State.ENDED, {})
         with FakeReceiver(telling(ended)) as receiver:
-            said = run("stat", "-r", receiver.address).stdout
-        assert f"no source or sink runs at {receiver.address}\n" in said
-        assert "1 more that have ended" in said
+            printed = run("stat", "-r", receiver.address).stdout
+        assert f"no source or sink runs at {receiver.address}\n" in printed
+        assert "1 more that have ended" in printed
 
     def test_rates_also_when_it_was_away_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now: list[int | None] = [100]
@@ -147,11 +147,11 @@ class TestErrorsAndLosses:
         assert found["reports"][0]["losses"][0]["samples"] == 2
 
     @pytest.mark.parametrize(
-        ("command", "said"), [("errors", "no error and no warning"), ("loss", "no loss")]
+        ("command", "printed"), [("errors", "no error and no warning"), ("loss", "no loss")]
     )
-    def test_nothing(self, command: str, said: str) -> None:
+    def test_nothing(self, command: str, printed: str) -> None:
         with FakeReceiver(lambda _: {"logs": [], "reports": []}) as receiver:
-            assert f"{said} at {receiver.address}\n" in run(command, "-r", receiver.address).stdout
+            assert f"{printed} at {receiver.address}\n" in run(command, "-r", receiver.address).stdout
 
 
 class TestLs:
@@ -183,9 +183,9 @@ ANSWERS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_that_are_none(name: str) -> None:
-    answers, said = ANSWERS[name]
+    answers, printed = ANSWERS[name]
     with FakeReceiver(answers) as receiver:
-        assert said in str(run("stat", "-r", receiver.address, exit_code=1).exception)
+        assert printed in str(run("stat", "-r", receiver.address, exit_code=1).exception)
 
 
 def test_an_answer_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,9 +210,11 @@ class TestHowToAsk:
     )
     def test_what_is_no_token(self, token: str, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(token)
-        said = run("stat", "-r", "127.0.0.1:1", "--token-file", str(tmp_path / "token"), exit_code=2).output
-        assert "token" in said
-        assert not token or token not in said
+        printed = run(
+            "stat", "-r", "127.0.0.1:1", "--token-file", str(tmp_path / "token"), exit_code=2
+        ).output
+        assert "token" in printed
+        assert not token or token not in printed
 
     def test_no_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SPARK_RTPS_TOKEN")
@@ -221,10 +223,10 @@ class TestHowToAsk:
     def test_files_that_are_none_or_too_long(self, tmp_path: Path) -> None:
         run("stat", "-r", "127.0.0.1:1", "--token-file", str(tmp_path / "none"), exit_code=2)
         (tmp_path / "long").write_text("x" * 5_000)
-        said = run("stat", "-r", "127.0.0.1:1", "--token-file", str(tmp_path / "long"), exit_code=2).output
-        assert "more than 4096 bytes" in said
-        said = run("stat", "-r", "127.0.0.1:1", "--ca", str(tmp_path / "long"), exit_code=2).output
-        assert "no certificate in PEM" in said
+        printed = run("stat", "-r", "127.0.0.1:1", "--token-file", str(tmp_path / "long"), exit_code=2).output
+        assert "more than 4096 bytes" in printed
+        printed = run("stat", "-r", "127.0.0.1:1", "--ca", str(tmp_path / "long"), exit_code=2).output
+        assert "no certificate in PEM" in printed
 
     @pytest.mark.parametrize("address", ["edge1:7420", "10.0.0.1:7420", "localhost.evil:7420"])
     def test_the_token_goes_to_no_other_host_in_the_clear(self, address: str) -> None:
@@ -242,8 +244,8 @@ class TestHowToAsk:
         assert len(found["streams"]) == 1
 
     def test_directories_are_those_of_this_host(self, tmp_path: Path) -> None:
-        said = run("stat", "-r", "127.0.0.1:1", "-l", str(tmp_path), exit_code=2).output
-        assert "looks where it is" in said
+        printed = run("stat", "-r", "127.0.0.1:1", "-l", str(tmp_path), exit_code=2).output
+        assert "looks where it is" in printed
 
 
 def certificate(folder: Path, name: str) -> Path:

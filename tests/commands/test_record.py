@@ -150,11 +150,11 @@ def test_a_full_disk_is_an_error_that_says_what_is_left(
 
     monkeypatch.setattr(recorder._writer, "add_message", full)
     monkeypatch.setattr(recorder._writer, "finish", full)
-    said = (
+    printed = (
         r"t\.mcap: it cannot be written to its end: No space left on device; failOnDataLoss=false reads what"
     )
-    with pytest.raises(RecordingError, match=said):
+    with pytest.raises(RecordingError, match=printed):
         recorder.add("T", POINT, rows(0))
-    with pytest.raises(RecordingError, match=said):
+    with pytest.raises(RecordingError, match=printed):
         recorder.close()
     assert recorder._file.closed

@@ -139,8 +139,8 @@ class TestLog:
         with FakeReceiver(forgetful) as receiver:
             result = run("log", "dump", "squares", "-r", receiver.address, exit_code=1)
             frames = run("log", "frames", "squares", "-r", receiver.address)
-        for said in (result.stderr, frames.stderr):
-            assert "/var/\ufffd[2J\ufffd" in said and not {"\x1b", "\x9b"} & set(said)
+        for printed in (result.stderr, frames.stderr):
+            assert "/var/\ufffd[2J\ufffd" in printed and not {"\x1b", "\x9b"} & set(printed)
         assert "is damaged at position" in result.stderr
 
     def test_writers_whose_samples_are_trimmed(self, log: StreamLog) -> None:
@@ -361,10 +361,10 @@ class TestEcho:
             ).exception
         assert "does not have it" in str(error)
 
-    @pytest.mark.parametrize("told", [{}, {"position": -1}, {"position": 1 << 63}, []])
-    def test_an_end_that_cannot_be(self, points: StreamLog, told: Any) -> None:
+    @pytest.mark.parametrize("reported", [{}, {"position": -1}, {"position": 1 << 63}, []])
+    def test_an_end_that_cannot_be(self, points: StreamLog, reported: Any) -> None:
         answers = recording(points.directory)
-        with FakeReceiver(lambda target: told if "/tail" in target else answers(target)) as receiver:
+        with FakeReceiver(lambda target: reported if "/tail" in target else answers(target)) as receiver:
             error = run("echo", "squares", "-r", receiver.address, "-t", "1s", exit_code=1).exception
         assert "cannot be" in str(error)
 

@@ -38,10 +38,10 @@ def test_help() -> None:
 
 class TestNothing:
     def test_says_so_and_where_it_looked(self, root: Path, tmp_path: Path) -> None:
-        said = run("--log-dir", str(tmp_path / "other")).stdout
-        assert "no source or sink runs" in said
-        assert str(root) in said
-        assert str(tmp_path / "other") in said
+        output = run("--log-dir", str(tmp_path / "other")).stdout
+        assert "no source or sink runs" in output
+        assert str(root) in output
+        assert str(tmp_path / "other") in output
 
     def test_as_json(self, root: Path, tmp_path: Path) -> None:
         found = as_json("--log-dir", str(tmp_path / "other"), "-l", str(root))
@@ -177,9 +177,9 @@ class TestTable:
     def test_of_everything(self, root: Path) -> None:
         source(root, log__rows=12345, log__position=5 << 20)
         sink(root, "[bold]", writer__written_samples=77)
-        said = run().stdout
+        output = run().stdout
         for text in ("Square", "[bold]", "12345", "5.0 MiB", "77", f"alive {os.getpid()}"):
-            assert text in said
+            assert text in output
 
     def test_those_that_ended_come_last(self, root: Path) -> None:
         source(root, "A", receiver__pid=DEAD)
@@ -190,14 +190,14 @@ class TestTable:
 
     def test_those_that_ended_are_only_counted(self, root: Path) -> None:
         source(root, "Old", receiver__pid=DEAD, drop__not_rtps=1)
-        said = run().stdout
-        assert "no source or sink runs" in said
-        assert "1 more that have ended: --all shows them" in said
+        output = run().stdout
+        assert "no source or sink runs" in output
+        assert "1 more that have ended: --all shows them" in output
         source(root, "New")
-        said = run().stdout
-        assert ("New" in said, "Old" in said, "1 more that have ended" in said) == (True, False, True)
-        said = run("--all").stdout
-        assert ("New" in said, "Old" in said, "that have ended:" in said) == (True, True, False)
+        output = run().stdout
+        assert ("New" in output, "Old" in output, "1 more that have ended" in output) == (True, False, True)
+        output = run("--all").stdout
+        assert ("New" in output, "Old" in output, "that have ended:" in output) == (True, True, False)
 
     def test_logs_elsewhere(self, root: Path, tmp_path: Path) -> None:
         source(tmp_path / "here", "A")

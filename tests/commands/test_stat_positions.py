@@ -40,11 +40,11 @@ class TestPositions:
             "window": 4096,
             "lag": 1024,
         }
-        said = run().stdout
-        assert "positions of the sinks" in said
+        output = run().stdout
+        assert "positions of the sinks" in output
         for text in ("pub-pos", "snd-bpe", "9216", "40960", "8192", "12288", "17", "1.0 KiB", "4.0 KiB"):
-            assert text in said
-        assert "not connected" not in said
+            assert text in output
+        assert "not connected" not in output
 
     def test_that_nobody_reads(self, root: Path) -> None:
         self.sink(root, is_connected=0)
@@ -74,10 +74,10 @@ class TestPositions:
             {"guid": str(self.WRITER), "rcv_pos": 0, "rcv_hwm": 7, "sub_pos": 0, "window": 0}
             | {"rtt_ns": None, "lag": 7},
         ]
-        said = run().stdout
-        assert "positions of the sources" in said
+        output = run().stdout
+        assert "positions of the sources" in output
         for text in (str(self.WRITER), "rcv-pos", "90", "101", "80", "21 B", "128 KiB", "250 us"):
-            assert text in said
+            assert text in output
 
     @pytest.mark.parametrize(
         ("ns", "text"),
@@ -122,11 +122,11 @@ class TestSystem:
     def test_table(self, root: Path) -> None:
         source(root, reader__nacks_sent=4711)
         assert "all streams together" not in run().stdout
-        said = run("--system").stdout
-        assert "all streams together" in said
-        assert "naks sent" in said
-        assert "4711" in said
-        assert "status messages sent" in said
+        output = run("--system").stdout
+        assert "all streams together" in output
+        assert "naks sent" in output
+        assert "4711" in output
+        assert "status messages sent" in output
 
 
 class TestStatuses:
@@ -152,13 +152,13 @@ class TestStatuses:
             drop__bad_fragment=4,
             drop__not_rtps=0,
         )
-        said = run().stdout
-        assert said.count("Square") == 4  # one stream, three rows below
-        assert "total_count 3, by_gap 2" in said
-        assert "SUBSCRIPTION_MATCHED" in said
-        assert "LIVELINESS_CHANGED" not in said
-        assert "bad_fragment 4" in said
-        assert "not_rtps" not in said
+        output = run().stdout
+        assert output.count("Square") == 4  # one stream, three rows below
+        assert "total_count 3, by_gap 2" in output
+        assert "SUBSCRIPTION_MATCHED" in output
+        assert "LIVELINESS_CHANGED" not in output
+        assert "bad_fragment 4" in output
+        assert "not_rtps" not in output
 
     def test_no_table_without_any(self, root: Path) -> None:
         source(root)

@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.commands import stat
-from spark_rtps.commands.look import Look
-from spark_rtps.commands.receivers import Told
+from spark_rtps.commands.receivers import Collected
 from spark_rtps.commands.stat import streams_here
+from spark_rtps.commands.stat_snapshot import StatSnapshot
 from tests.commands.stat_scene import SECOND, FakeTime, run, sink, source
 
 
-def look_around(directories: list[Path], now: int, before: Look | None = None) -> Look:
-    told = Told([str(path) for path in directories], streams_here(directories))
-    return Look.after(before, told, now)
+def look_around(directories: list[Path], now: int, before: StatSnapshot | None = None) -> StatSnapshot:
+    reported = Collected([str(path) for path in directories], streams_here(directories))
+    return StatSnapshot.after(before, reported, now)
 
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -59,9 +59,9 @@ class TestRates:
         rows = source(root, log__rows=1000).counter("log.rows")
         clock = FakeTime(lambda: rows.set(2000), lambda: rows.set(2001))
         monkeypatch.setattr(stat, "time", clock)
-        said = run("--watch", "500ms").stdout
-        assert said.count("Square") == 3
-        assert [wanted in said for wanted in ("1000", "2000", "2001")] == [True] * 3
+        printed = run("--watch", "500ms").stdout
+        assert printed.count("Square") == 3
+        assert [wanted in printed for wanted in ("1000", "2000", "2001")] == [True] * 3
 
     def test_watch_on_a_terminal_takes_the_screen_and_leaves_the_last_look(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -70,8 +70,8 @@ class TestRates:
         monkeypatch.setenv("TERM", "xterm")
         rows = source(root, log__rows=1000, log__position=4096).counter("log.rows")
         monkeypatch.setattr(stat, "time", FakeTime(lambda: rows.set(2000), lambda: rows.set(3001)))
-        said = run("--watch", "500ms").stdout
-        screen, _, after = said.partition("\x1b[?1049l")
+        printed = run("--watch", "500ms").stdout
+        screen, _, after = printed.partition("\x1b[?1049l")
         assert "\x1b[?1049h" in screen
         assert [wanted in screen for wanted in ("1000", "2000", "3001")] == [True] * 3
         assert [wanted in after for wanted in ("1000", "2000", "3001")] == [False, False, True]

@@ -89,21 +89,21 @@ def test_the_past_can_be_read_while_it_is_not_ready(rendered: dict[str, dict[str
 def test_every_file_that_it_is_configured_with_is_mounted(
     rendered: dict[str, dict[str, Any]], pod: dict[str, Any], container: dict[str, Any]
 ) -> None:
-    told = tomllib.loads(rendered["ConfigMap"]["data"]["receiver.toml"])
+    reported = tomllib.loads(rendered["ConfigMap"]["data"]["receiver.toml"])
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    files = [told["certificate"], told["key"], *told["tokens"].values(), container["args"][1]]
+    files = [reported["certificate"], reported["key"], *reported["tokens"].values(), container["args"][1]]
     assert {str(Path(file).parent) for file in files} <= set(mounts)
     claims = {each["metadata"]["name"] for each in rendered["StatefulSet"]["spec"]["volumeClaimTemplates"]}
-    assert mounts[told["directory"]] in claims
+    assert mounts[reported["directory"]] in claims
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert set(mounts.values()) == set(volumes) | claims
     assert volumes["config"]["configMap"]["name"] == rendered["ConfigMap"]["metadata"]["name"]
-    assert told["listen"] == f"0.0.0.0:{container['ports'][0]['containerPort']}"
+    assert reported["listen"] == f"0.0.0.0:{container['ports'][0]['containerPort']}"
 
 
 def test_nothing_else_lies_in_the_folder() -> None:
-    told = yaml.safe_load((BASE / "kustomization.yaml").read_text())
-    used = {*told["resources"], *told["configMapGenerator"][0]["files"], "kustomization.yaml"}
+    reported = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+    used = {*reported["resources"], *reported["configMapGenerator"][0]["files"], "kustomization.yaml"}
     assert {path.name for path in BASE.iterdir()} == used
 
 

@@ -178,22 +178,22 @@ def test_a_receiver_works_in_what_the_unit_leaves_it(tmp_path: Path) -> None:
                 stdout=output, stderr=output, cwd=ROOT, env=environment,
             )  # fmt: skip
 
-        def told(field: str) -> None:
+        def reported(field: str) -> None:
             while field not in manager.recv(4096).decode().split("\n"):
                 pass
 
         try:
-            told("READY=1")
-            told("WATCHDOG=1")
+            reported("READY=1")
+            reported("WATCHDOG=1")
             assert _niceness_of_servers(service.pid) == [os.nice(0) + 5], "it gives way to the receivers"
             with rtps.Participant(domains.RECEIVER_SERVICE, interface="lo") as participant:
                 publication = participant.publish("Confined", type="T", schema=SCHEMA)
                 publication.write([{"x": 1}])
                 wait_until(lambda: _rows(tmp_path / "state") == 1, lambda: (tmp_path / "output").read_text())
             service.send_signal(signal.SIGHUP)
-            told("RELOADING=1")
+            reported("RELOADING=1")
             service.send_signal(signal.SIGTERM)
-            told("STOPPING=1")
+            reported("STOPPING=1")
             assert service.wait(PATIENCE) == 0
         finally:
             service.kill()

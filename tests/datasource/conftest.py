@@ -9,15 +9,15 @@ from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
 from spark_rtps.datasource import source_process
 from spark_rtps.serving.client import connections
-from spark_rtps.transport.said import Said
+from spark_rtps.transport.log_once import LogOnce
 from tests.datasource.stream_reader_scene import Source
 
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
-    monkeypatch.setattr(malformed, "_TOLD", {})
-    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", Said(64))
+    monkeypatch.setattr(malformed, "_REPORTED", {})
+    monkeypatch.setattr(writer_session, "_MISMATCHES_LOGGED", LogOnce(64))
 
 
 @pytest.fixture

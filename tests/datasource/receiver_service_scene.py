@@ -23,7 +23,7 @@ from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
-from spark_rtps.transport.receiver.writer_types import ToldTypes, WriterTopic
+from spark_rtps.transport.receiver.writer_types import AnnouncedTypes, WriterTopic
 from spark_rtps.transport.structure import Guid
 from tests.datasource.stream_reader_scene import COLUMNS
 from tests.support.stream_logs import POINT, RECEPTION, WRITER, encoded, points, run_of
@@ -118,9 +118,9 @@ class FakeReceiver:
         self._check(log)
         return dict(self.committed)
 
-    def writer_types(self, log: str) -> ToldTypes:
+    def writer_types(self, log: str) -> AnnouncedTypes:
         self._check(log)
-        return ToldTypes(self.types, topics=self.topics)
+        return AnnouncedTypes(self.types, topics=self.topics)
 
     def close(self) -> None:
         pass

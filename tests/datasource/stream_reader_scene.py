@@ -71,8 +71,8 @@ class FakeReceiver:
         if self.dead:
             raise RtpsError(self.dead)
 
-    def stop(self, *, goodbye: bool = True) -> None:
-        self.stopped, self.said_goodbye = True, goodbye
+    def stop(self, *, dispose: bool = True) -> None:
+        self.stopped, self.said_goodbye = True, dispose
         with contextlib.suppress(LogError):  # its folder may be gone, which a process takes to its end
             self.log.close()
 

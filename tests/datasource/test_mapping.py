@@ -135,8 +135,8 @@ def test_columns_by_option(name: str) -> None:
     mapping, spark, value = choice
     struct = struct_of(declaration)
     assert to_spark(arrow_schema(struct, mapping))["m"].dataType.simpleString() == spark
-    said = next(row[3] for row in FORTH if f"`{name}`" in row[0])
-    options = dict(re.findall(r"`(\w+)=(\w+)`", said))
+    output = next(row[3] for row in FORTH if f"`{name}`" in row[0])
+    options = dict(re.findall(r"`(\w+)=(\w+)`", output))
     assert parse_options({"topic": "T", **options}, AppliesTo.READ).mapping == mapping
     round_trip(struct, mapping, value)
 
@@ -160,9 +160,9 @@ BY_SPARK = {
 
 
 def test_columns_that_make_a_type() -> None:
-    said = {name.strip(): row[1].strip("`") for row in BACK for name in row[0].split(", ")}
+    output = {name.strip(): row[1].strip("`") for row in BACK for name in row[0].split(", ")}
     for name, (spark, dds) in BY_SPARK.items():
-        assert said[name] == dds
+        assert output[name] == dds
         given = parse_options({"topic": "T", "nullable": "required"}, AppliesTo.WRITE)
         plan = plan_sink(given, StructType().add("m", spark)).plan
         assert plan.struct is not None

@@ -81,7 +81,7 @@ def test_with_none_nothing_listens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("up", "options", "bound", "told"),
+    ("up", "options", "bound", "reported"),
     [
         ((LO, ETH, WLAN), {}, "0.0.0.0", ("10.1.0.5", "10.2.0.5")),
         ((LO, ETH), {"interface": "eth0"}, "0.0.0.0", ("10.1.0.5",)),
@@ -97,15 +97,15 @@ def test_with_none_nothing_listens() -> None:
     ],
 )
 def test_where_it_listens_and_what_tasks_are_told(
-    there: Callable[..., None], up: Any, options: dict[str, str], bound: str, told: tuple[str, ...]
+    there: Callable[..., None], up: Any, options: dict[str, str], bound: str, reported: tuple[str, ...]
 ) -> None:
     there(*up)
     s = Scene(serve_port="7420", **options)
     served = s.serving.served(LOGS[0])
     (server,) = s.servers
     assert (server.config.address, server.config.port) == (bound, 7420)
-    assert served is not None and served.addresses == tuple(f"{host}:7420" for host in told)
-    assert (served.network is not None) == (told == ("127.0.0.1",))
+    assert served is not None and served.addresses == tuple(f"{host}:7420" for host in reported)
+    assert (served.network is not None) == (reported == ("127.0.0.1",))
 
 
 def test_a_query_on_loopback_is_reached_at_loopback_alone() -> None:
@@ -134,7 +134,7 @@ def test_addresses_are_looked_at_again_after_a_while(
     now = 100.0
     monkeypatch.setattr("spark_rtps.datasource.range_serving.time.monotonic", lambda: now)
     serving = Scene().serving
-    for at, up, told in (
+    for at, up, reported in (
         (100.0, ETH, "10.1.0.5:40001"),
         (104.9, WLAN, "10.1.0.5:40001"),
         (105.0, WLAN, "10.2.0.5:40001"),
@@ -142,7 +142,7 @@ def test_addresses_are_looked_at_again_after_a_while(
         there(LO, up)
         now = at
         served = serving.served(LOGS[0])
-        assert served is not None and served.addresses == (told,)
+        assert served is not None and served.addresses == (reported,)
 
 
 def test_one_server_serves_the_logs_of_a_query(there: Callable[..., None]) -> None:

@@ -58,7 +58,7 @@ class Group:
         self.consumer = Counters.create(directory / COUNTERS_FILE).counter("log.consumer")
         self.groups = ConsumerGroupFile(directory, 7 * 86400 * 10**9)
         monkeypatch.setattr(receiver, "commit", self.commit)
-        monkeypatch.setattr(receiver, "groups", self.told)
+        monkeypatch.setattr(receiver, "groups", self.reported)
 
     def commit(self, _log: str, group: str, cursor: Cursor) -> None:
         stream = self.receiver.stream
@@ -66,7 +66,7 @@ class Group:
         stream.trim(self.consumer.get())
         self.receiver.base = stream.base
 
-    def told(self, _log: str) -> dict[str, Cursor]:
+    def reported(self, _log: str) -> dict[str, Cursor]:
         found = parse_groups(self.groups.encoded(Clocks.read()))
         return {group.name: Cursor(group.position, group.row) for group in found}
 
@@ -439,12 +439,12 @@ def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes
 
 def test_who_is_awaited_is_kept_in_the_checkpoint() -> None:
     offset = ReceiverServiceOffset("g", {}, None, {"b": 5, "a": 7})
-    told = json.loads(json.dumps(offset.to_json()))
-    assert ReceiverServiceOffset.from_json(told) == offset
+    reported = json.loads(json.dumps(offset.to_json()))
+    assert ReceiverServiceOffset.from_json(reported) == offset
     assert list(offset.to_json()["awaited"]) == ["a", "b"]
     for wrong in ({"a": "7"}, {"a": -1}, [7], "a"):
         with pytest.raises(UsageError, match="no offset of receiver services"):
-            ReceiverServiceOffset.from_json({**told, "awaited": wrong})
+            ReceiverServiceOffset.from_json({**reported, "awaited": wrong})
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

@@ -127,8 +127,8 @@ def test_places_of_other_writers_are_looked_at_apart(services: ReceiverServices)
     infos = {"a": services.a.subscriptions()[0]}
     for domain, options in ((7, {"slice": "0/2"}), (0, {"slice": "0/2", "partition": "east"})):
         services.b.domain, services.b.options = domain, options
-        said = wrong_slices(infos | {"b": services.b.subscriptions()[0]}, ["a", "b"])
-        assert said is not None and said.count("nobody reads slice 1/2") == 2
+        output = wrong_slices(infos | {"b": services.b.subscriptions()[0]}, ["a", "b"])
+        assert output is not None and output.count("nobody reads slice 1/2") == 2
     services.b.domain, services.b.options = 7, {}
     assert wrong_slices({"b": services.b.subscriptions()[0]}, ["b"]) is None
 
@@ -136,7 +136,7 @@ def test_places_of_other_writers_are_looked_at_apart(services: ReceiverServices)
 def test_a_message_stays_short(services: ReceiverServices) -> None:
     sliced(services, "0/999999999", None)
     (info,) = services.a.subscriptions()
-    said = wrong_slices({f"r{i}": info for i in range(200)}, [f"r{i}" for i in range(200)])
-    assert said is not None and len(said) < 2_000
-    assert "slice 1/999999999, 2/999999999" in said and "and 999999982 more" in said
-    assert "184 more" in said
+    output = wrong_slices({f"r{i}": info for i in range(200)}, [f"r{i}" for i in range(200)])
+    assert output is not None and len(output) < 2_000
+    assert "slice 1/999999999, 2/999999999" in output and "and 999999982 more" in output
+    assert "184 more" in output

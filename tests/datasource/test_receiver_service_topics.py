@@ -44,8 +44,8 @@ def write(receiver: FakeReceiver, writer: Guid, batch: pa.RecordBatch) -> None:
     (topic,) = receiver.topics[writer]
     struct = receiver.types[writer]
     identity = TypeIdentity(topic.type_name, f"hash of {topic.type_name}")
-    told = WriterTypes(receiver.root / receiver.log, {writer: struct}.get, {writer: identity}.get)
-    told.note(writer, topic.topic)
+    reported = WriterTypes(receiver.root / receiver.log, {writer: struct}.get, {writer: identity}.get)
+    reported.note(writer, topic.topic)
     assert receiver.stream.append(run_of(encoded(batch, struct), 1, writer=writer), reception=RECEPTION)
 
 

@@ -42,10 +42,10 @@ def test_a_first_writer_is_waited_for(services: ReceiverServices) -> None:
     services.a.types = services.b.types = {}
     with pytest.raises(OptionError, match="no writer has told"):
         receiver_service_type(settings_of(**AT_ONCE), services.connect)
-    told = threading.Timer(0.2, services.b.types.update, ({OTHER: NOTE},))
-    told.start()
+    reported = threading.Timer(0.2, services.b.types.update, ({OTHER: NOTE},))
+    reported.start()
     assert receiver_service_type(settings_of(), services.connect).struct == NOTE
-    told.join()
+    reported.join()
 
 
 @pytest.mark.parametrize("extensibility", [Extensibility.APPENDABLE, Extensibility.MUTABLE])

@@ -321,14 +321,14 @@ class TestBatch:
         services.a.base = services.a.stream.position
         services.a.receive(2, 2)
         position = services.a.base + 8 if position == "middle" else position
-        told = {} if fails else {"failOnDataLoss": "false"}
+        reported = {} if fails else {"failOnDataLoss": "false"}
         if fails:
             with pytest.raises(
                 OptionError, match=f"position {position} of receiver a {what}.*failOnDataLoss"
             ):
-                batch(services, (position, "latest"), ("latest", "latest"), **told)
+                batch(services, (position, "latest"), ("latest", "latest"), **reported)
         else:
-            assert ids(*batch(services, (position, "latest"), ("latest", "latest"), **told)) == rows
+            assert ids(*batch(services, (position, "latest"), ("latest", "latest"), **reported)) == rows
             assert f"startingOffsets: position {position} of receiver a {what}" in caplog.text
 
     def test_it_ends_before_it_begins(self, services: ReceiverServices) -> None:

@@ -106,7 +106,7 @@ def test_an_old_log_is_gone_on_with_from_where_it_was_read_to(tmp_path: Path) ->
     first.stop()
     second = ReceiverSession.on_old_log(asked, plan, first.log, start=started, reached=end)
     assert second.directory == first.directory and started.configs[1].log_reached == end.position
-    second.stop(goodbye=False)
+    second.stop(dispose=False)
     assert not started.receivers[1].said_goodbye
 
 

@@ -24,7 +24,7 @@ from spark_rtps.datasource.status_reader import StatusBatchReader
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.options.settings import Settings
 from spark_rtps.transport.errors import OptionError, UsageError
-from spark_rtps.transport.said import Said
+from spark_rtps.transport.log_once import LogOnce
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,7 +175,7 @@ def test_nothing_is_shipped_where_no_spark_runs(monkeypatch: pytest.MonkeyPatch)
 def test_each_role_says_once_what_its_options_probably_do_not_intend(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_rtps.datasource.source._SAID", Said(256))
+    monkeypatch.setattr("spark_rtps.datasource.source._SAID", LogOnce(256))
     columns = StructType().add("id", IntegerType())
     doubtful = {"batch.enable": "true", "turbo_mode": "true"}
     for topic, make in (
@@ -184,5 +184,5 @@ def test_each_role_says_once_what_its_options_probably_do_not_intend(
     ):
         for _ in range(2):
             make(RtpsDataSource({"topic": topic, **doubtful}))  # type: ignore[no-untyped-call]
-        (said,) = (each for each in caplog.messages if topic in each)
-        assert "turbo_mode" in said
+        (output,) = (each for each in caplog.messages if topic in each)
+        assert "turbo_mode" in output

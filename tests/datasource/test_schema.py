@@ -97,7 +97,7 @@ class TestSourceSchema:
             schema_of(settings(type__file=idl, type="Pose", columns="z"))
 
     @pytest.mark.parametrize(
-        ("expression", "said"),
+        ("expression", "output"),
         [
             ("z > 1", "z"),
             ("x > > 1", ">"),
@@ -105,10 +105,10 @@ class TestSourceSchema:
             ("x LIKE 'a'", "LIKE"),
         ],
     )
-    def test_a_wrong_filter_is_said_at_once(self, idl: str, expression: str, said: str) -> None:
+    def test_a_wrong_filter_is_said_at_once(self, idl: str, expression: str, output: str) -> None:
         with pytest.raises(OptionError, match="option 'filter'") as caught:
             RtpsDataSource({"topic": "T", "type.file": idl, "type": "Pose", "filter": expression}).schema()
-        assert said in str(caught.value)
+        assert output in str(caught.value)
 
     @pytest.mark.parametrize("payload", ["binary", "cdr"])
     def test_what_it_gives_can_be_read(self, idl: str, payload: str) -> None:

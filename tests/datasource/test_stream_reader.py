@@ -357,7 +357,7 @@ class TestNaming:
     def test_of_columns(
         self, tmp_path: Path, options: dict[str, str], named: tuple[str | None, bool | None]
     ) -> None:
-        assert self.told(tmp_path, COLUMNS, **options) == named
+        assert self.reported(tmp_path, COLUMNS, **options) == named
 
     @pytest.mark.parametrize(
         ("options", "named"),
@@ -371,9 +371,11 @@ class TestNaming:
     def test_of_payloads(
         self, tmp_path: Path, options: dict[str, str], named: tuple[str | None, bool | None]
     ) -> None:
-        assert self.told(tmp_path, to_spark(BINARY_SCHEMA), payload="binary", **options) == named
+        assert self.reported(tmp_path, to_spark(BINARY_SCHEMA), payload="binary", **options) == named
 
-    def told(self, tmp_path: Path, schema: StructType, **options: object) -> tuple[str | None, bool | None]:
+    def reported(
+        self, tmp_path: Path, schema: StructType, **options: object
+    ) -> tuple[str | None, bool | None]:
         configs = []
 
         def start(config: ReceiverConfig) -> FakeReceiver:

@@ -94,12 +94,12 @@ class TestRelabelled:
     )
     def test_types_stay_as_they_are(self, column: pa.Array) -> None:
         given = pa.record_batch([column], ["a b"])
-        said = pa.schema([("a_b", column.type)])
+        output = pa.schema([("a_b", column.type)])
         if pa.types.is_struct(column.type):
-            said = pa.schema([("a_b", pa.struct([("p_q", pa.list_(pa.string()))]))])
+            output = pa.schema([("a_b", pa.struct([("p_q", pa.list_(pa.string()))]))])
         elif pa.types.is_large_string(column.type):
-            said = pa.schema([("a_b", pa.string())])
-        renamed = relabelled(given, said)
+            output = pa.schema([("a_b", pa.string())])
+        renamed = relabelled(given, output)
         assert renamed.schema.names == ["a_b"]
         assert values(renamed.to_pylist()) == values(given.to_pylist())
         if not pa.types.is_struct(column.type):

@@ -75,8 +75,8 @@ def test_an_example_runs_under_spark_submit(environment: dict[str, str], tmp_pat
     spark += ("--properties-file", str(ROOT / "conf" / "spark-defaults.conf"))  # type: ignore[assignment]
     spark += ("--driver-java-options", f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}")  # type: ignore[assignment]
     example = ROOT / "examples" / "shapes_to_console.py"
-    said = tmp_path / "said"
-    with said.open("w") as out:
+    output = tmp_path / "said"
+    with output.open("w") as out:
         job = subprocess.Popen(
             [submit, *spark, example, "--domain", str(EXAMPLE_DOMAIN), "--interface", "lo"],
             env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -87,9 +87,9 @@ def test_an_example_runs_under_spark_submit(environment: dict[str, str], tmp_pat
     try:
         row = re.compile(r"\|RED +\|\d+ *\|\d+ *\|\d+ *\|\d{4}-\d\d-\d\d")
         wait_until(
-            lambda: row.search(said.read_text()) or job.poll() is not None, said.read_text, 300, every=0.2
+            lambda: row.search(output.read_text()) or job.poll() is not None, output.read_text, 300, every=0.2
         )
-        assert row.search(said.read_text()), said.read_text()
+        assert row.search(output.read_text()), output.read_text()
     finally:
         for process in (job, publisher):
             process.terminate()

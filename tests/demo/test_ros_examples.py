@@ -80,7 +80,7 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
     def example(name: str, *arguments: str) -> subprocess.Popen[str]:
         return run(str(EXAMPLES / name), *arguments)
 
-    def said(name: str) -> str:
+    def output(name: str) -> str:
         return (tmp_path / f"{name}.txt").read_text()
 
     in_turn = run(str(Path(__file__).with_name("in_turn.py")))
@@ -93,11 +93,11 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
 
     def ended(name: str) -> str:
         def has_ended() -> bool:
-            assert in_turn.poll() is None, said("in_turn")
+            assert in_turn.poll() is None, output("in_turn")
             return (tmp_path / f"{name}.done").exists()
 
-        wait_until(has_ended, lambda: f"the end of {name}: {said('in_turn')}", SPARK_PATIENCE, every=0.1)
-        return said(name)
+        wait_until(has_ended, lambda: f"the end of {name}: {output('in_turn')}", SPARK_PATIENCE, every=0.1)
+        return output(name)
 
     robot = example("ros2_robot.py", "--frames", str(FRAMES))
     with rtps.Participant(domains.DEMO_EXAMPLE, interface="lo") as watching:
@@ -113,12 +113,12 @@ def test_the_examples_of_ros_2(run: Run, tmp_path: Path) -> None:
     alerts = [f"alert: motor: {t:.1f} degrees at 22:13:{20 + s}" for s, t in HOTTEST.items() if t > 35]
     assert len(alerts) == 5
     wait_until(
-        lambda: alerting.poll() is not None or said("ros2_robot").count("\n") >= len(alerts),
-        lambda: said("robot_alerts"),
+        lambda: alerting.poll() is not None or output("ros2_robot").count("\n") >= len(alerts),
+        lambda: output("robot_alerts"),
         SPARK_PATIENCE,
         every=0.1,
     )
-    assert sorted(said("ros2_robot").splitlines()) == sorted(alerts), said("robot_alerts")
+    assert sorted(output("ros2_robot").splitlines()) == sorted(alerts), output("robot_alerts")
     alerting.kill()
 
     begin("bronze_silver.py", "--bronze", "bronze", "--silver", "silver", "--listen", "20s")

@@ -93,7 +93,7 @@ class ReceiverThread:
 
     def close(self) -> None:
         if self._thread.is_alive():
-            self.host.stop(goodbye=False)
+            self.host.stop(dispose=False)
             self._thread.join(PATIENCE)
             self.host.close()
 

@@ -83,12 +83,12 @@ def start(python: Path, *actions: object, stdout: int = subprocess.DEVNULL) -> s
 def answers(python: Path, *actions: object) -> list[Any]:
     query = start(python, *actions, stdout=subprocess.PIPE)
     try:
-        said, _ = query.communicate(timeout=120)
+        printed, _ = query.communicate(timeout=120)
     finally:
         if query.poll() is None:
             kill(query)
     assert query.returncode == 0
-    found: list[Any] = json.loads(said.splitlines()[-1])
+    found: list[Any] = json.loads(printed.splitlines()[-1])
     return found
 
 

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class OurReader(LocalReader):
-    """``told``: peers are told its type."""
+    """``reported``: peers are told its type."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class OurReader(LocalReader):
         struct: Struct,
         requested: Qos | None = None,
         *,
-        told: bool = False,
+        reported: bool = False,
         expression: str = "",
         parameters: tuple[str, ...] = (),
     ) -> None:
@@ -47,7 +47,7 @@ class OurReader(LocalReader):
                 struct.name,
                 requested or qos(),
                 keyed=struct.is_keyed,
-                type=struct if told else None,
+                type=struct if reported else None,
                 content_filter=content_filter,
             )
             self.reader = node.create_reader(spec, self)

@@ -110,14 +110,14 @@ def test_it_is_never_sent_xcdr2(peer: FastPeer, node: Node, topic: str) -> None:
     writer = node.create_writer(WriterSpec(topic, NUMBER.name, qos(data_representation=(XCDR2,)), keyed=True))
     reasons: list[str] = []
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         events = node.events()
         reasons.extend(
             r for e in events if isinstance(e, IncompatibleQos) and e.topic == topic for r in e.reasons
         )
         return bool(reasons)
 
-    wait_until(is_told, "a mismatch")
+    wait_until(is_reported, "a mismatch")
     assert reasons[0].startswith("DATA_REPRESENTATION: ")
     write(writer, NUMBER, numbers(1, 3), representation=XCDR2)
     assert not writer.readers.has_ready()

@@ -109,10 +109,10 @@ def test_topics_by_a_pattern(robot: FastPeer, domain: int, tmp_path: Path) -> No
         found = {row.pop("topic"): row for row in rows(session, plan, 2)}
     assert found == {"rt/robot1/front/range": distance(1.5), "rt/robot1/rear/range": distance(2.5)}
     with receiving(source(domain, tmp_path, subscribePattern=".*", payload="binary")) as (session, plan):
-        told = {(row["topic"], row["type_name"], row["type_hash"]) for row in rows(session, plan, 4)}
+        reported = {(row["topic"], row["type_name"], row["type_hash"]) for row in rows(session, plan, 4)}
     hashed = type_hash(ros_type(RANGE, "humble"))
     names = {name: ros_type(name).name for name in (TEMPERATURE, RANGE)}
-    assert told == {
+    assert reported == {
         ("rt/robot1/temperature", names[TEMPERATURE], None),
         *((f"rt/robot1/{end}/range", names[RANGE], hashed) for end in ("front", "rear")),
     }

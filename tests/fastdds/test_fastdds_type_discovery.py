@@ -42,13 +42,13 @@ def test_read_without_idl(kind: str, peer: FastPeer, node: Node, topic: str) -> 
     peer.writer(topic, struct(kind))
     guid = endpoint(node, topic).guid
     with node.lock:
-        told = node.participant.database.type_of(guid)
+        reported = node.participant.database.type_of(guid)
         assert node.participant.database.type_failure(guid) is None
     expected = without_aliases(struct(kind))
     assert isinstance(expected, Struct)
     members = tuple(replace(member, type=bounded(member.type)) for member in expected.members)
-    assert told == replace(expected, members=members)
-    reader = OurReader(node, topic, told)
+    assert reported == replace(expected, members=members)
+    reader = OurReader(node, topic, reported)
     peer.wait_for_match(topic)
     reader.wait_for_match()
     peer.write(topic, ROWS[kind])
@@ -65,7 +65,7 @@ def test_a_type_that_it_does_not_announce(peer: FastPeer, node: Node, topic: str
 def test_our_types_are_no_trouble_to_it(peer: FastPeer, node: Node, topic: str) -> None:
     """Its type information is of another encoding than ours: it goes by the name."""
     peer.writer(topic, struct("Number"))
-    reader = OurReader(node, topic, struct("Number"), told=True)
+    reader = OurReader(node, topic, struct("Number"), reported=True)
     peer.wait_for_match(topic)
     reader.wait_for_match()
     rows = [{"id": 1, "seq": 2, "name": "three"}]

@@ -80,7 +80,7 @@ class Attacker:
 
     # --- what an ordinary participant says ------------------------------------------------------------
 
-    def said(self, *submessages: bytes) -> bytes:
+    def output(self, *submessages: bytes) -> bytes:
         return m.message(self.prefix, *submessages)
 
     def to(self, on: Host, *submessages: bytes, prefix: bytes | None = None) -> bytes:

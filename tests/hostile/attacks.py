@@ -3,7 +3,7 @@
 An attack yields the datagrams that its :class:`Attacker` sends to the honest host ``on``, which exchanges rows with the
 honest host ``other``. ``ATTACKS`` lists them by who can send them:
 
-* ``stranger``: a participant with an address of its own, matched with nobody, that knows all GUIDs;
+* ``unmatched_peer``: a participant with an address of its own, matched with nobody, that knows all GUIDs;
 * ``peer``: a participant that is matched with endpoints of ``on``, in its own name: what it may not do to *others*;
 * ``process``: a process on the host of ``on``, which speaks from that host's address in its own name, or in another's.
 """
@@ -181,8 +181,8 @@ def crowd_of_endpoints(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]
 @attack("stranger", "peer", heavy=True)
 def fragments(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """First fragments of samples that never become whole, in its own name and in the honest writer's."""
-    stranger = a.random.random() < 0.5
-    prefix, writer = (other.prefix, other.writer) if stranger else (a.prefix, WRITER)
+    unmatched_peer = a.random.random() < 0.5
+    prefix, writer = (other.prefix, other.writer) if unmatched_peer else (a.prefix, WRITER)
     for _ in range(a.random.choice((1, 8))):
         size = a.random.choice((1_000, 60_000))
         sample = m.data_frag(writer, a.near(), 1, 1, size, a.random.choice((10, 250)) << 20, bytes(size))
@@ -203,7 +203,7 @@ def timestamp_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram
 def in_anothers_name_by_info_source(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """The message is its own, what is in it is said to be the honest writer's."""
     far = a.random.choice((a.far(), a.near()))
-    said = a.random.choice(
+    output = a.random.choice(
         (
             m.gap(other.writer, 1, far),
             m.heartbeat(other.writer, far, far + 3, 1 << 29),
@@ -213,7 +213,7 @@ def in_anothers_name_by_info_source(a: Attacker, on: Host, other: Host) -> Itera
         )
     )
     before = (m.info_destination(on.prefix), m.info_source(other.prefix))
-    yield Datagram(a.said(*(before if a.random.random() < 0.5 else reversed(before)), said))
+    yield Datagram(a.output(*(before if a.random.random() < 0.5 else reversed(before)), output))
 
 
 @attack("stranger")
@@ -263,12 +263,12 @@ def round_trips(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
 @attack("stranger")
 def liveliness_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     kind = a.random.choice((1, 2))
-    said = b"\0\1\0\0" + other.prefix + struct.pack(">I", kind) + struct.pack("<I", 0)
+    output = b"\0\1\0\0" + other.prefix + struct.pack(">I", kind) + struct.pack("<I", 0)
     sn = a.random.choice((1, 2, 3, a.far()))
     yield Datagram(
         a.to(
             on,
-            m.data(m.LIVELINESS_WRITER, sn, said),
+            m.data(m.LIVELINESS_WRITER, sn, output),
             m.heartbeat(m.LIVELINESS_WRITER, sn, sn, 1 << 30),
             m.heartbeat(other.writer, 1, a.written, 1 << 30, flags=m.FINAL | m.LIVELINESS),
             prefix=other.prefix,
@@ -290,7 +290,7 @@ def builtin_readers_confused(a: Attacker, on: Host, other: Host) -> Iterator[Dat
         )
     )
     far = a.random.choice((a.far(), 2, 3, 4))
-    said = a.random.choice(
+    output = a.random.choice(
         (
             m.gap(writer, 1, far),
             m.heartbeat(writer, far, far + 1, 1 << 30),
@@ -298,7 +298,7 @@ def builtin_readers_confused(a: Attacker, on: Host, other: Host) -> Iterator[Dat
             m.data(writer, far, b"\0\3\0\0\1\0\0\0"),
         )
     )
-    yield Datagram(a.to(on, said, prefix=other.prefix), user=a.random.random() < 0.5)
+    yield Datagram(a.to(on, output, prefix=other.prefix), user=a.random.random() < 0.5)
 
 
 @attack("stranger")
@@ -350,7 +350,7 @@ def participants_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterato
 def in_our_own_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the name of the participant that it sends to."""
     far = a.far()
-    said = a.random.choice(
+    output = a.random.choice(
         (
             m.data(on.writer, far, payload()),
             m.gap(on.writer, 1, far),
@@ -366,7 +366,7 @@ def in_our_own_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
             ),
         )
     )
-    yield Datagram(a.to(on, said, prefix=on.prefix), user=a.random.random() < 0.5)
+    yield Datagram(a.to(on, output, prefix=on.prefix), user=a.random.random() < 0.5)
 
 
 @attack("stranger", "peer", "process")
@@ -406,7 +406,7 @@ def destinations(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """INFO_DST of others, of all and of the host itself in turn; INFO_REPLY to a third party."""
     far = a.far()
     yield Datagram(
-        a.said(
+        a.output(
             m.info_destination(other.prefix),
             m.gap(on.writer, 1, far),
             m.info_destination(bytes(12)),
@@ -432,7 +432,7 @@ def coherent_sets_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterat
 def own_stream_leaps(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """A matched writer's own numbers, in any order: gaps, heartbeats, rows, batches, sets."""
     far = a.random.choice((a.far(), a.near(), 1, 2))
-    said = a.random.choice(
+    output = a.random.choice(
         (
             m.data(WRITER, far, payload()),
             m.gap(WRITER, 1, far, 3),
@@ -443,14 +443,14 @@ def own_stream_leaps(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
             m.data_batch(WRITER, far, far, [m.sample_info(8)] * 3, bytes(24)),
         )
     )
-    yield Datagram(a.to(on, said))
+    yield Datagram(a.to(on, output))
 
 
 @attack("peer")
 def own_acknowledgements(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """A matched best-effort reader that asks, acknowledges and shuts windows all the same."""
     base = a.random.choice((0, 1, a.near(), a.far()))
-    said = a.random.choice(
+    output = a.random.choice(
         (
             m.acknack(READER, on.writer, max(1, base), 256, a.count()),
             m.acknack(READER, on.writer, base, 0, a.count()),
@@ -458,14 +458,14 @@ def own_acknowledgements(a: Attacker, on: Host, other: Host) -> Iterator[Datagra
             m.status_message(READER, on.writer, base, 0, a.count()),
         )
     )
-    yield Datagram(a.to(on, said))
+    yield Datagram(a.to(on, output))
 
 
 @attack("peer")
 def others_by_a_peer(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """A matched peer is a stranger to the streams of others."""
-    stranger = [each for each in ATTACKS.values() if each.who == ("stranger",) and not each.heavy]
-    yield from a.random.choice(stranger).function(a, on, other)
+    unmatched_peer = [each for each in ATTACKS.values() if each.who == ("stranger",) and not each.heavy]
+    yield from a.random.choice(unmatched_peer).function(a, on, other)
 
 
 @attack("process")

@@ -282,7 +282,7 @@ class Receiver:
         self.process = ReceiverProcess.start(self.config)
 
     def restart(self) -> None:
-        self.process.stop(goodbye=False)
+        self.process.stop(dispose=False)
         self.start()
 
     def rows(self) -> dict[str, int]:

@@ -40,16 +40,16 @@ def row(title: str) -> Callable[[Callable[[int], Figures]], Callable[[int], Figu
 class Scene:
     """``two`` streams rows to ``one``, which the stranger attacks."""
 
-    def __init__(self, one: HonestProcess, two: HonestProcess, stranger: StrangerSocket) -> None:
-        self.one, self.two, self.stranger = one, two, stranger
+    def __init__(self, one: HonestProcess, two: HonestProcess, unmatched_peer: StrangerSocket) -> None:
+        self.one, self.two, self.unmatched_peer = one, two, unmatched_peer
         self.on, self.other = one.host(), two.host()
-        self.attacker = stranger.attacker
+        self.attacker = unmatched_peer.attacker
 
     def in_anothers_name(self, *submessages: bytes) -> bytes:
         return self.attacker.to(self.on, *submessages, prefix=self.other.prefix)
 
     def send(self, *datagrams: Datagram | bytes, pace: float = 0.0) -> None:
-        self.stranger.send(self.on, datagrams, pace=pace)
+        self.unmatched_peer.send(self.on, datagrams, pace=pace)
 
     def state(self) -> Figures:
         found: Figures = self.one.call("state")
@@ -83,8 +83,8 @@ class Scene:
 
 @contextmanager
 def scene_of(domain: int, *, stream: bool = False, **config: Any) -> Iterator[Scene]:
-    with honest_pair(domain, **config) as (one, two), StrangerSocket() as stranger:
-        scene = Scene(one, two, stranger)
+    with honest_pair(domain, **config) as (one, two), StrangerSocket() as unmatched_peer:
+        scene = Scene(one, two, unmatched_peer)
         if stream:
             two.call("stream", rate=RATE)
             time.sleep(0.5)
@@ -128,9 +128,9 @@ def _of_a_matched_peer(scene: Scene, bomb: bytes) -> float:
     return scene.settled_cpu() - before
 
 
-def _leap(domain: int, *said: Callable[[Scene], bytes]) -> Figures:
+def _leap(domain: int, *output: Callable[[Scene], bytes]) -> Figures:
     with scene_of(domain, stream=True) as scene:
-        for each in said:
+        for each in output:
             scene.send(scene.in_anothers_name(each(scene)))
         time.sleep(2)
         state = scene.state()
@@ -154,7 +154,7 @@ def data(domain: int) -> Figures:
         tempfile.TemporaryDirectory() as folder,
         HonestProcess(directory=folder + "/log", domain=domain, topic="t") as receiver,
         HonestProcess(domain=domain, writes="t", reads="s") as two,
-        StrangerSocket() as stranger,
+        StrangerSocket() as unmatched_peer,
     ):
         on, other = _receiver_host(two), two.host()
         two.call("write", count=100)
@@ -163,7 +163,9 @@ def data(domain: int) -> Figures:
             m.heartbeat(other.writer, FAR, FAR, 1 << 20),
             m.data(other.writer, FAR, payload()),
         ]
-        stranger.send(on, [stranger.attacker.to(on, each, prefix=other.prefix) for each in forged])
+        unmatched_peer.send(
+            on, [unmatched_peer.attacker.to(on, each, prefix=other.prefix) for each in forged]
+        )
         time.sleep(0.5)
         injected = receiver.call("rows")["forged"]
         receiver.call("restart")
@@ -242,8 +244,8 @@ def nacks(domain: int) -> Figures:
             while time.monotonic() < began + 2:
                 if storm:
                     count += 1
-                    said = m.acknack(scene.other.reader, scene.on.writer, 1, 256, count + (1 << 20))
-                    scene.send(scene.in_anothers_name(said))
+                    output = m.acknack(scene.other.reader, scene.on.writer, 1, 256, count + (1 << 20))
+                    scene.send(scene.in_anothers_name(output))
                 time.sleep(0.001)
             rates.append((scene.state()["sent_bytes"] - before) / (time.monotonic() - began))
         return {"kB/s before": rates[0] / 1000, "kB/s in the storm": rates[1] / 1000}
@@ -253,22 +255,22 @@ def nacks(domain: int) -> Figures:
 def reflection(domain: int) -> Figures:
     found: Figures = {}
     with scene_of(domain) as scene:
-        victim, here = scene.attacker.victim, scene.stranger.socket.getsockname()
+        victim, here = scene.attacker.victim, scene.unmatched_peer.socket.getsockname()
         for name, at, count in (
             ("the victim only", (victim,), 1),
             ("the victim and itself", (here, victim), 1),
             ("each new", (victim,), 50),
             ("each new, of 16 addresses", tuple((f"127.0.0.{80 + i}", victim[1]) for i in range(16)), 20),
         ):
-            scene.stranger.third_party_got()
-            before = scene.stranger.sent_bytes
+            scene.unmatched_peer.third_party_got()
+            before = scene.unmatched_peer.sent_bytes
             for _ in range(count):
                 prefix = scene.attacker.fresh_prefix()
                 announced = scene.attacker.announcement(prefix, at=at, default=(victim,))
                 scene.send(announced, Datagram(scene.attacker.to(scene.on, prefix=prefix), user=False))
             time.sleep(3)
-            sent = scene.stranger.sent_bytes - before
-            found[f"bytes out / in, {name}"] = scene.stranger.third_party_got() / sent
+            sent = scene.unmatched_peer.sent_bytes - before
+            found[f"bytes out / in, {name}"] = scene.unmatched_peer.third_party_got() / sent
     return found
 
 
@@ -285,8 +287,8 @@ def best_effort(domain: int) -> Figures:
         got = 0
         for _ in range(30):
             time.sleep(0.1)
-            got += scene.stranger.third_party_got()
-        return {"bytes in": scene.stranger.sent_bytes, "bytes out in 3 s": got}
+            got += scene.unmatched_peer.third_party_got()
+        return {"bytes in": scene.unmatched_peer.sent_bytes, "bytes out in 3 s": got}
 
 
 @row("a reliable reader that never acknowledges")
@@ -411,15 +413,15 @@ def timestamp(domain: int) -> Figures:
             tempfile.TemporaryDirectory() as folder,
             HonestProcess(directory=folder + "/log", domain=domain, topic="t", **policies) as receiver,
             HonestProcess(domain=domain, writes="t", reads="s", qos={"destination_order": 1}) as two,
-            StrangerSocket() as stranger,
+            StrangerSocket() as unmatched_peer,
         ):
-            a, on = stranger.attacker, _receiver_host(two)
-            stranger.send(on, a.matches(on, more=[(0x0025, b"\1\0\0\0")]), pace=0.05)
+            a, on = unmatched_peer.attacker, _receiver_host(two)
+            unmatched_peer.send(on, a.matches(on, more=[(0x0025, b"\1\0\0\0")]), pace=0.05)
             time.sleep(0.5)
             for _ in range(2):
                 two.call("write", count=5)
                 time.sleep(0.05)
-            stranger.send(
+            unmatched_peer.send(
                 on,
                 [
                     a.to(

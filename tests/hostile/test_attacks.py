@@ -32,12 +32,12 @@ def test_a_name_is_free_again_once_its_squatter_is_silent(proves: bool) -> None:
     """While an honest participant was away, a stranger announced itself under its name; then it comes back."""
     scene = HostileScene()
     scene.assert_rows_arrive()
-    stranger, other = scene.attackers["stranger"], scene.other
+    unmatched_peer, other = scene.attackers["stranger"], scene.other
     host = scene.network._hosts.pop(other.user[0])
     assert scene.run(60 * SECOND, until=lambda: other.prefix not in scene.one.database.participants)
-    forged = [stranger.announcement(other.prefix, lease=(1 << 30, 0))]
+    forged = [unmatched_peer.announcement(other.prefix, lease=(1 << 30, 0))]
     if proves:
-        forged += stranger.introduction(scene.on, other.prefix)[1:]
+        forged += unmatched_peer.introduction(scene.on, other.prefix)[1:]
     scene.send("stranger", forged)
     scene.rest(SECOND)
     scene.network._hosts[other.user[0]] = host

@@ -27,13 +27,13 @@ STALL_MAX = 3.0
 class Scene:
     """``two`` streams rows to ``one``, which the stranger attacks in the name of ``two``."""
 
-    def __init__(self, one: HonestProcess, two: HonestProcess, stranger: StrangerSocket) -> None:
-        self.one, self.two, self.stranger = one, two, stranger
+    def __init__(self, one: HonestProcess, two: HonestProcess, unmatched_peer: StrangerSocket) -> None:
+        self.one, self.two, self.unmatched_peer = one, two, unmatched_peer
         self.on, self.other = one.host(), two.host()
-        self.attacker = stranger.attacker
+        self.attacker = unmatched_peer.attacker
 
     def forge(self, *submessages: bytes) -> None:
-        self.stranger.send(self.on, [self.attacker.to(self.on, *submessages, prefix=self.other.prefix)])
+        self.unmatched_peer.send(self.on, [self.attacker.to(self.on, *submessages, prefix=self.other.prefix)])
 
     def assert_rows_arrive(self) -> None:
         """All that were written, each once, and none that the stranger wrote."""
@@ -47,11 +47,11 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with honest_pair(domains.HOSTILE) as (one, two), StrangerSocket() as stranger:
+    with honest_pair(domains.HOSTILE) as (one, two), StrangerSocket() as unmatched_peer:
         two.call("stream", rate=RATE)
         assert wait_for(lambda: one.call("state")["rows"], PATIENCE) is not None
         one.call("begin")
-        yield Scene(one, two, stranger)
+        yield Scene(one, two, unmatched_peer)
 
 
 def test_streams_go_on_in_anothers_name(scene: Scene) -> None:
@@ -67,7 +67,7 @@ def test_streams_go_on_in_anothers_name(scene: Scene) -> None:
             disposed = scene.attacker.sedp(
                 scene.on, m.PUBLICATIONS_WRITER, key, prefix=scene.other.prefix, sn=sn, inline_qos=qos
             )
-            scene.stranger.send(scene.on, [disposed])
+            scene.unmatched_peer.send(scene.on, [disposed])
         time.sleep(0.1)
     assert scene.one.call("matched") == {"readers": 1, "writers": 1}
     scene.assert_rows_arrive()
@@ -86,7 +86,7 @@ def test_a_sink_waits_for_who_is_away(scene: Scene) -> None:
 def test_batches_of_mixed_shapes_stall_nothing(scene: Scene) -> None:
     bomb = batch_bomb(WRITER)
     for _ in range(20):
-        scene.stranger.send(scene.on, [scene.attacker.to(scene.on, bomb)])
+        scene.unmatched_peer.send(scene.on, [scene.attacker.to(scene.on, bomb)])
         scene.forge(batch_bomb(scene.other.writer))
     time.sleep(0.5)
     assert scene.one.call("state")["longest"] < STALL_MAX
@@ -102,20 +102,20 @@ def test_drawn_attacks(scene: Scene) -> None:
         scene.attacker.written = scene.two.call("state")["written"]
         attack = drawn.choice(attacks)
         for _ in range(20):
-            scene.stranger.send(scene.on, attack.function(scene.attacker, scene.on, scene.other))
+            scene.unmatched_peer.send(scene.on, attack.function(scene.attacker, scene.on, scene.other))
         time.sleep(0.01)
     state = scene.one.call("state")
     assert state["longest"] < STALL_MAX
     assert state["peak"] < 400 << 20
     scene.assert_rows_arrive()
-    assert scene.stranger.third_party_got() <= scene.stranger.sent_bytes
+    assert scene.unmatched_peer.third_party_got() <= scene.unmatched_peer.sent_bytes
     with HonestProcess(domain=domains.HOSTILE, writes="t", reads="nothing") as newcomer:
         assert wait_for(lambda: newcomer.call("matched")["readers"] == 1, 20) is not None
 
 
 def test_a_reader_elsewhere_gets_nothing(scene: Scene) -> None:
     victim = scene.attacker.victim
-    scene.stranger.send(
+    scene.unmatched_peer.send(
         scene.on,
         [
             *scene.attacker.introduction(scene.on),
@@ -125,7 +125,7 @@ def test_a_reader_elsewhere_gets_nothing(scene: Scene) -> None:
     )
     assert scene.one.call("write", count=5_000)["written"] == 5_000
     time.sleep(0.2)
-    assert scene.stranger.third_party_got() <= scene.stranger.sent_bytes
+    assert scene.unmatched_peer.third_party_got() <= scene.unmatched_peer.sent_bytes
 
 
 def test_cyclones_stream_goes_on(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_cyclones_stream_goes_on(tmp_path: Path) -> None:
         HonestProcess(directory=str(tmp_path / "log"), domain=domain, topic="t", type_name=None) as receiver,
         HonestProcess(domain=domain, writes="nothing", reads="nothing else") as onlooker,
         CyclonePeer(domain) as cyclone,
-        StrangerSocket() as stranger,
+        StrangerSocket() as unmatched_peer,
     ):
         cyclone.writer("t", Number)
         cyclone.wait_for_match("t")
@@ -148,14 +148,14 @@ def test_cyclones_stream_goes_on(tmp_path: Path) -> None:
             m.data(other.writer, FAR, payload()),
         ]
         for each in forged * 3:
-            stranger.send(on, [stranger.attacker.to(on, each, prefix=other.prefix)])
+            unmatched_peer.send(on, [unmatched_peer.attacker.to(on, each, prefix=other.prefix)])
         qos = [m.status_info(disposed=True, unregistered=True)]
         for sn in (1, 2, 3):
             key = m.endpoint_key(other.writer_guid)
-            stranger.send(
+            unmatched_peer.send(
                 on,
                 [
-                    stranger.attacker.sedp(
+                    unmatched_peer.attacker.sedp(
                         on, m.PUBLICATIONS_WRITER, key, prefix=other.prefix, sn=sn, inline_qos=qos
                     )
                 ],

@@ -53,12 +53,12 @@ def test_a_strangers_batch_is_not_unpacked(
 ) -> None:
     bomb = batch_bomb(writer, kinds=kinds, codec=codec)
     honest = batch_bomb(scene.other.writer, kinds=kinds, codec=codec)
-    stranger = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["stranger"]
     for datagram in (
-        stranger.said(bomb),
-        stranger.to(scene.on, bomb),
-        stranger.to(scene.on, honest),
-        stranger.to(scene.on, honest, prefix=scene.other.prefix),
+        unmatched_peer.output(bomb),
+        unmatched_peer.to(scene.on, bomb),
+        unmatched_peer.to(scene.on, honest),
+        unmatched_peer.to(scene.on, honest, prefix=scene.other.prefix),
     ):
         deliver = partial(scene.network.deliver, scene.one, datagram, STRANGER)
         deliver()
@@ -88,7 +88,7 @@ def test_nobody_moves_a_stream_forward_in_anothers_name(
     scene: HostileScene, what: str, named: str, to: str
 ) -> None:
     other, near = scene.other, scene.received.written + 3
-    said = {
+    output = {
         "heartbeat": m.heartbeat(other.writer, FAR, FAR + 5, 1 << 20),
         "gap": m.gap(other.writer, 1, FAR),
         "data": m.data(other.writer, FAR, payload()),
@@ -100,7 +100,7 @@ def test_nobody_moves_a_stream_forward_in_anothers_name(
     before = [m.info_source(other.prefix)] if named == "info_source" else []
     if to == "INFO_DST":
         before.append(m.info_destination(scene.on.prefix))
-    attack = m.message(prefix, *before, said)
+    attack = m.message(prefix, *before, output)
     scene.network.deliver(scene.one, attack, STRANGER)
     under_attack(scene, *[attack] * 20)
 
@@ -110,23 +110,23 @@ def test_nobody_moves_a_stream_forward_in_anothers_name(
 def test_a_stream_that_begins_is_not_moved_forward_either(reliable: bool, what: str) -> None:
     """Nothing has arrived so far that says where the stream is."""
     scene = HostileScene(qos=RELIABLE if reliable else BEST_EFFORT)
-    said = {
+    output = {
         "data": m.data(scene.other.writer, FAR, payload()),
         "heartbeat": m.heartbeat(scene.other.writer, FAR, FAR + 5, 1 << 20),
         "gap": m.gap(scene.other.writer, 1, FAR),
     }[what]
-    under_attack(scene, *[scene.attackers["stranger"].to(scene.on, said, prefix=scene.other.prefix)] * 3)
+    under_attack(scene, *[scene.attackers["stranger"].to(scene.on, output, prefix=scene.other.prefix)] * 3)
 
 
 @pytest.mark.parametrize("what", ["data", "heartbeat", "gap"])
 def test_a_rematched_stream_is_not_moved_forward_either(scene: HostileScene, what: str) -> None:
     """The honest participant goes and comes back under its old name, as a restarted one does."""
-    said = {
+    output = {
         "data": m.data(scene.other.writer, FAR, payload()),
         "heartbeat": m.heartbeat(scene.other.writer, FAR, FAR + 5, 1 << 20),
         "gap": m.gap(scene.other.writer, 1, FAR),
     }[what]
-    forged = scene.attackers["stranger"].to(scene.on, said, prefix=scene.other.prefix)
+    forged = scene.attackers["stranger"].to(scene.on, output, prefix=scene.other.prefix)
     host = scene.network._hosts.pop(scene.other.user[0])
     scene.send("stranger", [Datagram(forged)])
     scene.rest(60 * SECOND)  # its lease ends
@@ -161,7 +161,7 @@ def test_a_drain_of_honest_and_forged_rows_is_taken_apart(scene: HostileScene) -
 @pytest.mark.parametrize("hashed", [True, False])
 @pytest.mark.parametrize("sn", [2, FAR])
 def test_nobody_disposes_anothers_endpoint(scene: HostileScene, which: str, hashed: bool, sn: int) -> None:
-    stranger, other = scene.attackers["stranger"], scene.other
+    unmatched_peer, other = scene.attackers["stranger"], scene.other
     gone = m.status_info(disposed=True, unregistered=True)
     if which == "participant":
         guid = other.prefix + m.PARTICIPANT
@@ -173,7 +173,7 @@ def test_nobody_disposes_anothers_endpoint(scene: HostileScene, which: str, hash
         guid = other.writer_guid if which == "writer" else other.reader_guid
         qos = [*([m.key_hash(guid)] if hashed else []), gone]
         forged = [
-            stranger.sedp(
+            unmatched_peer.sedp(
                 scene.on, builtin, m.endpoint_key(guid), prefix=other.prefix, sn=each, inline_qos=qos
             ).payload
             for each in (sn, sn + 1, sn + 2)
@@ -228,14 +228,14 @@ def test_what_was_never_sent_is_not_acknowledged(scene: HostileScene, base: int,
 
 
 def test_a_storm_of_requests_in_anothers_name_is_not_answered(scene: HostileScene) -> None:
-    stranger = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["stranger"]
     scene.work(300, size=1_000)
     scene.run(100 * MILLISECOND)
     host = scene.other.user[0]
     before = scene.bytes_to(host)
     for _ in range(1_000):
-        nack = m.acknack(scene.other.reader, scene.on.writer, 1, 256, stranger.count())
-        scene.send("stranger", [Datagram(stranger.to(scene.on, nack, prefix=scene.other.prefix))])
+        nack = m.acknack(scene.other.reader, scene.on.writer, 1, 256, unmatched_peer.count())
+        scene.send("stranger", [Datagram(unmatched_peer.to(scene.on, nack, prefix=scene.other.prefix))])
         scene.run(MILLISECOND)
     assert scene.bytes_to(host) - before < 20_000
     scene.assert_rows_arrive()

@@ -30,15 +30,15 @@ def scene() -> HostileScene:
 def test_an_announcement_reflects_no_more_than_it_has(
     scene: HostileScene, own: str, proves: bool, again: str
 ) -> None:
-    stranger = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["stranger"]
     victims = tuple((VICTIM, 53 + i) for i in range(16))
-    at = ((stranger.here,) if own == "names itself too" else ()) + victims
+    at = ((unmatched_peer.here,) if own == "names itself too" else ()) + victims
     for i in range(50):
-        prefix = stranger.prefix if again != "another each time" else stranger.fresh_prefix()
+        prefix = unmatched_peer.prefix if again != "another each time" else unmatched_peer.fresh_prefix()
         sn = 1 + i * 1_000 if again == "restarted each time" else i + 1
-        scene.send("stranger", [stranger.announcement(prefix, at=at, default=victims, sn=sn)])
+        scene.send("stranger", [unmatched_peer.announcement(prefix, at=at, default=victims, sn=sn)])
         if proves:
-            scene.send("stranger", [Datagram(stranger.to(scene.on, prefix=prefix))])
+            scene.send("stranger", [Datagram(unmatched_peer.to(scene.on, prefix=prefix))])
         scene.work(1)
         scene.rest(100 * MILLISECOND)
     assert scene.bytes_to(VICTIM) <= scene.attacked_bytes
@@ -49,15 +49,15 @@ def test_an_announcement_reflects_no_more_than_it_has(
 
 def test_a_small_announcement_is_not_answered_with_a_larger_one(scene: HostileScene) -> None:
     """As much goes to an address that has proved nothing as came from there, the sender's own included."""
-    stranger = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["stranger"]
     for _ in range(100):
         payload = m.parameter_payload(
             [
                 (0x0015, b"\x02\x05\0\0"),
                 (0x0016, m.VENDOR + b"\0\0"),
-                (0x0050, (prefix := stranger.fresh_prefix()) + m.PARTICIPANT),
+                (0x0050, (prefix := unmatched_peer.fresh_prefix()) + m.PARTICIPANT),
                 (0x0058, b"\x3f\0\0\0"),
-                (0x0032, m.locator(stranger.here)),
+                (0x0032, m.locator(unmatched_peer.here)),
             ]
         )
         scene.send("stranger", [Datagram(m.message(prefix, m.data(m.SPDP_WRITER, 1, payload)), user=False)])
@@ -69,15 +69,17 @@ def test_a_small_announcement_is_not_answered_with_a_larger_one(scene: HostileSc
 @pytest.mark.parametrize("through", ["the endpoint", "the participant", "a group", "discovery's group"])
 def test_a_reader_elsewhere_gets_nothing(scene: HostileScene, through: str) -> None:
     """Rows go only where the participant of their reader has proved to be."""
-    stranger, victim = scene.attackers["stranger"], (VICTIM, 7411)
+    unmatched_peer, victim = scene.attackers["stranger"], (VICTIM, 7411)
     group = {"a group": "239.9.9.9", "discovery's group": "239.255.0.1"}.get(through)
     before = scene.bytes_to("239.255.0.1")
-    default = [victim] if through == "the participant" else [stranger.here]
-    scene.send("stranger", [stranger.announcement(default=default), Datagram(stranger.to(scene.on))])
+    default = [victim] if through == "the participant" else [unmatched_peer.here]
+    scene.send(
+        "stranger", [unmatched_peer.announcement(default=default), Datagram(unmatched_peer.to(scene.on))]
+    )
     scene.send(
         "stranger",
         [
-            stranger.endpoint(
+            unmatched_peer.endpoint(
                 scene.on,
                 READER,
                 scene.on.writes,
@@ -102,13 +104,13 @@ def test_a_reader_elsewhere_gets_nothing(scene: HostileScene, through: str) -> N
 @pytest.mark.parametrize("proves", [True, False], ids=["proven", "unproven"])
 def test_a_newcomer_is_found_in_a_crowd(scene: HostileScene, proves: bool) -> None:
     """1,100 participants of one address, announced for as long as may be: they make way."""
-    stranger = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["stranger"]
     for _ in range(1_100):
-        prefix = stranger.fresh_prefix()
-        scene.send("stranger", [stranger.announcement(prefix, lease=m.INFINITE_LEASE)])
+        prefix = unmatched_peer.fresh_prefix()
+        scene.send("stranger", [unmatched_peer.announcement(prefix, lease=m.INFINITE_LEASE)])
         if proves:
-            scene.send("stranger", [Datagram(stranger.to(scene.on, prefix=prefix), user=False)])
-        if stranger._made % 50 == 0:
+            scene.send("stranger", [Datagram(unmatched_peer.to(scene.on, prefix=prefix), user=False)])
+        if unmatched_peer._made % 50 == 0:
             scene.work(1)
             scene.run(MILLISECOND)
     scene.run(100 * MILLISECOND)
@@ -118,14 +120,14 @@ def test_a_newcomer_is_found_in_a_crowd(scene: HostileScene, proves: bool) -> No
 
 def test_a_crowd_of_endpoints_costs_little_while_it_lasts(scene: HostileScene) -> None:
     """Of six participants with 3,600 endpoints each, as many are kept as one address may have."""
-    stranger = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["stranger"]
     idle = calls_of(lambda: scene.rest(SECOND))
     for _ in range(6):
-        prefix = stranger.fresh_prefix()
-        scene.send("stranger", stranger.introduction(scene.on, prefix))
+        prefix = unmatched_peer.fresh_prefix()
+        scene.send("stranger", unmatched_peer.introduction(scene.on, prefix))
         for i in range(3_600):
             entity = struct.pack(">I", (i + 16) << 8 | (3, 4)[i % 2])
-            scene.send("stranger", [stranger.endpoint(scene.on, entity, f"x{i}", prefix=prefix)])
+            scene.send("stranger", [unmatched_peer.endpoint(scene.on, entity, f"x{i}", prefix=prefix)])
             if i % 500 == 0:
                 scene.run(MILLISECOND)
         scene.work(1)

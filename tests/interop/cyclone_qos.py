@@ -108,10 +108,10 @@ def plain_qos(qos: Any) -> dict[str, Any]:
         "presentation_scope": (Policy.PresentationAccessScope, ("Instance", "Topic", "Group")),
     }
     for name, (policy, names) in kinds.items():
-        said = re.split("[.(]", repr(qos[policy]))[
+        output = re.split("[.(]", repr(qos[policy]))[
             2
         ]  # Policy.Ownership.Shared, Policy.Liveliness.Automatic(...)
-        found[name] = names.index(said)
+        found[name] = names.index(output)
     if Policy.TypeConsistency in qos:
         consistency = qos[Policy.TypeConsistency]
         flags = (

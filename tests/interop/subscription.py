@@ -84,7 +84,7 @@ class Subscription:
             self.codec.struct.is_keyed,
             subscribe or qos(),
             type=(IDL, f"interop::{kind}"),
-            tells_instances=True,
+            reports_instances=True,
             node=replace(NodeConfig(domain=domain, interface="lo"), **node),
             log_max_bytes=256 << 20,
             log_segment_bytes=32 << 20,

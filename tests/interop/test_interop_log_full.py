@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.monitoring.stream_counters import lost
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
@@ -28,7 +28,7 @@ def streaming(
     peer = cyclone()
     peer.writer("t", Blob)
     limits = {"log_max_bytes": MAX_BYTES, "log_segment_bytes": 64 << 20, "on_log_full": on_log_full}
-    receiver = subscribe("t", "Blob", receiver={**limits, "remedies": RECEIVER_REMEDIES})
+    receiver = subscribe("t", "Blob", receiver={**limits, "remedies": RECEIVER_HINTS})
     peer.wait_for_match("t")
     peer.call("start_stream", "t", 0.001)
     return peer, receiver
@@ -60,8 +60,8 @@ def test_hold_names_the_writer_that_waits_and_loses_nothing(
     first = receiver.received()
     (writer,) = {sample.writer for sample in first}
     assert held * 100_000 < MAX_BYTES
-    said = warning(receiver, "is full")
-    assert writer in said and "these reliable writers are held back" in said and "on_log_full" in said
+    output = warning(receiver, "is full")
+    assert writer in output and "these reliable writers are held back" in output and "on_log_full" in output
 
     def goes_on(rows: int) -> bool:
         commit(receiver)
@@ -94,10 +94,10 @@ def test_drop_lets_the_writer_go_on_and_counts_each_lost_sample_once(
     assert counters["reader.lost_samples"] == 0
     (loss,) = read_loss_report(Path(receiver.config.log_directory) / LOSS_REPORT)[0]
     assert (loss.cause, loss.samples) == (LossCause.LOG_FULL, lost(counters))
-    said = warning(receiver, "nearly full") + warning(
+    output = warning(receiver, "nearly full") + warning(
         receiver, "samples dropped so far because the log is full"
     )
-    assert str(loss.writer) in said and "samples of all writers are dropped" in said
+    assert str(loss.writer) in output and "samples of all writers are dropped" in output
 
 
 def test_fail_ends_the_receiver_and_frees_the_writer(

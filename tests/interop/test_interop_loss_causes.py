@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_rtps.cli import app
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.protocol.policies import LossCause
@@ -37,7 +37,7 @@ def write_until_all_is_told(peer: CyclonePeer, receiver: Subscription, sent: int
 
     seen = -1
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         nonlocal sent, seen
         before, seen = seen, receiver.rows + sum(losses(receiver).values())
         if seen == before != sent:
@@ -45,7 +45,7 @@ def write_until_all_is_told(peer: CyclonePeer, receiver: Subscription, sent: int
             sent += 1
         return seen == sent
 
-    wait_until(is_told, lambda: f"{sent} samples: {receiver.rows} came, {losses(receiver)} are lost")
+    wait_until(is_reported, lambda: f"{sent} samples: {receiver.rows} came, {losses(receiver)} are lost")
 
 
 def test_a_receive_buffer_that_is_full(
@@ -58,7 +58,7 @@ def test_a_receive_buffer_that_is_full(
         "Blob",
         subscribe=qos(reliable=False),
         receive_buffer=1 << 16,
-        receiver={"remedies": RECEIVER_REMEDIES},
+        receiver={"remedies": RECEIVER_HINTS},
     )
     peer.wait_for_match("t")
     receiver.wait_for_match()
@@ -81,7 +81,7 @@ def test_a_reliable_writer_that_no_longer_has_what_did_not_arrive(
     """A history of two: what overran the receive buffer meanwhile is replaced before it can be sent again."""
     peer = cyclone()
     peer.writer("t", Blob, keep=2)
-    receiver = subscribe("t", "Blob", receive_buffer=1 << 16, receiver={"remedies": RECEIVER_REMEDIES})
+    receiver = subscribe("t", "Blob", receive_buffer=1 << 16, receiver={"remedies": RECEIVER_HINTS})
     peer.wait_for_match("t")
     receiver.wait_for_match()
     peer.write("t", [blob_row(0, 10)])
@@ -111,9 +111,7 @@ def test_a_receiver_that_was_stopped(
 ) -> None:
     peer = cyclone()
     peer.writer("t", Blob, reliable=reliable)
-    receiver = subscribe(
-        "t", "Blob", subscribe=qos(reliable=reliable), receiver={"remedies": RECEIVER_REMEDIES}
-    )
+    receiver = subscribe("t", "Blob", subscribe=qos(reliable=reliable), receiver={"remedies": RECEIVER_HINTS})
     peer.wait_for_match("t")
     receiver.wait_for_match()
     peer.write("t", [blob_row(number, 10) for number in range(3)])

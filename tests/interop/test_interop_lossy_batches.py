@@ -84,7 +84,7 @@ def test_batches_of_a_keyed_cyclone_writer(
         peer.write("t", vehicles(block)[:1], "dispose")
         expected += [*vehicles(block), {"id": 0, "note": None, "speed": None}]
     peer.wait_for_acks("t")
-    assert [_told(sample) for sample in reader.wait_for(len(expected))] == expected
+    assert [_announced(sample) for sample in reader.wait_for(len(expected))] == expected
 
 
 @LOSS
@@ -103,7 +103,7 @@ def test_our_coalesced_samples(
         write(writer, "Vehicle", vehicles(block)[:1], DISPOSED | KEY_ONLY)
         expected += [*vehicles(block), {"id": 0, "note": None, "speed": None}]
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
-    assert [_told(sample) for sample in reader.wait_for(len(expected))] == expected
+    assert [_announced(sample) for sample in reader.wait_for(len(expected))] == expected
     taken = peer.take("t", BLOCKS * BLOCK)
     for instance in range(INSTANCES):
         values = [row for row in expected if row["id"] == instance and row["note"] is not None]
@@ -143,7 +143,7 @@ def test_cyclone_as_late_joiner_of_our_coalesced_samples(
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
-def _told(sample: Received) -> Row | None:
+def _announced(sample: Received) -> Row | None:
     """The row; of a dispose its key alone."""
     if sample.row is not None and sample.flags & DISPOSED:
         return {"id": sample.row["id"], "note": None, "speed": None}

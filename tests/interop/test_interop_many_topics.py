@@ -69,7 +69,7 @@ def vehicles(first: int, count: int) -> list[dict[str, Any]]:
     return [{"id": i, "note": "n" * (i % 7), "speed": i / 2} for i in range(first, first + count)]
 
 
-def told(rows: list[dict[str, Any]]) -> set[tuple[str, int, float]]:
+def reported(rows: list[dict[str, Any]]) -> set[tuple[str, int, float]]:
     return {(row["topic"], row["id"], row["speed"]) for row in rows}
 
 
@@ -93,7 +93,7 @@ def test_topics_join_later_and_all_samples_come_once(
         peer.wait_for_match(two)
         peer.write(two, vehicles(100, 10))
         found = rows_of(session, plan, 20)
-        assert told(found) == expected(one, 0, 10) | expected(two, 100, 10)
+        assert reported(found) == expected(one, 0, 10) | expected(two, 100, 10)
         guids = [peer.matched(each) for each in (one, two)]
         os.kill(session._receiver.pid, signal.SIGKILL)
         peer.write(one, vehicles(10, 10))
@@ -106,7 +106,7 @@ def test_topics_join_later_and_all_samples_come_once(
         assert [peer.matched(each) for each in (one, two)] == guids
         assert peer.matched(three)[0][:24] == guids[0][0][:24], "there is one participant"
     assert len(found) == 50
-    assert told(found) == expected(one, 0, 20) | expected(two, 100, 20) | expected(three, 200, 10)
+    assert reported(found) == expected(one, 0, 20) | expected(two, 100, 20) | expected(three, 200, 10)
     assert [path.name for path in tmp_path.iterdir()] == [session.log], "there is one log"
     assert peer.matched(other) == []
 
@@ -123,13 +123,13 @@ def test_a_list_of_topics_by_name_of_the_type(
         for name, first in ((one, 0), (two, 100)):
             peer.writer(name, Vehicle, transient_local=True)
             peer.write(name, vehicles(first, 3))
-        assert told(rows_of(session, plan, 6)) == expected(one, 0, 3) | expected(two, 100, 3)
+        assert reported(rows_of(session, plan, 6)) == expected(one, 0, 3) | expected(two, 100, 3)
     settings, plan = planned(domain, tmp_path, subscribe=two, **asked)
     with receiving(settings, plan, session.log) as session:
         peer.wait_for_match(two)
         assert peer.matched(one) == []
         peer.write(two, vehicles(103, 3))
-        assert told(rows_of(session, plan, 9)) == expected(one, 0, 3) | expected(two, 100, 6)
+        assert reported(rows_of(session, plan, 9)) == expected(one, 0, 3) | expected(two, 100, 6)
 
 
 def test_types_that_differ(shared_peer: CyclonePeer, domain: int, topic: str, tmp_path: Path) -> None:
@@ -180,17 +180,17 @@ def test_one_type_that_peers_tell(
         peer.write(f"{topic}_1", vehicles(1, 2))
         peer.write(f"{topic}_3", vehicles(30, 2))
         rows = rows_of(session, plan, 4)
-        said = ""
+        output = ""
 
-        def is_said() -> bool:
+        def is_logged() -> bool:
             """That type has to be asked for, which may take longer than the rows of the others."""
-            nonlocal said
-            said += capfd.readouterr().err
-            return "its type is 'interop::Blob', and that of the columns is 'interop::Vehicle'" in said
+            nonlocal output
+            output += capfd.readouterr().err
+            return "its type is 'interop::Blob', and that of the columns is 'interop::Vehicle'" in output
 
-        wait_until(is_said, lambda: f"the topic that is left out in {said!r}")
+        wait_until(is_logged, lambda: f"the topic that is left out in {output!r}")
         assert peer.matched(f"{topic}_2") == []
-    assert told(rows) == expected(f"{topic}_1", 1, 2) | expected(f"{topic}_3", 30, 2)
+    assert reported(rows) == expected(f"{topic}_1", 1, 2) | expected(f"{topic}_3", 30, 2)
     assert {row["_rtps"]["topic"] for row in rows} == {f"{topic}_1", f"{topic}_3"}
     assert {row["_rtps"]["type_name"] for row in rows} == {"interop::Vehicle"}
 
@@ -207,7 +207,7 @@ def test_partitions_with_wildcards(shared_peer: CyclonePeer, domain: int, topic:
             peer.write(f"{topic}_{name}", vehicles(1, 2))
         rows = rows_of(session, plan, 4)
         readers = LogView(session.directory).metadata["readers"]
-    assert told(rows) == expected(f"{topic}_a", 1, 2) | expected(f"{topic}_b", 1, 2)
+    assert reported(rows) == expected(f"{topic}_a", 1, 2) | expected(f"{topic}_b", 1, 2)
     assert isinstance(readers, list) and {each["topic"] for each in readers} == {f"{topic}_a", f"{topic}_b"}  # type: ignore[call-overload]
 
 
@@ -219,7 +219,7 @@ def test_a_batch_read(shared_peer: CyclonePeer, domain: int, topic: str, tmp_pat
     asked = {"startingOffsets": "earliest", "read.max_rows": 4, "read.timeout": "60s"}
     reader = RtpsBatchReader(*planned(domain, tmp_path, subscribe=f"{topic}_1,{topic}_2", **asked))
     rows = [row for batch in reader.read(reader.partitions()[0]) for row in batch.to_pylist()]
-    assert told(rows) == expected(f"{topic}_1", 10, 2) | expected(f"{topic}_2", 20, 2)
+    assert reported(rows) == expected(f"{topic}_1", 10, 2) | expected(f"{topic}_2", 20, 2)
 
 
 def test_a_batch_read_that_finds_another_spelling(
@@ -227,7 +227,7 @@ def test_a_batch_read_that_finds_another_spelling(
 ) -> None:
     peer = shared_peer
     peer.writer(f"rt/{topic}", Growing)
-    said = ""
+    output = ""
     for timeout in ("2s", "10s", "30s"):  # as long as a loaded machine has discovered nobody by then
         asked = {"read.timeout": timeout, "payload": "binary"}
         source = RtpsDataSource(options(domain, tmp_path, subscribePattern=f"{topic}.*", **asked))
@@ -236,7 +236,7 @@ def test_a_batch_read_that_finds_another_spelling(
         try:
             found = list(reader.read(reader.partitions()[0]))
         except RtpsError as error:
-            said = str(error)
+            output = str(error)
             break
         assert found == []
-    assert re.search(f"nobody writes any topic of .*did you mean 'rt/{topic}'", said)
+    assert re.search(f"nobody writes any topic of .*did you mean 'rt/{topic}'", output)

@@ -65,15 +65,15 @@ def test_our_reader_says_why(
     peer.writer("t", written, **offered)
     receiver = subscribe("t", "Number", subscribe=qos(**requested))
     wait_until(lambda: receiver.process.counters()["reader.incompatible_qos"] == 1, "a mismatch")
-    said = ""
+    output = ""
 
-    def is_said() -> bool:
-        nonlocal said
-        said += capfd.readouterr().err
-        return reason in said
+    def is_logged() -> bool:
+        nonlocal output
+        output += capfd.readouterr().err
+        return reason in output
 
-    wait_until(is_said, lambda: f"{reason!r} in {said!r}")
-    assert "topic 't': no match with 0110" in said
+    wait_until(is_logged, lambda: f"{reason!r} in {output!r}")
+    assert "topic 't': no match with 0110" in output
     assert peer.matched("t") == []
     assert receiver.process.counters()["reader.matched_writers"] == 0
     assert receiver.process.counters()["reader.incompatible_qos"] == 1
@@ -86,11 +86,11 @@ def test_our_writer_says_why(cyclone: Callable[..., CyclonePeer], participate: C
     writer = node.create_writer(WriterSpec("t", "interop::Number", qos(reliable=False)))
     found: list[IncompatibleQos] = []
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         found.extend(event for event in node.events() if isinstance(event, IncompatibleQos))
         return bool(found)
 
-    wait_until(is_told, "a mismatch")
+    wait_until(is_reported, "a mismatch")
     assert [event.reasons for event in found] == [
         ("RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE",)
     ]

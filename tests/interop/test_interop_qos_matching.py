@@ -230,25 +230,33 @@ WRITER_TOLD = {**TOLD, "lifespan": 7 * SECOND, "ownership_strength": -3}
 READER_TOLD = {**TOLD, "time_based_filter": 125 * MS}
 
 
-@pytest.mark.parametrize(("kind", "told"), [("writer", WRITER_TOLD), ("reader", READER_TOLD)])
+@pytest.mark.parametrize(("kind", "reported"), [("writer", WRITER_TOLD), ("reader", READER_TOLD)])
 def test_cyclone_sees_our_qos(
-    kind: str, told: dict[str, Any], shared_peer: CyclonePeer, participate: Callable[..., Node], topic: str
+    kind: str,
+    reported: dict[str, Any],
+    shared_peer: CyclonePeer,
+    participate: Callable[..., Node],
+    topic: str,
 ) -> None:
     """USER_DATA, TOPIC_DATA, GROUP_DATA and every other policy that travels, in Cyclone's built-in topics."""
     node = participate()
     if kind == "writer":
-        node.create_writer(WriterSpec(topic, "interop::Number", qos(**told)))
+        node.create_writer(WriterSpec(topic, "interop::Number", qos(**reported)))
     else:
-        node.create_reader(ReaderSpec(topic, "interop::Number", qos(**told)), Discard())
+        node.create_reader(ReaderSpec(topic, "interop::Number", qos(**reported)), Discard())
     seen = shared_peer.discovered("publication" if kind == "writer" else "subscription", topic)
-    assert {name: _whole_ms(seen[name]) for name in told} == told
+    assert {name: _whole_ms(seen[name]) for name in reported} == reported
 
 
-@pytest.mark.parametrize(("kind", "told"), [("writer", WRITER_TOLD), ("reader", READER_TOLD)])
+@pytest.mark.parametrize(("kind", "reported"), [("writer", WRITER_TOLD), ("reader", READER_TOLD)])
 def test_we_see_cyclones_qos(
-    kind: str, told: dict[str, Any], shared_peer: CyclonePeer, participate: Callable[..., Node], topic: str
+    kind: str,
+    reported: dict[str, Any],
+    shared_peer: CyclonePeer,
+    participate: Callable[..., Node],
+    topic: str,
 ) -> None:
-    shared_peer.call(kind, topic, "Number", **told)
+    shared_peer.call(kind, topic, "Number", **reported)
     node = participate()
     found: list[Qos] = []
 
@@ -261,7 +269,7 @@ def test_we_see_cyclones_qos(
         return bool(found)
 
     wait_until(is_there, f"a {kind} on {topic}")
-    assert {name: _whole_ms(getattr(found[0], name)) for name in told} == told
+    assert {name: _whole_ms(getattr(found[0], name)) for name in reported} == reported
 
 
 def _whole_ms(value: Any) -> Any:

@@ -56,7 +56,7 @@ def test_peers_see_the_node_and_its_endpoints(
     ros = RosNode("bridge", "/robot1", gid_bytes=size)
     early, node = cyclone(), participate(ros=ros)
     early.reader(GRAPH_TOPIC, kind, transient_local=True)
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
 
     def says(readers: list[Guid], writers: list[Guid], peer: CyclonePeer = early) -> None:
         expected = {
@@ -71,12 +71,12 @@ def test_peers_see_the_node_and_its_endpoints(
             ],
         }
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             for taken in peer.call("take", GRAPH_TOPIC):
-                told[""] = taken.row
-            return told.get("") == expected
+                reported[""] = taken.row
+            return reported.get("") == expected
 
-        wait_until(is_told, lambda: f"{expected}, and not {told}")
+        wait_until(is_reported, lambda: f"{expected}, and not {reported}")
 
     says([], [])
     writer = node.create_writer(WriterSpec("rt/a", "T", Qos()))
@@ -87,7 +87,7 @@ def test_peers_see_the_node_and_its_endpoints(
     says([reader.guid], [])
     late = cyclone()
     late.reader(GRAPH_TOPIC, kind, transient_local=True)
-    told.clear()
+    reported.clear()
     says([reader.guid], [], late)
     assert all(getattr(event, "topic", "") != GRAPH_TOPIC for event in node.events())
 

@@ -87,8 +87,8 @@ def writes(
 ) -> None:
     """As rmw does it: with the name of the type and its hash."""
     struct = ros_type(name, distribution)
-    told = user_data_of(struct) if user_data is None else user_data
-    node.create_writer(WriterSpec(topic, struct.name, Qos(user_data=told)))
+    reported = user_data_of(struct) if user_data is None else user_data
+    node.create_writer(WriterSpec(topic, struct.name, Qos(user_data=reported)))
 
 
 def test_one_type_by_its_name(domain: int, tmp_path: Path, participate: Callable[..., Node]) -> None:

@@ -115,12 +115,12 @@ def test_every_shape_is_what_idl_says(peer: CyclonePeer, node: Node) -> None:
     for kind in shapes.SHAPES:
         found = endpoint(node, f"shape_{kind.__name__}")
         with node.lock:
-            told, failure = (
+            reported, failure = (
                 node.participant.database.type_of(found.guid),
                 node.participant.database.type_failure(found.guid),
             )
         assert failure is None
-        assert told == struct(kind.__name__)
+        assert reported == struct(kind.__name__)
         assert found.type_information is not None
     assert node.counters.by_label().get("participant.bad_parameter", 0) == 0
 
@@ -221,12 +221,12 @@ def reasons(node: Node, topic: str) -> tuple[str, ...]:
     """Of the first mismatch on a topic."""
     found: list[IncompatibleQos] = []
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         events = node.events()
         found.extend(each for each in events if isinstance(each, IncompatibleQos) and each.topic == topic)
         return bool(found)
 
-    wait_until(is_told, f"a mismatch on {topic}")
+    wait_until(is_reported, f"a mismatch on {topic}")
     return found[0].reasons
 
 
@@ -323,8 +323,8 @@ def test_a_type_that_grows_meanwhile(
     second.writer(topic, shapes.AppendableMore)
     wait_until(lambda: len(reader.writers) == 2, "the second writer")
     with node.lock:
-        told = [node.participant.database.type_of(guid) for guid in reader.writers]
-    assert told == [struct("Appendable"), struct("AppendableMore")]
+        reported = [node.participant.database.type_of(guid) for guid in reader.writers]
+    assert reported == [struct("Appendable"), struct("AppendableMore")]
 
 
 # --- captures -------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def replay(capture: str, prefix: bytes) -> tuple[Participant, list[Struct | str]
         ParticipantConfig(prefix, metatraffic_unicast=here, default_unicast=here), now=0
     )
     participant.create_reader(ReaderSpec("lab_Rich", "lab::Rich", qos(), keyed=True, type=rich()), now=0)
-    told: dict[Guid, Struct | str] = {}
+    reported: dict[Guid, Struct | str] = {}
     now = 0
     for datagram in pcap.read_pcap(pcap.CAPTURES / f"{capture}.pcap"):
         now += MILLISECOND
@@ -369,8 +369,8 @@ def replay(capture: str, prefix: bytes) -> tuple[Participant, list[Struct | str]
         for each in participant.database.endpoints:
             found = participant.database.type_of(each.guid) or participant.database.type_failure(each.guid)
             if found is not None and each.kind == "writer" and each.topic == "lab_Rich":
-                told[each.guid] = found
-    return participant, list(told.values())
+                reported[each.guid] = found
+    return participant, list(reported.values())
 
 
 def rich() -> Struct:
@@ -381,8 +381,8 @@ def rich() -> Struct:
 
 def test_type_lookup_of_cyclone_in_a_capture() -> None:
     """Replies to another's questions are none to ours: this is what that one was told."""
-    told = [replay("c19_typelookup_rich", prefix)[1] for prefix in participants("c19_typelookup_rich")]
-    assert [rich()] in told
+    reported = [replay("c19_typelookup_rich", prefix)[1] for prefix in participants("c19_typelookup_rich")]
+    assert [rich()] in reported
 
 
 @pytest.mark.parametrize("capture", ["f01_rich_typeobject", "x03_fast_typeinfo_rejected"])
@@ -390,9 +390,9 @@ def test_types_of_fast_dds_in_a_capture(capture: str) -> None:
     """Its type information is none, and its type object refers to others that nobody tells: so the name decides."""
     failed = 0
     for prefix in participants(capture):
-        participant, told = replay(capture, prefix)
+        participant, reported = replay(capture, prefix)
         events = list(iter(participant.next_event, None))
-        for failure in told:
+        for failure in reported:
             assert isinstance(failure, str)
             assert "missing" in failure
             assert participant.drops[DropReason.BAD_PARAMETER] >= 2  # the information, and the object

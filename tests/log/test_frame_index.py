@@ -1,4 +1,4 @@
-"""Places in a log that are found by what was walked before: the same places, and no part is walked twice."""
+"""ReservedFrames in a log that are found by what was walked before: the same places, and no part is walked twice."""
 
 from __future__ import annotations
 

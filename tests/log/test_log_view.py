@@ -24,7 +24,7 @@ from spark_rtps.transport.log.checkpoint import read_checkpoint
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, Frame, Pad, align
-from spark_rtps.transport.log.frame_walk import Header, SegmentFrames
+from spark_rtps.transport.log.frame_scan import Header, SegmentFrames
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import read_metadata
 from spark_rtps.transport.log.stream_log import StreamLog

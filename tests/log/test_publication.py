@@ -63,7 +63,7 @@ def test_nothing_is_published_beyond_the_window() -> None:
         assert scene.positions.pub_pos <= scene.positions.pub_lmt == WINDOW
     assert scene.writer.state.blocked_by == "publication limit"
     assert scene.positions.pub_pos > WINDOW // 2
-    assert (scene.positions.snd_pos, sns(scene.said())) == (0, [])
+    assert (scene.positions.snd_pos, sns(scene.output())) == (0, [])
 
 
 def test_a_rotation_is_padding_that_is_passed(scene: Scene) -> None:
@@ -71,7 +71,7 @@ def test_a_rotation_is_padding_that_is_passed(scene: Scene) -> None:
     while scene.log.position <= TERM:
         assert scene.write(1, 5_000) == 1
         sent += 1
-        assert sns(scene.said()) == [sent]
+        assert sns(scene.output()) == [sent]
         scene.consumed(sent)
     last, padding = scene.frames()[-1], scene.frames()[-2]
     assert isinstance(last, FrameAt) and isinstance(padding, FrameAt)
@@ -103,10 +103,10 @@ def test_a_small_window_gets_around_the_terms() -> None:
     """Padding and the frame behind it need not fit the window together."""
     scene = Scene(term_window=20_000)
     scene.write(1, 4)
-    scene.said()
+    scene.output()
     while scene.log.position < 5 * TERM:
         assert scene.write(1, 8_000) == 1
-        scene.said()
+        scene.output()
         scene.consumed(scene.writer.last_sn)
 
 
@@ -127,7 +127,7 @@ def test_the_sender_stops_at_its_limit_and_counts_it_once() -> None:
     scene = Scene(window=place + 72)
     for _ in range(3):
         scene.write(1, 40)
-    assert sns(scene.said()) == [1]
+    assert sns(scene.output()) == [1]
     for _ in range(5):
         scene.sleep(1_000_000)
     assert (scene.positions.snd_pos, scene.positions.snd_bpe) == (place, 1)
@@ -135,9 +135,9 @@ def test_the_sender_stops_at_its_limit_and_counts_it_once() -> None:
     scene.log.record(scene.positions)
     assert scene.log.metadata.positions()["snd_bpe"] == 1
     scene.consumed(0, place + 82)  # still not enough, but another limit
-    assert sns(scene.said()) == [] and scene.positions.snd_bpe == 2
+    assert sns(scene.output()) == [] and scene.positions.snd_bpe == 2
     scene.consumed(1, place)
-    assert sns(scene.said()) == [2]
+    assert sns(scene.output()) == [2]
     limit = scene.positions.snd_lmt
     scene.consumed(1, 0)
     assert scene.positions.snd_lmt == limit, "what was allowed stays allowed"
@@ -146,7 +146,7 @@ def test_the_sender_stops_at_its_limit_and_counts_it_once() -> None:
 def test_nothing_to_send_is_no_back_pressure() -> None:
     scene = Scene(window=AROUND + 40)
     scene.write(1, 40)
-    assert sns(scene.said()) == [1]
+    assert sns(scene.output()) == [1]
     scene.consumed(0, AROUND + 40)
     assert scene.positions.snd_bpe == 0
 
@@ -155,20 +155,20 @@ def test_a_frame_beyond_the_whole_window_still_leaves() -> None:
     scene = Scene(window=2_000)
     scene.write(1, 5_000)
     scene.write(1, 5_000)
-    assert sns(scene.said()) == [1], "and uses up the window"
+    assert sns(scene.output()) == [1], "and uses up the window"
     assert scene.positions.snd_bpe == 1
     scene.consumed(1, 2_000)
-    assert sns(scene.said()) == [2]
+    assert sns(scene.output()) == [2]
 
 
 def test_what_is_claimed_holds_up_what_comes_behind(scene: Scene) -> None:
     image = Image(scene.log, 0, CopyBuffer())
     claim = scene.claim()
     scene.write(1)
-    assert sns(scene.said()) == [] and list(read_all(image)) == []
+    assert sns(scene.output()) == [] and list(read_all(image)) == []
     claim.data[:] = 1
     assert scene.writer.claims.commit(claim, now=scene.now)
-    assert sns(scene.said()) == [1, 2]
+    assert sns(scene.output()) == [1, 2]
     assert list(read_all(image)) == [(1, b"\1" * 16), (2, bytes(16))]
 
 
@@ -176,7 +176,7 @@ def test_an_aborted_claim_is_passed(scene: Scene) -> None:
     image = Image(scene.log, 0, CopyBuffer())
     claim = scene.claim(300)
     scene.writer.claims.abort(claim, now=scene.now)
-    assert sns(scene.said()) == [] and scene.positions.snd_pos == scene.log.position > 300
+    assert sns(scene.output()) == [] and scene.positions.snd_pos == scene.log.position > 300
     assert list(read_all(image)) == [] and image.position == scene.log.position
 
 
@@ -190,7 +190,7 @@ def test_cleaning_stays_a_term_behind_the_sender(scene: Scene) -> None:
     scene.writer.write(samples, timestamp=1, now=scene.now)
     while scene.positions.snd_pos < TERM + 3_000:
         scene.write(1, 1_000)
-        scene.said()
+        scene.output()
         scene.consumed(scene.writer.last_sn)
         expected = max(scene.positions.snd_pos - TERM, 0)
         assert scene.positions.clean_pos == scene.log.clean_position == expected
@@ -240,12 +240,12 @@ def test_an_idle_writer_does_not_age(scene: Scene) -> None:
 def test_flow_control_is_not_taken_for_a_claim() -> None:
     scene = Scene(window=AROUND + 40)
     scene.write(1, 40)
-    assert sns(scene.said()) == [1]
+    assert sns(scene.output()) == [1]
     scene.write(1)
     assert sns([each for _, each in scene.sleep(100 * S)]) == []
     assert scene.writer.counters.unblocked_publications == 0
     scene.consumed(1)
-    assert sns(scene.said()) == [2]
+    assert sns(scene.output()) == [2]
 
 
 # --- interruptions ---------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_a_write_that_is_interrupted_blocks_nobody(
     """Readers of the log would wait at its claim for ever."""
     image = Image(scene.log, 0, CopyBuffer())
     scene.write(1)
-    scene.said()
+    scene.output()
     with monkeypatch.context() as patch:
         patch.setattr(Claim, "commit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         for _ in range(count):
@@ -266,7 +266,7 @@ def test_a_write_that_is_interrupted_blocks_nobody(
                 scene.write(1)
     assert isinstance(scene.frames()[-1], int), "it lies there"
     scene.write(2)
-    assert sns(scene.said()) == [2, 3]
+    assert sns(scene.output()) == [2, 3]
     assert [sn for sn, _ in read_all(image)] == [1, 2, 3] and image.position == scene.log.position
     assert scene.writer.counters.unblocked_publications == count
 
@@ -282,5 +282,5 @@ def test_a_claim_that_is_still_open_outlives_an_interrupted_write(
             scene.write(1)
     scene.write(1)
     assert scene.writer.claims.commit(claim, now=scene.now)
-    assert sns(scene.said()) == [1, 2]
+    assert sns(scene.output()) == [1, 2]
     assert [sn for sn, _ in read_all(image)] == [1, 2]

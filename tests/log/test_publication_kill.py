@@ -24,7 +24,7 @@ from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.log.publication_log_metadata import ACTIVE_TERM_COUNT
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.buffer_claim import BufferClaim
-from spark_rtps.transport.net.written_logs import WrittenLogs
+from spark_rtps.transport.net.ipc_writing import WrittenLogs
 from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl
@@ -147,10 +147,10 @@ def test_killed_at_random_instants(seed: int, tmp_path: Path) -> None:
     assert not log.metadata.owner_lives
 
     # Consistent, whichever store was the last.
-    told, tail = log.metadata.positions(), log.position
-    assert log.clean_position <= max(told["snd_pos"], tail - TERM, 0)
-    assert told["snd_pos"] <= tail and told["pub_pos"] <= tail <= log.clean_position + 3 * TERM
-    assert told["pub_lmt"] <= told["snd_pos"] + TERM // 2
+    reported, tail = log.metadata.positions(), log.position
+    assert log.clean_position <= max(reported["snd_pos"], tail - TERM, 0)
+    assert reported["snd_pos"] <= tail and reported["pub_pos"] <= tail <= log.clean_position + 3 * TERM
+    assert reported["pub_lmt"] <= reported["snd_pos"] + TERM // 2
     assert tail // TERM - log.metadata.words[ACTIVE_TERM_COUNT] in (0, 1)
     assert not zeros(log).any()
 
@@ -241,7 +241,7 @@ class Steps:
             self.acknowledge()
 
     def acknowledge(self) -> None:
-        self.script.said()
+        self.script.output()
         self.script.acknack(self.writer.last_sn + 1)
 
     def rest(self) -> None:

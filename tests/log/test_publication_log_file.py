@@ -99,7 +99,7 @@ def test_a_file_of_another_kind_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "value", "told"),
+    ("word", "value", "reported"),
     [
         (1, 2, "version 1"),
         (3, TERM + 1, "damaged or cut short"),
@@ -117,13 +117,13 @@ def test_a_file_of_another_kind_is_none(tmp_path: Path) -> None:
         (20, -1, "damaged or cut short"),
     ],
 )
-def test_a_damaged_file_is_an_error(tmp_path: Path, word: int, value: int, told: str) -> None:
+def test_a_damaged_file_is_an_error(tmp_path: Path, word: int, value: int, reported: str) -> None:
     path = tmp_path / "log"
     PublicationLog.create(TERM, path=path, initial_term_id=1005)
     with path.open("r+b") as file:
         file.seek(word * 8)
         file.write(struct.pack("<q", value))
-    with pytest.raises(LogError, match=told):
+    with pytest.raises(LogError, match=reported):
         PublicationLog.open(path)
 
 

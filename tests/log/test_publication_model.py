@@ -70,7 +70,7 @@ class PublicationMachine(RuleBasedStateMachine):
         self.overdue: list[SampleClaim] = []
         self.unblocked = 0
         self.interrupted: set[int] = set()  # where claims lie that nobody will commit
-        self.said: list[int] = []
+        self.output: list[int] = []
         self.missed: set[int] = set()  # what was sent while nobody was there
         self.read: list[int] = []
         self.seen: tuple[int, ...] = (0, 0, 0, 0)
@@ -174,7 +174,7 @@ class PublicationMachine(RuleBasedStateMachine):
     def status_message(self, consumed: float, window: int) -> None:
         if self._is_matched:
             with self._noted():
-                last = self.said[-1] if self.said else 0
+                last = self.output[-1] if self.output else 0
                 self.script.acknack(last + 1)
                 self.script.status(int(last * consumed), window)
 
@@ -308,10 +308,10 @@ class PublicationMachine(RuleBasedStateMachine):
         assert sum(place.end - place.start for place in ahead) <= p.term_window + FRAME_MAX
         assert all(position % 32 == 0 for position in now[:3])
         log.record(p, unblocked=self.writer.counters.unblocked_publications)
-        told = log.metadata.positions()
-        assert told["clean_pos"] == log.clean_position
-        assert (told["snd_pos"], told["snd_bpe"]) == (p.snd_pos, p.snd_bpe)
-        assert told["unblocked"] == self.unblocked
+        reported = log.metadata.positions()
+        assert reported["clean_pos"] == log.clean_position
+        assert (reported["snd_pos"], reported["snd_bpe"]) == (p.snd_pos, p.snd_bpe)
+        assert reported["unblocked"] == self.unblocked
 
     @invariant()
     def terms_hold(self) -> None:
@@ -363,7 +363,7 @@ class PublicationMachine(RuleBasedStateMachine):
             return
         passed = [place for place in self.places if place.end <= self.positions.snd_pos]
         assert not any(place.claim for place in passed)
-        assert self.said == [sn for place in passed for sn in place.sns if sn not in self.missed]
+        assert self.output == [sn for place in passed for sn in place.sns if sn not in self.missed]
 
     @contextmanager
     def _noted(self, *, is_heard: bool = True) -> Iterator[None]:
@@ -371,11 +371,11 @@ class PublicationMachine(RuleBasedStateMachine):
         is_heard = is_heard and self._is_matched
         yield
         self._note_places()
-        self._hear(self.script.said())
+        self._hear(self.script.output())
         self._note_places()
         if not is_heard:
             passed = {sn for place in self.places if place.end <= self.positions.snd_pos for sn in place.sns}
-            self.missed |= passed - set(self.said)
+            self.missed |= passed - set(self.output)
 
     def _note_places(self) -> None:
         end = self.places[-1].end if self.places else 0
@@ -395,13 +395,13 @@ class PublicationMachine(RuleBasedStateMachine):
         self.unblocked += len(self.interrupted - left)
         self.interrupted = left
 
-    def _hear(self, said: list[object]) -> None:
-        for each in said:
+    def _hear(self, output: list[object]) -> None:
+        for each in output:
             if isinstance(each, Data):
                 assert bytes(each.payload or b"") == self.bodies[each.sn]
-                self.said.append(each.sn)
-            elif isinstance(each, DataFrag) and each.sn not in self.said[-1:]:
-                self.said.append(each.sn)
+                self.output.append(each.sn)
+            elif isinstance(each, DataFrag) and each.sn not in self.output[-1:]:
+                self.output.append(each.sn)
 
     def teardown(self) -> None:
         shutil.rmtree(self.home)

@@ -10,7 +10,7 @@ import pytest
 from spark_rtps.transport.errors import LogFullError, LogLostError
 from spark_rtps.transport.log import segment, stream_log
 from spark_rtps.transport.log.frame import Cursor
-from spark_rtps.transport.log.frame_walk import Header, SegmentFrames
+from spark_rtps.transport.log.frame_scan import Header, SegmentFrames
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.small_file import UNFINISHED
 from spark_rtps.transport.log.stream_log import StreamLog

@@ -332,8 +332,8 @@ try:
 except LogError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert f"process {os.getpid()} is appending" in said
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert f"process {os.getpid()} is appending" in output
     log.close()
     StreamLog.open(log.directory).close()
 

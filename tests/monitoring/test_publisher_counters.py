@@ -462,9 +462,9 @@ class TestNeverFails:
         counters = PublisherCounters()
         with caplog.at_level(logging.WARNING):
             counters.add(writer, type_name="T", domain=0)
-            said = len(caplog.records)
+            output = len(caplog.records)
             counters.update(writer.node)
-        assert said == len(caplog.records) > 0
+        assert output == len(caplog.records) > 0
         assert len(only(root).counters) == 3
 
     def test_numbers_beyond_64_bits(self, root: Path, writer: BlockingWriter) -> None:

@@ -82,7 +82,7 @@ def test_the_words_of_qos_are_those_that_decide_about_a_match() -> None:
 
 
 def _stream(**changed: object) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "kind": "source",
         "path": "/a",
         "topic": "Square",
@@ -93,7 +93,7 @@ def _stream(**changed: object) -> dict[str, Any]:
         "state": "alive",
         "counters": {},
     }
-    return told | changed
+    return reported | changed
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_a_stream_that_cannot_be_is_refused(changed: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [b"", b"[]", b"{", b'{"streams": {}}', b'{"streams": [7]}', b"[" * 100_000, b"\xff"]
+    "reported", [b"", b"[]", b"{", b'{"streams": {}}', b'{"streams": [7]}', b"[" * 100_000, b"\xff"]
 )
-def test_what_is_no_answer_is_refused(told: bytes) -> None:
+def test_what_is_no_answer_is_refused(reported: bytes) -> None:
     for read in (parse_streams, parse_errors, parse_losses, SeenTopics.parse):
         with pytest.raises(ValueError):
-            read(told)
+            read(reported)
 
 
 def test_more_entries_than_there_can_be_are_refused() -> None:
@@ -141,18 +141,18 @@ def test_texts_are_cut() -> None:
 
 @pytest.mark.parametrize("name", ["first_ns", "count", "text"])
 def test_an_error_that_cannot_be_is_refused(name: str) -> None:
-    told = errors_as_json(ERRORS, [])
-    told["logs"][0]["errors"][0][name] = None
+    reported = errors_as_json(ERRORS, [])
+    reported["logs"][0]["errors"][0][name] = None
     with pytest.raises(ValueError, match="where None is"):
-        parse_errors(raw(told))
+        parse_errors(raw(reported))
 
 
 @pytest.mark.parametrize("change", [{"writer": "me"}, {"bytes": -1}, {"cause": 3}, {"unknown": "1"}])
 def test_a_loss_that_cannot_be_is_refused(change: dict[str, object]) -> None:
-    told = losses_as_json(LOSSES, [])
-    told["reports"][0]["losses"][0] |= change
+    reported = losses_as_json(LOSSES, [])
+    reported["reports"][0]["losses"][0] |= change
     with pytest.raises(ValueError, match=r"where|no GUID"):
-        parse_losses(raw(told))
+        parse_losses(raw(reported))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_loss_that_cannot_be_is_refused(change: dict[str, object]) -> None:
 )
 def test_topics_that_cannot_be_are_refused(which: str, change: dict[str, object]) -> None:
     endpoint = RemoteEndpoint(WRITER, "writer", "Square", "ShapeType", Qos(), "", b"\1\x10")
-    told = json.loads(raw(SeenTopics.of(0, [ParticipantData(WRITER.prefix)], [endpoint]).as_json()))
-    told[which][0] |= change
+    reported = json.loads(raw(SeenTopics.of(0, [ParticipantData(WRITER.prefix)], [endpoint]).as_json()))
+    reported[which][0] |= change
     with pytest.raises(ValueError, match="where"):
-        SeenTopics.parse(raw(told))
+        SeenTopics.parse(raw(reported))

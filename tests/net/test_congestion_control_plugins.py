@@ -69,7 +69,7 @@ def test_of_the_users_own(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "output"),
     [
         ("vegas", "static, cubic"),
         ("no_such_module:x", "ModuleNotFoundError"),
@@ -81,7 +81,7 @@ def test_of_the_users_own(name: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("mine")
-def test_those_that_are_none(kind: str, said: str) -> None:
-    with pytest.raises(OptionError, match=said) as caught, explained():
+def test_those_that_are_none(kind: str, output: str) -> None:
+    with pytest.raises(OptionError, match=output) as caught, explained():
         load_congestion_control(kind)
     assert caught.value.option == "congestion_control"

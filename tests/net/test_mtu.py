@@ -242,10 +242,12 @@ def test_message_size_max_of_a_stranger_names_its_address(
 ) -> None:
     there = scene.node(message_size_max=2_000)
     port = there.sockets.metatraffic.getsockname()[1]
-    stranger = scene.node()
+    unmatched_peer = scene.node()
     header = b"RTPS\x02\x05\x01\x0f" + bytes(range(12))
     with caplog.at_level(logging.WARNING):
-        stranger.sockets.send([OutgoingDatagrams([header, bytes(3_000)], (Locator("127.0.0.1", port),))])
+        unmatched_peer.sockets.send(
+            [OutgoingDatagrams([header, bytes(3_000)], (Locator("127.0.0.1", port),))]
+        )
         scene.wait(lambda: "000102030405060708090a0b" in caplog.text)
     assert "3020 bytes from 127.0.0.1" in caplog.text
 

@@ -117,7 +117,7 @@ def test_the_kernel_drops_what_others_write(scene: Scene) -> None:
     mine = scene.writer("other")
     wait_until(lambda: is_ready(mine, 1, by_group=1))
     with other.node.lock:
-        assert mine.guid.prefix in other.node.participant.endpoints.heard_prefixes
+        assert mine.guid.prefix in other.node.participant.endpoints.received_prefixes
 
 
 def test_a_writer_alone_joins_no_group(scene: Scene) -> None:

@@ -56,8 +56,8 @@ def test_an_interceptor_of_the_old_form_is_told_the_new_one(
 ) -> None:
     (tmp_path / "old_interceptor.py").write_text("def f(size, queued, nbytes, flush): pass\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    told = r"'old_interceptor:f': is not called as interceptor\(request\): missing .* enqueue\(\), hold\(\), drop\(\)"
-    with pytest.raises(OptionError, match=told), explained():
+    why = r"'old_interceptor:f': is not called as interceptor\(request\): missing .* enqueue\(\), hold\(\), drop\(\)"
+    with pytest.raises(OptionError, match=why), explained():
         load_interceptor("old_interceptor:f")
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from spark_rtps.transport.limits import UDP_PAYLOAD_MAX
 from spark_rtps.transport.net import offload
 from spark_rtps.transport.net.interfaces import Interface
-from spark_rtps.transport.net.offload import SEGMENT_SIZE_MAX, SEGMENTS_MAX, TRAIN_ROOM, Routes, trains
+from spark_rtps.transport.net.offload import GSO_CAPACITY, SEGMENT_SIZE_MAX, SEGMENTS_MAX, Routes, gso_buffers
 from spark_rtps.transport.net.sockets import Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import VENDOR_ID, Locator
@@ -64,7 +64,7 @@ def sockets() -> Iterator[Sockets]:
 
 @pytest.fixture
 def sender(sockets: Sockets) -> Sender:
-    if not sockets._sends_trains:
+    if not sockets._sends_gso:
         pytest.skip("this kernel has no UDP_SEGMENT")
     sender = Sender(sockets._senders[0])
     sockets._senders = [sender]  # type: ignore[list-item]
@@ -109,15 +109,15 @@ def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(pa
         for size, destinations, count in parts
         for _ in range(count)
     ]
-    made = list(trains(datagrams))
-    assert [id(each) for train, _, _ in made for each in train] == [id(each) for each in datagrams]
-    for train, segment, nbytes in made:
-        sizes = [len(each.buffers[0]) for each in train]
+    made = list(gso_buffers(datagrams))
+    assert [id(each) for gso_buffer, _, _ in made for each in gso_buffer] == [id(each) for each in datagrams]
+    for gso_buffer, segment, nbytes in made:
+        sizes = [len(each.buffers[0]) for each in gso_buffer]
         assert sum(sizes) == nbytes and sizes[0] == segment
         if len(sizes) > 1:
             assert set(sizes[:-1]) == {segment} and 0 < sizes[-1] <= segment <= SEGMENT_SIZE_MAX
             assert len(sizes) <= SEGMENTS_MAX and nbytes <= UDP_PAYLOAD_MAX
-            assert len({each.destinations for each in train}) == 1
+            assert len({each.destinations for each in gso_buffer}) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(pa
 )
 def test_the_last_message_of_each_group_may_be_shorter(segment: int, group: int, nbytes: int) -> None:
     whole = np.arange(nbytes, dtype=np.uint32).astype(np.uint8)
-    train = OutgoingDatagrams([whole], (HERE,), segment, group)
+    gso_buffer = OutgoingDatagrams([whole], (HERE,), segment, group)
     expected = [
         whole[at : min(at + segment, start + group, nbytes)].tobytes()
         for start in range(0, nbytes, group)
         for at in range(start, min(start + group, nbytes), segment)
     ]
-    assert train.messages() == expected
-    made = list(trains([train]))
+    assert gso_buffer.messages() == expected
+    made = list(gso_buffers([gso_buffer]))
     assert [m for (each,), _, _ in made for m in each.messages()] == expected
     assert all(size <= UDP_PAYLOAD_MAX for _, _, size in made) == (segment <= SEGMENT_SIZE_MAX)
 
@@ -141,7 +141,7 @@ def test_the_last_message_of_each_group_may_be_shorter(segment: int, group: int,
 @given(st.sampled_from([24, 1_400, 9_000, 33_000, 64_512]), st.integers(2, 300), st.integers(0, 64_508))
 def test_a_train_that_was_made_as_one_is_cut_between_messages(segment: int, count: int, less: int) -> None:
     whole = np.arange(segment * count - less % segment, dtype=np.uint32).astype(np.uint8)
-    made = list(trains([OutgoingDatagrams([whole], (HERE,), segment)]))
+    made = list(gso_buffers([OutgoingDatagrams([whole], (HERE,), segment)]))
     assert b"".join(bytes(each.buffers[0]) for (each,), _, _ in made) == whole.tobytes()
     for (each,), size, nbytes in made:
         assert each.destinations == (HERE,) and len(each.buffers[0]) == nbytes >= size
@@ -168,7 +168,10 @@ def test_a_train_that_was_made_as_one_is_cut_between_messages(segment: int, coun
 def test_equal_lengths_go_together_and_a_shorter_one_ends_a_train(
     sizes: list[int], together: list[int]
 ) -> None:
-    found = [len(train) for train, _, _ in trains([OutgoingDatagrams([bytes(n)], (HERE,)) for n in sizes])]
+    found = [
+        len(gso_buffer)
+        for gso_buffer, _, _ in gso_buffers([OutgoingDatagrams([bytes(n)], (HERE,)) for n in sizes])
+    ]
     assert found == together
 
 
@@ -190,7 +193,7 @@ def test_a_train_arrives_as_the_datagrams_it_was_made_of(sockets: Sockets, sende
         assert sockets.send(to(sockets.default_unicast[0], *messages)) == 21
         assert len(sender.calls) == -(-21 // (UDP_PAYLOAD_MAX // size))
         assert received(sockets) == messages
-    assert sockets.user in sockets._of_trains
+    assert sockets.user in sockets._of_gso
     assert (sockets.sent, sockets.send_failures.count, sockets.short_sends) == (63, 0, 0)
 
 
@@ -265,7 +268,7 @@ def test_short_sends_are_counted(sockets: Sockets, sender: Sender) -> None:
 def test_without_the_kernels_help_every_datagram_goes_by_itself(
     sockets: Sockets, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sockets._sends_trains = False
+    sockets._sends_gso = False
     messages = [message(i, 1_000) for i in range(20)] + [message(20, 30)]
     assert sockets.send(to(sockets.default_unicast[0], *messages)) == 21
     assert sender.calls == [("127.0.0.1", 1)] * 21
@@ -277,8 +280,8 @@ def test_a_kernel_that_knows_neither_is_asked() -> None:
         def setsockopt(self, *option: int) -> None:
             raise OSError(errno.ENOPROTOOPT, "")
 
-    assert not offload.takes_trains(Old())
-    assert not offload.receive_trains(Old())
+    assert not offload.takes_gso(Old())
+    assert not offload.receive_coalesced(Old())
 
 
 def test_what_routes_refuse_is_bounded(sockets: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,23 +311,23 @@ def test_trains_are_asked_for_only_where_participants_like_us_send(sockets: Sock
     received(sockets)
     send_plainly(sockets, [message(i, 1_000) for i in range(8)])
     received(sockets)
-    assert sockets.user not in sockets._of_trains
+    assert sockets.user not in sockets._of_gso
     send_plainly(sockets, [message(i, 1_000) for i in range(9)])
     received(sockets)
-    assert sockets.user in sockets._of_trains or not offload.receive_trains(sockets.user)
+    assert sockets.user in sockets._of_gso or not offload.receive_coalesced(sockets.user)
 
 
 def test_heartbeats_of_equal_length_are_no_train() -> None:
     size = HEADER_SIZE + HEARTBEAT_SIZE
     data = np.frombuffer(b"".join(message(number, size) for number in range(20)), np.uint8)
     spans = [(number * size, (number + 1) * size, "") for number in range(20)]
-    assert not offload.is_train(data, spans)
+    assert not offload.is_gso(data, spans)
 
 
 def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:
-    if not offload.receive_trains(sockets.user):
+    if not offload.receive_coalesced(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
-    sockets._of_trains.add(sockets.user)
+    sockets._of_gso.add(sockets.user)
     messages = [message(1, 64_512), *[message(i, 1_001) for i in range(9)], message(2, 3), message(3, 30_000)]
     messages += [message(i, 5) for i in range(9)]
     sockets.send(to(sockets.default_unicast[0], *messages))
@@ -333,9 +336,9 @@ def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:
 
 
 def test_a_drain_of_trains_ends_with_the_buffer(sockets: Sockets, sender: Sender) -> None:
-    if not offload.receive_trains(sockets.user):
+    if not offload.receive_coalesced(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
-    sockets._of_trains.add(sockets.user)
+    sockets._of_gso.add(sockets.user)
     messages = [message(i, 1_405) for i in range(46 * 18)]  # more than the buffer holds
     sockets.send(to(sockets.default_unicast[0], *messages))
     found: list[bytes] = []
@@ -353,7 +356,7 @@ def test_what_is_taken_apart_is_aligned_whole_and_stays_in_its_room(
     size: int, segment: int | None, at: int
 ) -> None:
     sent = np.random.default_rng(size).integers(0, 256, size, np.uint8)
-    data = np.zeros(at + TRAIN_ROOM, np.uint8)
+    data = np.zeros(at + GSO_CAPACITY, np.uint8)
     data[at : at + size] = sent
     control = [] if segment is None else [(17, 104, segment.to_bytes(4, "little"))]
     spans: list[tuple[int, int, str]] = []
@@ -363,7 +366,7 @@ def test_what_is_taken_apart_is_aligned_whole_and_stays_in_its_room(
         min(segment, size - done) for done in range(0, size, segment)
     ]
     assert b"".join(data[start:stop].tobytes() for start, stop, _ in spans) == sent.tobytes()
-    assert end == spans[-1][1] <= at + TRAIN_ROOM
+    assert end == spans[-1][1] <= at + GSO_CAPACITY
     assert segment < 20 or all(start % 4 == 0 for start, _, _ in spans)
 
 

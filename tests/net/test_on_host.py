@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log import named_logs
 from spark_rtps.transport.log.named_logs import NamedLogs
-from spark_rtps.transport.net import written_logs
+from spark_rtps.transport.net import ipc_writing
 from spark_rtps.transport.net.recipients import Discard
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
@@ -224,7 +224,7 @@ def test_a_log_that_is_another_writers_is_not_read(
         return log
 
     monkeypatch.setattr(NamedLogs, "create", other)
-    monkeypatch.setattr(written_logs, "remove", lambda log: None)
+    monkeypatch.setattr(ipc_writing, "remove", lambda log: None)
     got = scene.reader(scene.node(ipc=True))
     writer = scene.writer(node, flow_control=IPC)
     writer.write(numbered(0, 100))

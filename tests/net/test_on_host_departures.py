@@ -21,10 +21,10 @@ from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.named_logs import NamedLogs
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
 from spark_rtps.transport.log.publication_log_metadata import PublicationLogMetadata
-from spark_rtps.transport.net import written_logs
+from spark_rtps.transport.net import ipc_writing
+from spark_rtps.transport.net.ipc_reading import _is_over, _Location, _Reading
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.net.on_host import _is_over, _Place, _Reading
 from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
@@ -77,7 +77,7 @@ def test_what_a_writer_adds_while_it_is_looked_whether_it_is_gone_is_read(
     writer, reader = Guid(bytes(12), bytes(4)), StatefulReader(Guid(bytes(12), bytes(4)), Qos())
     slot = log.subscribe(reader.guid, position=0, now=0)
     assert slot is not None
-    reading = _Reading(writer, Image.joined(log, CopyBuffer()), {reader.guid: _Place(reader, slot)})
+    reading = _Reading(writer, Image.joined(log, CopyBuffer()), {reader.guid: _Location(reader, slot)})
 
     def end(_: PublicationLogMetadata) -> bool:
         claim = log.claim(100, limit=1_000)
@@ -193,7 +193,7 @@ def is_ready(child: subprocess.Popen[str]) -> bool:
 def test_a_reader_that_is_killed_holds_the_writer_up_no_longer_than_it_may(
     scene: Scene, other: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(written_logs, "_DEAD_NS", 2 * NANOSECONDS)
+    monkeypatch.setattr(ipc_writing, "_DEAD_NS", 2 * NANOSECONDS)
     pace = FlowControlPolicy(ipc=True, term_length=TERM, receiver_timeout=NANOSECONDS)
     got = scene.reader(scene.node(ipc=True))
     child = other(READS)

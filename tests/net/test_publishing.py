@@ -258,8 +258,8 @@ def test_failures_of_automatic_flushes_can_be_set_apart(
     writer.write(numbered(1, 1))  # it is not told of it
     with pytest.raises(TransportError, match="'T': 1 datagrams"):
         writer.flush()  # which is its own
-    told = writer.failures.take_automatic()
-    assert told is not None and "'T': 1 datagrams could not be sent; sending to " in str(told)
+    reported = writer.failures.take_automatic()
+    assert reported is not None and "'T': 1 datagrams could not be sent; sending to " in str(reported)
     assert writer.failures.take_automatic() is None
     with pytest.raises(TransportError, match="'T': 1 datagrams"):
         writer.write(numbered(2, 9))  # a full batch
@@ -345,20 +345,20 @@ def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(
     there, here = scene.node(), scene.node()
     got = scene.reader(there, RELIABLE)
     writer = scene.writer(here, qos)
-    heard = there.participant.liveliness._signs[writer.guid]
+    received = there.participant.liveliness._signs[writer.guid]
 
     def later() -> int:
         clock.advance(5_000 * SECOND)
         return clock.monotonic_ns()
 
     begun = later()
-    assert heard.last_heard < begun
+    assert received.last_received < begun
     writer.assert_liveliness()
-    scene.wait(lambda: heard.last_heard >= begun)
+    scene.wait(lambda: received.last_received >= begun)
     begun = later()
-    assert heard.last_heard < begun
+    assert received.last_received < begun
     writer.write(numbered(0, 1))
-    scene.wait(lambda: got.numbers == [0] and heard.last_heard >= begun)
+    scene.wait(lambda: got.numbers == [0] and received.last_received >= begun)
 
 
 def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene: Scene) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.net import on_host
+from spark_rtps.transport.net import ipc_reading
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant.spy_participant import SpyParticipant
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
@@ -51,7 +51,7 @@ class Spies:
         self.published, self.pace = published, pace
         self.now = published.network.now
         self.participant = SpyParticipant(b"s" * 12)
-        self.logs = on_host.ReadLogs(self._receive, spies=True)
+        self.logs = ipc_reading.ReadLogs(self._receive, spies=True)
         self.taken: dict[Guid, list[int]] = {}
 
     def join(self, key: int, last_sn: int) -> Guid:
@@ -75,7 +75,7 @@ class Spies:
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Published:
-    monkeypatch.setattr(on_host, "_READ_BYTES", 20_000)  # many parts, as a long log has
+    monkeypatch.setattr(ipc_reading, "_READ_BYTES", 20_000)  # many parts, as a long log has
     return Published()
 
 

@@ -322,10 +322,10 @@ def test_a_reader_that_stops_is_named_with_its_position_and_the_limit(
     limit, who = writer.writer.pacing.send_limit
     assert who == slow.reader.guid
     proxy, positions = writer.writer.readers[who], writer.writer.positions
-    said = str(caught.value)
-    assert f"{who} (acknowledged {proxy.acked} of {writer.writer.last_sn})" in said
-    assert f"pub-pos {positions.pub_pos}, " in said and f"snd-lmt {limit}, " in said
-    assert "raise offer_timeout" in said and "flow_control.receiver_timeout" in said
+    output = str(caught.value)
+    assert f"{who} (acknowledged {proxy.acked} of {writer.writer.last_sn})" in output
+    assert f"pub-pos {positions.pub_pos}, " in output and f"snd-lmt {limit}, " in output
+    assert "raise offer_timeout" in output and "flow_control.receiver_timeout" in output
     slow.consume_from_now_on()
     all_acknowledged(writer)
     wait_until(lambda: slow.count == writer.writer.last_sn)

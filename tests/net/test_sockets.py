@@ -17,7 +17,7 @@ from spark_rtps.transport.net import binding, interfaces, peers
 from spark_rtps.transport.net.interfaces import Interface
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
+from spark_rtps.transport.net.sockets import BURST_BYTES, CONTENDED_BURST_BYTES, Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.receiving.message_receiver import Span
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port, user_unicast_port
@@ -165,20 +165,20 @@ class Flood:
         return 0, [], 0, self.recvfrom_into(buffers[0])[1]
 
 
-@pytest.mark.parametrize("trains", [False, True])
-@pytest.mark.parametrize("enough", [DRAIN_BYTES, CROWDED_DRAIN_BYTES])
-def test_a_drain_of_empty_datagrams_ends(trains: bool, enough: int) -> None:
+@pytest.mark.parametrize("gso_buffers", [False, True])
+@pytest.mark.parametrize("enough", [BURST_BYTES, CONTENDED_BURST_BYTES])
+def test_a_drain_of_empty_datagrams_ends(gso_buffers: bool, enough: int) -> None:
     """They come as fast as they are received, from several senders."""
     sockets = open_sockets()
-    sockets.drain_bytes = enough
+    sockets.burst_bytes = enough
     try:
-        flood = cast(Any, Flood(DRAIN_BYTES))
+        flood = cast(Any, Flood(BURST_BYTES))
         spans: list[Span] = []
-        if trains:
-            sockets._drain_trains(flood, spans)
+        if gso_buffers:
+            sockets._receive_coalesced(flood, spans)
         else:
             sockets._drain(flood, spans)
-        assert 0 < len(spans) <= (2 * DRAIN_BYTES if trains else DRAIN_BYTES) // 8
+        assert 0 < len(spans) <= (2 * BURST_BYTES if gso_buffers else BURST_BYTES) // 8
     finally:
         sockets.close()
 
@@ -204,10 +204,10 @@ class Stream:
         ([1_400], 1_400),
     ],
 )
-@pytest.mark.parametrize("enough", [DRAIN_BYTES, CROWDED_DRAIN_BYTES])
+@pytest.mark.parametrize("enough", [BURST_BYTES, CONTENDED_BURST_BYTES])
 def test_a_drain_of_large_samples_ends_where_one_does(sizes: list[int], last: int, enough: int) -> None:
     sockets = open_sockets()
-    sockets.drain_bytes = enough
+    sockets.burst_bytes = enough
     try:
         spans: list[Span] = []
         sockets._drain(cast(Any, Stream(sizes * (4 * enough // sum(sizes)))), spans)
@@ -217,8 +217,8 @@ def test_a_drain_of_large_samples_ends_where_one_does(sizes: list[int], last: in
     start, stop, _ = spans[-1]
     assert stop - start == last
     if sizes == [1_400]:
-        enough = DRAIN_BYTES  # each is a step: a longer drain would keep the others waiting
-    assert enough - 8 <= stop <= enough + DRAIN_BYTES // 2
+        enough = BURST_BYTES  # each is a step: a longer drain would keep the others waiting
+    assert enough - 8 <= stop <= enough + BURST_BYTES // 2
 
 
 def test_multicast_reaches_every_participant_of_the_host() -> None:
@@ -246,11 +246,11 @@ def test_without_multicast_there_is_no_group_socket() -> None:
 def test_messages_of_groups_arrive_as_they_were_cut(segment: int, group: int) -> None:
     whole = np.arange(2 * group + 500, dtype=np.uint32).astype(np.uint8)
     with contextlib.closing(open_sockets()) as one, contextlib.closing(open_sockets()) as other:
-        train = OutgoingDatagrams([whole], other.default_unicast, segment, group)
-        assert one.send([train]) == len(train.messages()) == 7
+        gso_buffer = OutgoingDatagrams([whole], other.default_unicast, segment, group)
+        assert one.send([gso_buffer]) == len(gso_buffer.messages()) == 7
         found: list[bytes] = []
         wait_until(lambda: found.extend(_drained(other)) or len(found) == 7)
-    assert found == train.messages()
+    assert found == gso_buffer.messages()
 
 
 def _drained(sockets: Sockets) -> list[bytes]:

@@ -127,7 +127,7 @@ def test_topics_of_a_list_are_waited_for(directory: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selection", "type_name", "said"),
+    ("selection", "type_name", "output"),
     [
         (
             TopicSelection(names=("t",)),
@@ -153,10 +153,10 @@ def test_topics_of_a_list_are_waited_for(directory: Any) -> None:
     ],
 )
 def test_what_was_seen_is_said(
-    directory: Any, selection: TopicSelection, type_name: str | None, said: str
+    directory: Any, selection: TopicSelection, type_name: str | None, output: str
 ) -> None:
     guid = Guid(b"w" * 12, bytes((0, 0, 1, KIND_WRITER_NO_KEY)))
     directory.participant.endpoints.append(RemoteEndpoint(guid, "writer", "t", "T", Qos(), "", b""))
     with pytest.raises(UnknownTypeError) as failed:
         await_types(directory, selection, timeout=60, type_name=type_name, stopping=lambda: True)
-    assert said in str(failed.value)
+    assert output in str(failed.value)

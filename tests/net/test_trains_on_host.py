@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.errors import AcknowledgmentError, LogError
 from spark_rtps.transport.log.named_logs import NamedLogs
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.log.publication_walk import frames_of
+from spark_rtps.transport.log.publication_scan import frames_of
 from spark_rtps.transport.log.subscriber_slots import SUBSCRIBERS_MAX
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.spy_node import SpyNode

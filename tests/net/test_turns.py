@@ -15,7 +15,7 @@ from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.send_failures import SendFailures
-from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
+from spark_rtps.transport.net.sockets import BURST_BYTES, CONTENDED_BURST_BYTES, Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.participant.participant import Participant
 from spark_rtps.transport.protocol.receiving.message_receiver import Span
@@ -34,19 +34,19 @@ class FakeSockets:
         self.receivers = [self.user, self.metatraffic]
         self.discovery = None
         self.send_failures = SendFailures()
-        self.drain_bytes = DRAIN_BYTES
+        self.burst_bytes = BURST_BYTES
         self.waiting: dict[object, deque[bytes]] = {each: deque() for each in self.receivers}
         self.renewed = 0
-        self.buffer: U8 = np.zeros(DRAIN_BYTES, np.uint8)
+        self.buffer: U8 = np.zeros(BURST_BYTES, np.uint8)
 
     def renew_buffer(self) -> None:
         self.renewed += 1
-        self.buffer = np.zeros(DRAIN_BYTES, np.uint8)
+        self.buffer = np.zeros(BURST_BYTES, np.uint8)
 
     def drain(self, source: object) -> list[Span]:
         spans: list[Span] = []
         at, queue = 0, self.waiting[source]
-        while queue and at + len(queue[0]) <= DRAIN_BYTES:
+        while queue and at + len(queue[0]) <= BURST_BYTES:
             datagram = queue.popleft()
             self.buffer[at : at + len(datagram)] = np.frombuffer(datagram, np.uint8)
             spans.append((at, at + len(datagram), EVIL_IP))
@@ -169,7 +169,7 @@ def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSocket
 
 
 @pytest.mark.parametrize(
-    ("received", "nbytes", "buffer", "naps"),
+    ("received", "nbytes", "buffer", "coalescing"),
     [
         (1, 100, 32 << 20, False),
         (2, 200, 1 << 10, True),
@@ -185,7 +185,7 @@ def test_after_which_drains_more_datagrams_are_waited_for(
     received: int,
     nbytes: int,
     buffer: int,
-    naps: bool,
+    coalescing: bool,
 ) -> None:
     _, sockets, node = scene
     slept: list[float] = []
@@ -199,7 +199,7 @@ def test_after_which_drains_more_datagrams_are_waited_for(
     monkeypatch.setattr(sockets, "granted_receive_buffer", buffer, raising=False)
     node.cycle(0.0)
     monkeypatch.undo()
-    assert bool(slept) == naps
+    assert bool(slept) == coalescing
 
 
 def test_drains_are_longer_while_naps_end_late(
@@ -224,9 +224,9 @@ def test_drains_are_longer_while_naps_end_late(
     for clock.late in (0, 3 * MILLISECOND, 0):
         for _ in range(20):
             node.cycle(0.0)
-        found.append(sockets.drain_bytes)
+        found.append(sockets.burst_bytes)
     monkeypatch.undo()
-    assert found == [DRAIN_BYTES, CROWDED_DRAIN_BYTES, DRAIN_BYTES]
+    assert found == [BURST_BYTES, CONTENDED_BURST_BYTES, BURST_BYTES]
 
 
 def test_a_log_that_cannot_be_handed_on_takes_no_datagram_with_it(

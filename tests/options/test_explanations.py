@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.options.explanations import (
-    READER_REMEDIES,
-    RECEIVER_REMEDIES,
-    WRITER_REMEDIES,
+    READER_HINTS,
+    RECEIVER_HINTS,
+    WRITER_HINTS,
     explained,
+    hint_of,
     no_reader,
-    remedy_of,
 )
 from spark_rtps.transport import qos
 from spark_rtps.transport.errors import (
@@ -38,7 +38,7 @@ from spark_rtps.transport.errors import (
     UnloggedError,
     WriterLimit,
 )
-from spark_rtps.transport.receiver.remedies import reasons_with_remedies, with_remedies
+from spark_rtps.transport.receiver.hints import reasons_with_hints, with_hints
 from spark_rtps.transport.structure import Guid
 
 WHERE = Path("/logs/one")
@@ -67,7 +67,7 @@ ERRORS = [
     (AcknowledgmentError("it is stuck", limit=WriterLimit.MAX_SAMPLES), "or resource_limits.max_samples"),
     (AcknowledgmentError("it is stuck", limit=WriterLimit.MAX_SAMPLES), HELD_UP),
     (UnknownTypeError("none", gap=TypeGap.NO_ENDPOINT), "give the type with type.file"),
-    (UnknownTypeError("none", gap=TypeGap.UNTOLD), "a ROS 2 name with type"),
+    (UnknownTypeError("none", gap=TypeGap.UNEXPLAINED), "a ROS 2 name with type"),
     (UnknownTypeError("two", gap=TypeGap.CONTRADICTORY), "by its name with type"),
     (EncodeError("null", null=NullPlace.MEMBER), "nullable=optional"),
     (CoherentSetError("too large"), "presentation.coherent_access=false"),
@@ -82,7 +82,7 @@ def test_an_error_says_what_mends_it(error: RtpsError, fix: str) -> None:
         with pytest.raises(type(error)) as caught, explained():
             raise error
         assert caught.value is error
-        assert str(error) == f"{plain}; {remedy_of(error)}"
+        assert str(error) == f"{plain}; {hint_of(error)}"
         assert fix in str(error)
 
 
@@ -105,7 +105,7 @@ def test_an_error_that_no_option_mends_stays_as_it_is(error: RtpsError) -> None:
 
 @pytest.mark.parametrize("error", [error for error, _ in ERRORS])
 def test_facts_and_remedy_survive_pickle(error: RtpsError) -> None:
-    error.remedy = remedy_of(error)
+    error.hint = hint_of(error)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
@@ -139,25 +139,25 @@ def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str)
     assert caught.value.fix == "is no callable"
 
 
-@pytest.mark.parametrize("remedies", [READER_REMEDIES, WRITER_REMEDIES])
-def test_every_policy_that_is_compared_has_a_remedy(remedies: dict[str, str]) -> None:
+@pytest.mark.parametrize("hints", [READER_HINTS, WRITER_HINTS])
+def test_every_policy_that_is_compared_has_a_remedy(hints: dict[str, str]) -> None:
     policies = {"RELIABILITY", "DURABILITY", "DEADLINE", "LIVELINESS", "OWNERSHIP", "PRESENTATION"}
-    assert policies <= remedies.keys()
+    assert policies <= hints.keys()
     offered = qos.Qos()
     requested = qos.requested_by_reader(qos.Qos(reliability=qos.ReliabilityKind.RELIABLE))
     (reason,) = qos.incompatibilities(offered, requested)
-    assert reasons_with_remedies([reason], remedies) == f"{reason} ({remedies['RELIABILITY']})"
+    assert reasons_with_hints([reason], hints) == f"{reason} ({hints['RELIABILITY']})"
 
 
 def test_remedies_of_warnings() -> None:
-    assert with_remedies("it is full", ["LOG_FULL"], RECEIVER_REMEDIES, needed=40) == (
+    assert with_hints("it is full", ["LOG_FULL"], RECEIVER_HINTS, needed=40) == (
         "it is full (set log.max_bytes to 40 at least)"
     )
-    assert with_remedies("it is odd", ["SOMETHING"], RECEIVER_REMEDIES) == "it is odd"
-    assert json.loads(json.dumps(RECEIVER_REMEDIES)) == RECEIVER_REMEDIES
+    assert with_hints("it is odd", ["SOMETHING"], RECEIVER_HINTS) == "it is odd"
+    assert json.loads(json.dumps(RECEIVER_HINTS)) == RECEIVER_HINTS
 
 
 def test_no_reader_names_the_first_mismatches() -> None:
     readers = {Guid(bytes(12), bytes((0, 0, 0, i))): ("RELIABILITY: no",) for i in range(5)}
-    assert str(no_reader("T", 0, 1.0, readers)).count(WRITER_REMEDIES["RELIABILITY"]) == 3
+    assert str(no_reader("T", 0, 1.0, readers)).count(WRITER_HINTS["RELIABILITY"]) == 3
     assert "raise connect_timeout" in str(no_reader("T", 0, 1.0, {}))

@@ -257,9 +257,9 @@ class TestValues:
 
     @pytest.mark.parametrize("name", ["log.dir", "qos.file", "type.file", "type.include_path"])
     def test_home_directories_that_are_not_known(self, name: str) -> None:
-        beside = {"type.file": "x.idl", "type": "T"} if "include" in name else {}
+        sidecar = {"type.file": "x.idl", "type": "T"} if "include" in name else {}
         with pytest.raises(OptionError, match="home directory that is not known"):
-            given_type(parse_options({"topic": "T", **beside, name: "~nosuchuser/x"}, AppliesTo.READ))
+            given_type(parse_options({"topic": "T", **sidecar, name: "~nosuchuser/x"}, AppliesTo.READ))
 
     def test_list_in_json(self) -> None:
         assert read(partition='["", "a,b", " c "]').qos.partition == ("", "a,b", " c ")

@@ -124,7 +124,7 @@ class TestConnext:
         assert "partition" not in options  # of the base's publisher
 
     @pytest.mark.parametrize(
-        ("profile", "said"),
+        ("profile", "output"),
         [
             ("Throughputs", "did you mean 'Plant::Throughput'? there are Plant::Base, "),
             ("Plant::throughput", "did you mean 'Plant::Throughput'?"),
@@ -134,11 +134,11 @@ class TestConnext:
             ("Orphan", "option 'qos.profile' = 'Bass': is a base of Plant::Orphan, but not in"),
         ],
     )
-    def test_a_profile_that_is_none(self, profile: str, said: str) -> None:
+    def test_a_profile_that_is_none(self, profile: str, output: str) -> None:
         with pytest.raises(OptionError) as caught:
             settings(AppliesTo.WRITE, CONNEXT, profile)
         assert caught.value.option == "qos.profile"
-        assert said in str(caught.value)
+        assert output in str(caught.value)
 
 
 class TestDdsXml:
@@ -272,7 +272,7 @@ class TestFastDds:
 
 class TestFiles:
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "output"),
         [
             ("", "is not XML: no element found"),
             ("<a><b></a>", "is not XML: mismatched tag: line 1"),
@@ -287,11 +287,11 @@ class TestFiles:
         ],
         ids=range(10),
     )
-    def test_no_qos_file(self, tmp_path: Path, text: bytes | str, said: str) -> None:
+    def test_no_qos_file(self, tmp_path: Path, text: bytes | str, output: str) -> None:
         with pytest.raises(OptionError) as caught:
             settings(AppliesTo.READ, written(tmp_path, text))
         assert caught.value.option == "qos.file"
-        assert said in str(caught.value)
+        assert output in str(caught.value)
 
     def test_one_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("spark_rtps.options.qos_profiles.xml_file._FILE_BYTES_MAX", 1 << 20)

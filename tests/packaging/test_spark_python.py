@@ -59,30 +59,30 @@ class TestPython:
             "import pyspark.core.context as c, types\n"
             f"c.SparkContext._active_spark_context = types.SimpleNamespace(pythonExec={python!r})\n"
         )
-        said = run(session + SHOWN)
-        assert "worker: None" in said
-        assert ("before the session is made, or with PYSPARK_PYTHON=" in said) is warned
+        output = run(session + SHOWN)
+        assert "worker: None" in output
+        assert ("before the session is made, or with PYSPARK_PYTHON=" in output) is warned
 
 
 class TestVersions:
     def test_an_old_one_is_named_at_import(self, tmp_path: Path) -> None:
-        said = run("import spark_rtps", modules=pyspark(tmp_path, "3.5.1"))
-        assert "format('rtps') needs PySpark 4.0 or newer, and 3.5.1 is installed" in said
+        output = run("import spark_rtps", modules=pyspark(tmp_path, "3.5.1"))
+        assert "format('rtps') needs PySpark 4.0 or newer, and 3.5.1 is installed" in output
 
     def test_an_old_one_has_no_data_source(self, tmp_path: Path) -> None:
         program = (
             "import warnings; warnings.simplefilter('ignore'); import spark_rtps; spark_rtps.RtpsDataSource"
         )
-        said = run(program, modules=pyspark(tmp_path, "3.5.1"))
+        output = run(program, modules=pyspark(tmp_path, "3.5.1"))
         assert (
-            "PySparkVersionError: format('rtps') needs PySpark 4.0 or newer, and 3.5.1 is installed" in said
+            "PySparkVersionError: format('rtps') needs PySpark 4.0 or newer, and 3.5.1 is installed" in output
         )
 
     def test_the_old_ones_session(self, tmp_path: Path) -> None:
         program = "from spark_rtps.session import session_builder; session_builder()"
-        said = run(program, modules=pyspark(tmp_path, "3.5.1"))
+        output = run(program, modules=pyspark(tmp_path, "3.5.1"))
         assert (
-            "PySparkVersionError: format('rtps') needs PySpark 4.0 or newer, and 3.5.1 is installed" in said
+            "PySparkVersionError: format('rtps') needs PySpark 4.0 or newer, and 3.5.1 is installed" in output
         )
 
     def test_the_python_api_needs_none(self, tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ class TestVersions:
         "imports", ["import spark_rtps; spark_rtps.RtpsDataSource", "import pyspark_rtps"]
     )
     def test_one_that_is_too_new(self, tmp_path: Path, imports: str) -> None:
-        said = run(imports, modules=pyspark(tmp_path, "7.0.0", datasource="DataSource = object\n"))
-        assert "this spark-rtps knows PySpark 4.0 to 4.3, and 7.0.0 is installed" in said
-        assert "install a newer spark-rtps, or PySpark 4.3" in said
+        output = run(imports, modules=pyspark(tmp_path, "7.0.0", datasource="DataSource = object\n"))
+        assert "this spark-rtps knows PySpark 4.0 to 4.3, and 7.0.0 is installed" in output
+        assert "install a newer spark-rtps, or PySpark 4.3" in output

@@ -123,7 +123,7 @@ class Stream:
         return found
 
 
-def train(writer: Guid, first_sn: int, count: int, size: int, stamps: list[int]) -> list[bytes]:
+def gso_buffer(writer: Guid, first_sn: int, count: int, size: int, stamps: list[int]) -> list[bytes]:
     """Samples as our writers send several at once: the end of each lies in a datagram with the others' ends, behind
     those with all else. ``stamps``: the source timestamps of the samples."""
     full, found = (size - 1) // FRAGMENT, []
@@ -154,7 +154,7 @@ def trains_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
         )
         alike = chance.random() < 0.5
         stamps = [SECOND * (1 if alike else 1 + i // 2) for i in range(count)]
-        datagrams = train(WRITERS[0], sn, count, size, stamps)
+        datagrams = gso_buffer(WRITERS[0], sn, count, size, stamps)
         sn += count
         stream.sn = sn - 1
         if chance.random() < 0.3:

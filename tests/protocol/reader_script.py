@@ -158,7 +158,7 @@ class Script:
         self.now = stop
         return self
 
-    def said(self) -> list[object]:
+    def output(self) -> list[object]:
         """What the reader says to an owner that takes what there is before."""
         self._runs += self.reader.take()
         return submessages(self.reader.outgoing())
@@ -172,5 +172,5 @@ class Script:
 def started(**options: object) -> Script:
     script = Script(**options)
     script.heartbeat(1, 0)
-    script.said()
+    script.output()
     return script

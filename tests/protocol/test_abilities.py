@@ -44,16 +44,16 @@ def test_the_same_parameter_of_another_vendor_means_something_else() -> None:
     assert decode_endpoint(payload.replace(VENDOR_ID, VENDOR_RTI), writer=False).abilities == NO_ABILITIES
 
 
-@pytest.mark.parametrize(("said", "believed"), [(0, MESSAGE_SIZE_LEAST), (1 << 31, UDP_PAYLOAD_MAX)])
-def test_a_message_size_that_cannot_be_is_brought_within_bounds(said: int, believed: int) -> None:
-    payload = encode_endpoint(replace(READER, abilities=replace(ALL, message_size_max=said)))
-    assert decode_endpoint(payload, writer=False).abilities.message_size_max == believed
+@pytest.mark.parametrize(("output", "trusted"), [(0, MESSAGE_SIZE_LEAST), (1 << 31, UDP_PAYLOAD_MAX)])
+def test_a_message_size_that_cannot_be_is_brought_within_bounds(output: int, trusted: int) -> None:
+    payload = encode_endpoint(replace(READER, abilities=replace(ALL, message_size_max=output)))
+    assert decode_endpoint(payload, writer=False).abilities.message_size_max == trusted
 
 
-@pytest.mark.parametrize(("said", "believed"), [(0, 0), (1, TERM_WINDOW_LEAST), (1 << 40, 0xFFFF_FFFF)])
-def test_a_window_that_is_hardly_one_is_not_believed(said: int, believed: int) -> None:
-    payload = encode_endpoint(replace(READER, abilities=replace(ALL, term_window=said)))
-    assert decode_endpoint(payload, writer=False).abilities.term_window == believed
+@pytest.mark.parametrize(("output", "trusted"), [(0, 0), (1, TERM_WINDOW_LEAST), (1 << 40, 0xFFFF_FFFF)])
+def test_a_window_that_is_hardly_one_is_not_believed(output: int, trusted: int) -> None:
+    payload = encode_endpoint(replace(READER, abilities=replace(ALL, term_window=output)))
+    assert decode_endpoint(payload, writer=False).abilities.term_window == trusted
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from spark_rtps.transport.wire.submessages import AckNack, NackFrag
 from tests.protocol.reader_script import IT, LASTING, MS, POLICY, WHERE, Script, started, submessages
 
 
-def said(s: Script) -> list[object]:
+def output(s: Script) -> list[object]:
     """What the reader says to an owner that did not take."""
     return submessages(s.reader.outgoing())
 
@@ -16,22 +16,22 @@ def said(s: Script) -> list[object]:
 def test_nothing_is_acknowledged_before_it_is_taken() -> None:
     s = started()
     s.data(1, 5).heartbeat(1, 5)
-    assert said(s) == []
+    assert output(s) == []
     s.heartbeat(1, 5).sleep(100 * MS)
-    assert said(s) == []
+    assert output(s) == []
     assert s.taken() == [1, 2, 3, 4, 5]
-    (acknack,) = said(s)
+    (acknack,) = output(s)
     assert isinstance(acknack, AckNack)
     assert (acknack.missing.base, acknack.final) == (6, True)
-    assert said(s) == []
+    assert output(s) == []
 
 
 def test_requests_acknowledge_too_and_wait_with_it() -> None:
     s = started()
     s.data(1).data(4).frag(6, 1).heartbeat(1, 6).sleep(25 * MS)
-    assert said(s) == []
+    assert output(s) == []
     assert s.taken() == [1]
-    both = said(s)
+    both = output(s)
     assert [type(each) for each in both] == [AckNack, NackFrag]
     assert isinstance(both[0], AckNack)
     assert both[0].missing.base == 2
@@ -42,9 +42,9 @@ def test_requests_held_back_add_up() -> None:
     s = started()
     s.data(1).data(4).heartbeat(1, 4).sleep(POLICY.nack_delay)
     s.data(8).heartbeat(1, 8).sleep(5 * MS)  # 2 and 3 are not due again, 5 to 7 are now
-    assert said(s) == []
+    assert output(s) == []
     assert s.taken() == [1]
-    (acknack,) = said(s)
+    (acknack,) = output(s)
     assert isinstance(acknack, AckNack)
     assert acknack.missing.ranges() == [(2, 3), (5, 7)]
 
@@ -57,9 +57,9 @@ def test_what_the_window_lets_out_is_not_acknowledged_before_it_is_taken() -> No
     assert s.taken() == [1]
     s.reader.window = 64  # 2 and 3 are ready, and the timer for their acknowledgement is in the past
     s.reader.handle_timer(s.now)
-    assert said(s) == []
+    assert output(s) == []
     assert s.taken() == [2, 3]
-    (acknack,) = said(s)
+    (acknack,) = output(s)
     assert isinstance(acknack, AckNack)
     assert acknack.missing.base == 4
 
@@ -70,9 +70,9 @@ def test_the_owner_holds_acknowledgements_back() -> None:
     s.data(1, 3).data(5)
     assert s.taken() == [1, 2, 3]
     s.heartbeat(1, 5).sleep(1000 * MS)
-    assert s.said() == []
+    assert s.output() == []
     s.reader.hold_acknowledgments = False
-    (acknack,) = s.said()
+    (acknack,) = s.output()
     assert isinstance(acknack, AckNack)
     assert acknack.missing.base == 4
     assert acknack.missing.ranges() == [(4, 4)]
@@ -82,26 +82,26 @@ def test_preemptive_acknacks_are_never_held_back() -> None:
     s = Script(resume={IT: 2})
     s.reader.hold_acknowledgments = True
     s.data(3)
-    (acknack,) = said(s)
+    (acknack,) = output(s)
     assert isinstance(acknack, AckNack)
     assert (acknack.missing.base, acknack.final) == (1, False)
     s.sleep(POLICY.preemptive_period)
-    assert len(said(s)) == 1
+    assert len(output(s)) == 1
     s.heartbeat(1, 3)
-    assert said(s) == []
+    assert output(s) == []
 
 
 def test_history_is_requested_soon_after_the_first_heartbeat() -> None:
     s = Script(LASTING, transient_local=True)
-    s.said()
+    s.output()
     s.heartbeat(1, 5).sleep(POLICY.nack_delay)
-    acknack = s.said()[-1]
+    acknack = s.output()[-1]
     assert isinstance(acknack, AckNack)
     assert acknack.missing.ranges() == [(1, 5)]
     s.data(1, 5).heartbeat(1, 6)
-    s.said()
+    s.output()
     s.sleep(POLICY.nack_delay)
-    assert s.said() == [], "6 may be on its way"
+    assert s.output() == [], "6 may be on its way"
 
 
 def test_what_a_writer_takes_with_it_is_lost() -> None:

@@ -26,7 +26,7 @@ def script(**options: object) -> Script:
     policy = FlowControlPolicy(unblock_timeout=TIMEOUT)
     s = Script(flow_control=FlowControl(policy), log=PublicationLog.create(64 << 10), **options)
     s.acknack(1)
-    s.said()
+    s.output()
     return s
 
 
@@ -40,10 +40,10 @@ def claim(s: Script, size: int = 16, fill: int = 0) -> SampleClaim:
 def test_a_claimed_sample_is_sent_when_it_is_committed() -> None:
     s = script()
     made = claim(s, 16, fill=7)
-    assert s.said() == []
+    assert s.output() == []
     assert made.position == s.writer.positions.pub_pos > 0
     assert s.writer.claims.commit(made, now=s.now)
-    (data,) = [each for each in s.said() if isinstance(each, Data)]
+    (data,) = [each for each in s.output() if isinstance(each, Data)]
     assert (data.sn, bytes(data.payload or b"")) == (1, b"\7" * 16)
 
 
@@ -53,7 +53,7 @@ def test_no_claim_has_a_timestamp_that_rtps_cannot_carry() -> None:
         with pytest.raises(UsageError, match="1970 to 2106"):
             s.writer.claims.make(16, timestamp=-1, now=s.now)
     assert s.writer.claims.commit(claim(s), now=s.now)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
 
 
 def test_what_is_written_behind_a_claim_waits_for_it() -> None:
@@ -61,9 +61,9 @@ def test_what_is_written_behind_a_claim_waits_for_it() -> None:
     first, second = claim(s, fill=1), claim(s, fill=2)
     s.write(2)
     assert s.writer.claims.commit(second, now=s.now)
-    assert sns(s.said()) == []
+    assert sns(s.output()) == []
     assert s.writer.claims.commit(first, now=s.now)
-    assert sns(s.said()) == [1, 2, 3, 4]
+    assert sns(s.output()) == [1, 2, 3, 4]
     s.acknack(5)
     assert s.writer.unacknowledged() == {}
 
@@ -73,11 +73,11 @@ def test_a_claim_given_up_is_a_gap() -> None:
     first = claim(s)
     s.write(1)
     s.writer.claims.abort(first, now=s.now)
-    said = s.said()
-    assert sns(said) == [2]
-    assert [each.start_sn for each in said if isinstance(each, Gap)] == [1]
+    output = s.output()
+    assert sns(output) == [2]
+    assert [each.start_sn for each in output if isinstance(each, Gap)] == [1]
     s.acknack(1, 1)
-    assert any(isinstance(each, Gap) for each in s.said()), "who asks is told again"
+    assert any(isinstance(each, Gap) for each in s.output()), "who asks is told again"
     assert s.writer.counters.written_samples == 1
     assert not s.writer.claims.commit(first, now=s.now)
 
@@ -119,7 +119,7 @@ def test_a_claim_needs_room_and_a_log() -> None:
     assert len(made) < 64
     for each in made:
         s.writer.claims.commit(each, now=s.now)
-    s.said()
+    s.output()
     assert s.writer.claims.make(1_000, timestamp=s.now, now=s.now) is not None
     with pytest.raises(UsageError, match="too large to be claimed"):
         s.writer.claims.make(100_000, timestamp=s.now, now=s.now)
@@ -132,13 +132,13 @@ def test_a_request_for_fragments_brings_nothing_of_an_open_claim() -> None:
     made = claim(s, 3000, fill=1)
     info = ReaderInfo(reader_guid(2), (where(2),), (), True, False, message_size_max=1200)
     s.writer.match_reader(info, now=s.now)
-    s.acknack(1, i=2).said()
+    s.acknack(1, i=2).output()
     s.nack_frag(1, 1, 2, 3, i=2)
-    assert s.said() == []
+    assert s.output() == []
     assert s.writer.claims.commit(made, now=s.now)
-    assert s.said(), "it is sent once it is complete"
+    assert s.output(), "it is sent once it is complete"
     s.nack_frag(1, 2, i=2)
-    assert [each.first_fragment for each in s.said() if isinstance(each, DataFrag)] == [2]
+    assert [each.first_fragment for each in s.output() if isinstance(each, DataFrag)] == [2]
 
 
 def test_claims_are_kept_for_late_joiners_too() -> None:
@@ -146,9 +146,9 @@ def test_claims_are_kept_for_late_joiners_too() -> None:
     for i in range(3):
         assert s.writer.claims.commit(claim(s, fill=i), now=s.now)
     s.match(1, transient_local=True)
-    s.said()
+    s.output()
     s.acknack(1, 1, 2, 3)
-    got = [bytes(each.payload or b"")[0] for each in s.said() if isinstance(each, Data)]
+    got = [bytes(each.payload or b"")[0] for each in s.output() if isinstance(each, Data)]
     assert got == [0, 1, 2]
 
 
@@ -159,8 +159,8 @@ class Heard:
         self.payloads: dict[int, int] = {}
         self.irrelevant: set[int] = set()
 
-    def take(self, said: Iterable[object]) -> None:
-        for each in said:
+    def take(self, output: Iterable[object]) -> None:
+        for each in output:
             if isinstance(each, Data):
                 self.payloads[each.sn] = bytes(each.payload or b"")[0]
             elif isinstance(each, Gap):
@@ -175,7 +175,7 @@ def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
         s = script()
         pending: list[SampleClaim] = []
         expected: dict[int, int] = {}
-        heard = Heard()
+        received = Heard()
         for _ in range(200):
             what = r.integers(6)
             if what == 0:
@@ -193,13 +193,13 @@ def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
             elif what == 4 and pending:
                 s.writer.claims.abort(pending.pop(int(r.integers(len(pending)))), now=s.now)
             else:
-                heard.take(said for _, said in s.sleep(int(r.integers(120)) * MS))
-            heard.take(s.said())
-        heard.take(said for _, said in s.sleep(2 * TIMEOUT))
-        heard.take(s.said())
-        assert heard.payloads == expected, seed
-        assert heard.irrelevant == set(range(1, s.writer.last_sn + 1)) - set(expected), seed
-        sent, given_up = sent + len(expected), given_up + len(heard.irrelevant)
+                received.take(output for _, output in s.sleep(int(r.integers(120)) * MS))
+            received.take(s.output())
+        received.take(output for _, output in s.sleep(2 * TIMEOUT))
+        received.take(s.output())
+        assert received.payloads == expected, seed
+        assert received.irrelevant == set(range(1, s.writer.last_sn + 1)) - set(expected), seed
+        sent, given_up = sent + len(expected), given_up + len(received.irrelevant)
         s.acknack(s.writer.last_sn + 1)
         assert s.writer.unacknowledged() == {}, seed
         assert s.writer.positions.snd_pos == s.writer.positions.pub_pos, seed

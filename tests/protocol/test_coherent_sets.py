@@ -99,10 +99,10 @@ def test_a_set_with_a_hole_waits_for_it() -> None:
     s = coherent()
     s.data(1, 2, of=1).data(4, 5, of=1).end_of_set(6).data(7)
     assert s.taken() == []
-    said = s.sleep(POLICY.reorder_delay).said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.base == 1, "nothing of it is acknowledged"
-    assert said.missing.ranges() == [(3, 3)]
+    output = s.sleep(POLICY.reorder_delay).output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.base == 1, "nothing of it is acknowledged"
+    assert output.missing.ranges() == [(3, 3)]
     s.data(3, of=1)
     assert s.taken() == [1, 2, 3, 4, 5, 7]
 
@@ -122,29 +122,29 @@ def test_a_set_whose_end_is_missing_waits_for_it() -> None:
 def test_an_open_set_is_not_acknowledged() -> None:
     s = coherent()
     s.data(1).data(2, 5, of=2).heartbeat(1, 5)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert (said.missing.base, said.final) == (2, True)
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert (output.missing.base, output.final) == (2, True)
     s.end_of_set(6).heartbeat(1, 6)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.missing.base == 7
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.missing.base == 7
 
 
 def test_an_open_set_is_not_asked_for() -> None:
     s = coherent()
-    s.data(1, 5, of=1).heartbeat(1, 5).said()
+    s.data(1, 5, of=1).heartbeat(1, 5).output()
     s.sleep(1000 * MS)
-    assert s.said() == []
+    assert s.output() == []
     assert s.reader.get_timer() is None
 
 
 def test_a_set_of_batches() -> None:
     s = coherent()
     s.batch(1, 1, 10, of=1).batch(3, 21, 30, of=1).end_of_set(31)
-    said = s.sleep(POLICY.reorder_delay).said()[-1]
-    assert isinstance(said, AckNackBatch)
-    assert (said.missing.base, said.missing.ranges()) == (1, [(2, 2)])
+    output = s.sleep(POLICY.reorder_delay).output()[-1]
+    assert isinstance(output, AckNackBatch)
+    assert (output.missing.base, output.missing.ranges()) == (1, [(2, 2)])
     s.batch(2, 11, 20, of=1)
     assert s.taken() == list(range(1, 31))
 
@@ -152,9 +152,9 @@ def test_a_set_of_batches() -> None:
 def test_a_long_set_is_repaired_beyond_what_one_acknack_reaches() -> None:
     s = coherent()
     s.data(1, 999, of=1).data(1001, 1300, of=1).end_of_set(1301)
-    said = s.sleep(POLICY.reorder_delay).said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(1000, 1000)]
+    output = s.sleep(POLICY.reorder_delay).output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(1000, 1000)]
     s.data(1000, of=1)
     assert s.taken() == list(range(1, 1301))
 
@@ -458,7 +458,7 @@ def test_whatever_the_order_sets_are_whole_and_in_order(seed: int) -> None:
         for each in sets:
             assert set(each) <= set(got) or not set(each) & set(got), "half a set"
         s.heartbeat(1, sn).sleep(5 * MS)
-        s.said()
+        s.output()
     s.reader.window = 1 << 30
     for first, last, of in pieces:  # what a closed window kept out
         s.end_of_set(first) if of < 0 else s.data(first, last, of=of)

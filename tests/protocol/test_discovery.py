@@ -434,9 +434,9 @@ def test_what_a_writer_answers_before_it_is_heard(
 def test_in_the_place_of_a_captured_reader(capture: Path) -> None:
     expected = json.loads(capture.with_suffix(".expected.json").read_text())
     participant, runs = impersonate(capture)
-    told = list(iter(participant.next_event, None))
-    discovered = [each for each in told if isinstance(each, events.ParticipantDiscovered)]
-    matched = [each for each in told if isinstance(each, events.Matched)]
+    reported = list(iter(participant.next_event, None))
+    discovered = [each for each in reported if isinstance(each, events.ParticipantDiscovered)]
+    matched = [each for each in reported if isinstance(each, events.Matched)]
     assert len(discovered) >= 1
     assert {each.topic for each in matched} == {what_it_shows(capture)[0]}
     sns = [sn for run in runs for sn in range(run.first_sn, run.last_sn + 1)]

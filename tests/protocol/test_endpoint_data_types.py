@@ -170,7 +170,7 @@ def test_wireshark_reads_what_we_meant() -> None:
     # It takes type consistency apart only in messages of RTI Connext.
     header = Header(vendor=b"\x01\x01", prefix=READER.guid.prefix)
     capture = pcap.write_pcap([header.encode() + submessage.encode()])
-    said = tshark(capture, "-V")
+    output = tshark(capture, "-V")
     for line in (
         "PID_TYPE_CONSISTENCY",
         "Type Consistency Kind: ALLOW_TYPE_COERCION",
@@ -184,6 +184,6 @@ def test_wireshark_reads_what_we_meant() -> None:
         "expressionParameters[0]: 5",
         "expressionParameters[1]: 'a b'",
     ):
-        assert line in said, said
-    assert "alformed" not in said
-    assert "nvalid" not in said
+        assert line in output, output
+    assert "alformed" not in output
+    assert "nvalid" not in output

@@ -40,8 +40,8 @@ def write(s: Script, count: int) -> None:
         assert s.write(1, SIZE) == 1
 
 
-def told(said: list[object]) -> list[tuple[int, int]]:
-    return [(each.first_sn, each.last_sn) for each in said if isinstance(each, Heartbeat)]
+def reported(output: list[object]) -> list[tuple[int, int]]:
+    return [(each.first_sn, each.last_sn) for each in output if isinstance(each, Heartbeat)]
 
 
 # --- one reader --------------------------------------------------------------------------------------
@@ -50,65 +50,65 @@ def told(said: list[object]) -> list[tuple[int, int]]:
 def test_no_more_is_sent_than_the_readers_window_takes() -> None:
     s = script().acknack(1).status(0, 3 * PLACE)
     write(s, 5)
-    assert sns(s.said()) == [1, 2, 3]
+    assert sns(s.output()) == [1, 2, 3]
     positions = s.writer.positions
     assert (positions.pub_pos, positions.snd_pos) == (5 * PLACE, 3 * PLACE)
     assert s.writer.pacing.send_limit == (3 * PLACE, reader_guid(1))
     assert positions.snd_bpe == s.writer.counters.flow_control_limits == 1, "each limit once"
     s.acknack(4).status(3, 1 * PLACE)
-    assert sns(s.said()) == [4]
+    assert sns(s.output()) == [4]
     s.acknack(5).status(4, 10 * PLACE)
-    assert sns(s.said()) == [5]
+    assert sns(s.output()) == [5]
 
 
 def test_what_is_acknowledged_but_not_consumed_still_counts() -> None:
     s = script().acknack(1).status(0, 2 * PLACE)
     write(s, 4)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
     s.acknack(3)
-    assert sns(s.said()) == [], "the reader has them, and no room for more"
+    assert sns(s.output()) == [], "the reader has them, and no room for more"
     s.status(1, 2 * PLACE)
-    assert sns(s.said()) == [3]
+    assert sns(s.output()) == [3]
 
 
 def test_a_heartbeat_tells_of_nothing_that_waits() -> None:
     s = script().acknack(1).status(0, 2 * PLACE)
     write(s, 4)
-    said = s.said() + [each for _, each in s.sleep(250 * MS)]
-    assert told(said) and all(last == 2 for _, last in told(said))
+    output = s.output() + [each for _, each in s.sleep(250 * MS)]
+    assert reported(output) and all(last == 2 for _, last in reported(output))
     assert s.writer.unacknowledged() == {reader_guid(1): 0}
 
 
 def test_heartbeats_go_on_while_a_window_is_closed_for_its_opening_may_be_lost() -> None:
     s = script().acknack(1).status(0, 2 * PLACE)
     write(s, 4)
-    s.said()
+    s.output()
     s.acknack(3).status(2, 0)
-    assert told([each for _, each in s.sleep(350 * MS)]), "somebody has to ask"
+    assert reported([each for _, each in s.sleep(350 * MS)]), "somebody has to ask"
     s.status(2, 2 * PLACE)
-    assert sns(s.said()) == [3, 4]
+    assert sns(s.output()) == [3, 4]
 
 
 def test_a_closed_window_lets_nothing_pass() -> None:
     s = script().acknack(1).status(0, 0)
     write(s, 2)
-    assert sns(s.said()) == []
+    assert sns(s.output()) == []
 
 
 def test_what_is_larger_than_the_window_goes_alone() -> None:
     s = script().acknack(1).status(0, 100)
     write(s, 3)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.acknack(2)
-    assert sns(s.said()) == [], "it is not consumed"
+    assert sns(s.output()) == [], "it is not consumed"
     s.status(1, 100)
-    assert sns(s.said()) == [2]
+    assert sns(s.output()) == [2]
 
 
 def test_a_window_may_shrink_but_what_it_allowed_stays_allowed() -> None:
     s = script().acknack(1).status(0, 3 * PLACE).status(0, PLACE)
     write(s, 4)
-    assert sns(s.said()) == [1, 2, 3]
+    assert sns(s.output()) == [1, 2, 3]
 
 
 def test_a_coherent_set_is_sent_whole() -> None:
@@ -117,9 +117,9 @@ def test_a_coherent_set_is_sent_whole() -> None:
     write(s, 6)
     s.writer.coherent_sets.end(now=s.now)
     write(s, 1)
-    assert sns(s.said()) == [1, 2, 3, 4, 5, 6, 7]
+    assert sns(s.output()) == [1, 2, 3, 4, 5, 6, 7]
     s.acknack(8).status(7, 2 * PLACE)
-    assert sns(s.said()) == [8]
+    assert sns(s.output()) == [8]
 
 
 def test_a_coherent_set_behind_which_another_is_begun_is_sent_whole_once_it_is_begun() -> None:
@@ -132,11 +132,11 @@ def test_a_coherent_set_behind_which_another_is_begun_is_sent_whole_once_it_is_b
         s.writer.coherent_sets.end(now=s.now)
     s.writer.coherent_sets.begin(now=s.now)
     write(s, 4)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
     s.acknack(3).status(2, 3 * PLACE)
-    assert sns(s.said()) == [3, 4, 5, 6, 7, 8]
+    assert sns(s.output()) == [3, 4, 5, 6, 7, 8]
     s.acknack(9).status(8, 2 * PLACE)
-    assert sns(s.said()) == list(range(9, 18))
+    assert sns(s.output()) == list(range(9, 18))
 
 
 def test_after_an_aborted_coherent_set_windows_count_again() -> None:
@@ -145,9 +145,9 @@ def test_after_an_aborted_coherent_set_windows_count_again() -> None:
     write(s, 1)
     s.writer.coherent_sets.abort(now=s.now)
     write(s, 5)
-    assert sns(s.said()) == [1, 3]
+    assert sns(s.output()) == [1, 3]
     s.acknack(4).status(3, 2 * PLACE)
-    assert sns(s.said()) == [4, 5]
+    assert sns(s.output()) == [4, 5]
 
 
 def test_what_has_outlived_its_lifespan_meanwhile_is_not_sent() -> None:
@@ -157,12 +157,12 @@ def test_what_has_outlived_its_lifespan_meanwhile_is_not_sent() -> None:
     )
     s.acknack(1).status(0, PLACE)
     write(s, 3)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.sleep(60 * MS)
     write(s, 1)
-    s.said()
+    s.output()
     s.acknack(2).status(1, 10 * PLACE)
-    assert sns(s.said()) == [4]
+    assert sns(s.output()) == [4]
 
 
 def test_publishing_stops_a_window_ahead_of_the_sender() -> None:
@@ -182,15 +182,15 @@ def test_publishing_stops_a_window_ahead_of_the_sender() -> None:
 def test_an_aborted_set_is_not_sent_later() -> None:
     s = script().acknack(1).status(0, PLACE)
     write(s, 2)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.writer.coherent_sets.begin(now=s.now)
     write(s, 3)
     s.writer.coherent_sets.abort(now=s.now)
-    s.said()
+    s.output()
     s.acknack(2).status(1, 100 * PLACE)
-    assert 3 not in sns(s.said())
+    assert 3 not in sns(s.output())
     write(s, 1)
-    assert sns(s.said()) == [7]
+    assert sns(s.output()) == [7]
 
 
 def test_readers_may_acknowledge_an_aborted_set_in_front_of_what_waits() -> None:
@@ -201,11 +201,11 @@ def test_readers_may_acknowledge_an_aborted_set_in_front_of_what_waits() -> None
     write(s, 3)
     s.writer.coherent_sets.abort(now=s.now)
     write(s, 1)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.acknack(2).status(1, PLACE)
-    assert sns(s.said()) == [2]
+    assert sns(s.output()) == [2]
     s.acknack(7).status(6, PLACE)
-    assert sns(s.said()) == [7]
+    assert sns(s.output()) == [7]
     assert s.writer.counters.unsent_acknowledged == 0
 
 
@@ -218,7 +218,7 @@ def test_a_reader_of_batches_goes_on_when_what_waits_has_outlived_its_lifespan()
     s.acknack(1).status(0, 2 * PLACE)
     for _ in range(4):
         s.write(2, SIZE)
-    s.said()
+    s.output()
     announced = [each for _, each in s.sleep(20_000 * MS) if isinstance(each, HeartbeatBatch)]
     first, last = announced[-1].first_batch_sn, announced[-1].last_batch_sn
     assert first == last + 1, "nothing of what was sent is left"
@@ -227,7 +227,7 @@ def test_a_reader_of_batches_goes_on_when_what_waits_has_outlived_its_lifespan()
 def test_a_reader_without_status_messages_is_paced_by_its_acknowledgements() -> None:
     s = Script(policy=WriterPolicy(send_window_bytes=4_000), message_size=480)
     taken = s.write(1000)
-    assert len(sns(s.said())) == taken == 100
+    assert len(sns(s.output())) == taken == 100
     s.acknack(51)
     assert s.write(900) > 0
 
@@ -235,20 +235,20 @@ def test_a_reader_without_status_messages_is_paced_by_its_acknowledgements() -> 
 def test_without_reliable_readers_nothing_is_held_back() -> None:
     s = script().acknack(1).status(0, PLACE)
     write(s, 5)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.match(2, reliable=False)
     s.writer.unmatch_reader(reader_guid(1))
-    assert sns(s.said()) == [2, 3, 4, 5]
+    assert sns(s.output()) == [2, 3, 4, 5]
 
 
 def test_an_rtt_measurement_is_answered_to_the_readers_own_address() -> None:
     s = script().acknack(1)
-    s.said()
+    s.output()
     ask = RttMeasurement(reader_guid(1).entity, s.writer.guid.entity, 12345, 0)
     s.writer.feedback.on_rtt_measurement(reader_guid(1), ask, now=s.now)
     s.writer.feedback.on_rtt_measurement(reader_guid(9), ask, now=s.now)
     s.writer.feedback.on_rtt_measurement(reader_guid(1), replace(ask, reply=True), now=s.now)
-    assert s.said() == [replace(ask, reply=True)]
+    assert s.output() == [replace(ask, reply=True)]
 
 
 # --- several -----------------------------------------------------------------------------------------
@@ -264,11 +264,11 @@ def test_min_the_slowest_sets_the_pace() -> None:
     both(s, 1, 4 * PLACE, i=1)
     both(s, 1, 2 * PLACE, i=2)
     write(s, 6)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
     both(s, 3, 4 * PLACE, i=1)
-    assert sns(s.said()) == []
+    assert sns(s.output()) == []
     both(s, 2, 2 * PLACE, i=2)
-    assert sns(s.said()) == [3]
+    assert sns(s.output()) == [3]
 
 
 def test_max_the_fastest_sets_the_pace() -> None:
@@ -276,9 +276,9 @@ def test_max_the_fastest_sets_the_pace() -> None:
     both(s, 1, 2 * PLACE, i=1)
     both(s, 1, 0, i=2)
     write(s, 6)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
     both(s, 3, 2 * PLACE, i=1)
-    assert sns(s.said()) == [3, 4]
+    assert sns(s.output()) == [3, 4]
     assert s.writer.unacknowledged_bytes < 5 * PLACE, "nobody waits for the slow one"
 
 
@@ -288,28 +288,28 @@ def test_max_a_slow_reader_is_repaired_for_a_term_and_then_rejoins_at_the_newest
     for i in (1, 2):
         s.match(i, status_messages=True)
         both(s, 1, 1 << 20, i=i)
-    s.said()
+    s.output()
 
     def burst(upto: int) -> None:
         while s.writer.last_sn < upto:
             assert s.write(1, 1000) == 1
-            s.said()
+            s.output()
             both(s, s.writer.last_sn + 1, 1 << 20, i=1)
 
     burst(20)
     s.acknack(1, 1, i=2)
-    assert sns(s.said()) == [1], "what lies less than a term back is sent again"
+    assert sns(s.output()) == [1], "what lies less than a term back is sent again"
     burst(200)
     assert s.writer.counters.dropped_readers >= 1
     s.now += 10 * MS
     burst(201)
-    said = s.said() + [each for _, each in s.sleep(200 * MS)]
+    output = s.output() + [each for _, each in s.sleep(200 * MS)]
     assert s.reader(2).first_relevant > 100
-    assert max(first for first, _ in told(said)) >= s.reader(2).first_relevant
+    assert max(first for first, _ in reported(output)) >= s.reader(2).first_relevant
     s.acknack(s.reader(2).first_relevant, i=2)
     burst(202)
     s.acknack(202, 202, i=2)
-    assert 202 in sns(s.said())
+    assert 202 in sns(s.output())
 
 
 def test_max_what_a_reader_that_fell_behind_has_lost_is_no_gap() -> None:
@@ -319,14 +319,14 @@ def test_max_what_a_reader_that_fell_behind_has_lost_is_no_gap() -> None:
     s.acknack(1, i=1).acknack(1, i=2)
     while not s.reader(2).rejoins_at:
         s.write(1, 3000)
-        s.said()
+        s.output()
         s.acknack(s.writer.last_sn + 1, i=1)
     s.sleep(200 * MS)
     for ask in (lambda: s.nack_frag(1, 2, i=2), lambda: s.acknack(1, 1, i=2)):
         ask()  # type: ignore[no-untyped-call]
-        said = s.said()
-        assert told(said) == [(s.reader(2).rejoins_at, s.writer.last_sn)]
-        assert not any(isinstance(each, Gap) for each in said)
+        output = s.output()
+        assert reported(output) == [(s.reader(2).rejoins_at, s.writer.last_sn)]
+        assert not any(isinstance(each, Gap) for each in output)
 
 
 def test_tagged_only_the_tagged_set_the_pace() -> None:
@@ -334,9 +334,9 @@ def test_tagged_only_the_tagged_set_the_pace() -> None:
     for i, tag, window in ((1, 7, 3 * PLACE), (2, 8, 0), (3, None, 100 * PLACE)):
         s.acknack(1, i=i).status(0, window, i=i, tag=tag)
     write(s, 6)
-    assert sns(s.said()) == [1, 2, 3]
+    assert sns(s.output()) == [1, 2, 3]
     s.acknack(4, i=1).status(3, PLACE, i=1, tag=7)
-    assert sns(s.said()) == [4]
+    assert sns(s.output()) == [4]
 
 
 def test_tagged_without_any_the_fastest_does() -> None:
@@ -344,7 +344,7 @@ def test_tagged_without_any_the_fastest_does() -> None:
     both(s, 1, 2 * PLACE, i=1)
     both(s, 1, 1 * PLACE, i=2)
     write(s, 6)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
 
 
 @pytest.mark.parametrize("strategy", ["min", "tagged"])
@@ -367,7 +367,7 @@ def test_a_reader_that_stays_silent_for_receiver_timeout_paces_no_more() -> None
     both(s, 1, 2 * PLACE, i=1)
     both(s, 1, 2 * PLACE, i=2)
     write(s, 4)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
     both(s, 3, 2 * PLACE, i=1)
     quiet = s.sleep(400 * MS)
     assert not sns([each for _, each in quiet])
@@ -381,14 +381,14 @@ def test_a_reader_that_stays_silent_for_receiver_timeout_paces_no_more() -> None
 def test_what_waited_for_a_window_is_announced_until_it_is_acknowledged() -> None:
     s = script().acknack(1).status(0, PLACE)
     write(s, 1)
-    s.said()
+    s.output()
     s.acknack(2).status(1, 0)
-    s.said()
+    s.output()
     s.write(1, SIZE)
-    assert sns(s.said()) == [], "the reader has all that was sent"
+    assert sns(s.output()) == [], "the reader has all that was sent"
     s.status(1, PLACE)
-    assert sns(s.said()) == [2]
-    assert (2, 2) in told([each for _, each in s.sleep(200 * MS)]), "the network may have lost it"
+    assert sns(s.output()) == [2]
+    assert (2, 2) in reported([each for _, each in s.sleep(200 * MS)]), "the network may have lost it"
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -397,7 +397,7 @@ def test_what_waited_for_a_silent_reader_leaves_as_soon_as_nobody_waits_for_it(w
     s = script("min", 1, receiver_timeout=500 * MS)
     s.match(2, reliable=False)
     write(s, 1)
-    s.said()
+    s.output()
     s.write(1, 60_000)
     s.write(1, 60_000)
     s.write(1, 60_000)
@@ -420,16 +420,16 @@ def test_a_reader_that_rests_is_not_waited_for_until_it_says_otherwise() -> None
     both(s, 1, 100 * PLACE, i=1)
     both(s, 1, PLACE, i=2)
     write(s, 4)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.status(0, 0, i=2, end=True)
-    assert sns(s.said()) == [2, 3, 4]
+    assert sns(s.output()) == [2, 3, 4]
     s.acknack(5, i=2)
     both(s, 5, 100 * PLACE, i=1)
     assert s.writer.unacknowledged() == {}
     assert s.writer.counters.inactive_readers == 1, "what it acknowledges meanwhile wakes it not"
     s.status(4, PLACE, i=2)
     write(s, 3)
-    assert sns(s.said()) == [5, 6, 7], "what others allowed meanwhile stays allowed"
+    assert sns(s.output()) == [5, 6, 7], "what others allowed meanwhile stays allowed"
     assert s.writer.unacknowledged() == {reader_guid(1): 4, reader_guid(2): 4}
 
 
@@ -447,18 +447,18 @@ def test_a_reader_with_a_window_that_joins_readers_without_is_not_overrun() -> N
     s = Script(RELIABLE, 1, flow_control=FlowControl(FlowControlPolicy()))
     write(s, 5)
     s.acknack(6)
-    s.said()
+    s.output()
     s.match(2, status_messages=True)
     both(s, 6, 2 * PLACE, i=2)
     write(s, 5)
-    assert sns(s.said()) == [6, 7]
+    assert sns(s.output()) == [6, 7]
 
 
 def test_a_late_joiner_never_takes_back_what_was_allowed() -> None:
     s = script("min", 1, lasting=True)
     both(s, 1, 100 * PLACE, i=1)
     write(s, 50)
-    s.said()
+    s.output()
     both(s, 51, 100 * PLACE, i=1)
     limit = s.writer.pacing.send_limit[0]
     s.match(2, status_messages=True, transient_local=True)
@@ -478,7 +478,7 @@ def test_a_strategy_of_the_users_own() -> None:
         s.match(i, status_messages=True)
         both(s, 1, window, i=i)
     write(s, 4)
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
 
 
 def test_a_strategy_that_is_none_is_refused() -> None:
@@ -503,9 +503,9 @@ def test_the_history_is_the_publication_log() -> None:
     message = frame.data.tobytes()
     assert message[:4] == b"RTPS" and message[20:24] == b"\x09\x01\x08\x00", "a whole message, with INFO_TS"
     assert message[32:] == change.content.data.tobytes()
-    s.said()
+    s.output()
     s.acknack(3, 3)
-    assert sns(s.said()) == [3]
+    assert sns(s.output()) == [3]
 
 
 def test_what_is_kept_for_late_joiners_outlives_its_place_in_the_log() -> None:
@@ -566,14 +566,14 @@ def test_a_train_is_divided_where_the_window_ends() -> None:
     s.match(1, status_messages=True)
     s.acknack(1).status(0, 5_000)
     assert s.write(200, 64) == 200  # 14 in a message of 1,264 bytes
-    assert sns(s.said()) == list(range(1, 43))
+    assert sns(s.output()) == list(range(1, 43))
     assert s.writer.positions.snd_pos == 32 + 3 * 1_264
     s.acknack(43).status(42, 1_000)
-    assert sns(s.said()) == list(range(43, 57)), "one message, larger than the window, goes alone"
+    assert sns(s.output()) == list(range(43, 57)), "one message, larger than the window, goes alone"
     s.acknack(50, 50).status(49, 0)
-    assert sns(s.said()) == [50], "what was divided is sent again"
+    assert sns(s.output()) == [50], "what was divided is sent again"
     s.acknack(57).status(56, 1 << 20)
-    assert sns(s.said()) == list(range(57, 201))
+    assert sns(s.output()) == list(range(57, 201))
     s.acknack(201).status(200, 1 << 20)
     assert s.writer.unacknowledged() == {} and not list(s.writer.history.changes())
 
@@ -595,7 +595,7 @@ def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:
     for base in range(1, 6_000, 256):
         s.now += 10 * MS
         s.acknack(base, *range(base, min(base + 256, 6_001)))
-        got |= {each.sn: bytes(each.payload or b"") for each in s.said() if isinstance(each, Data)}
+        got |= {each.sn: bytes(each.payload or b"") for each in s.output() if isinstance(each, Data)}
     assert got == kept
 
 

@@ -49,7 +49,7 @@ def test_what_was_never_sent_cannot_be_acknowledged(name: str) -> None:
     s.match(1, status_messages=name == "status message")
     s.acknack(1).acknack(1)
     assert s.write(5) == 5
-    s.said()
+    s.output()
     for _ in range(10):
         FORGED[name](s)
         s.count += STEP // 2  # nor does its count matter
@@ -59,7 +59,7 @@ def test_what_was_never_sent_cannot_be_acknowledged(name: str) -> None:
     assert s.writer.history.samples == 5
     s.count = 2
     s.acknack(1, *range(1, 6))
-    assert sns(s.said()) == [1, 2, 3, 4, 5], "the honest reader still gets everything"
+    assert sns(s.output()) == [1, 2, 3, 4, 5], "the honest reader still gets everything"
     s.acknack(6)
     assert s.writer.unacknowledged() == {}
 
@@ -69,7 +69,7 @@ def test_what_waits_to_be_sent_cannot_be_acknowledged() -> None:
     s.match(1, status_messages=True).acknack(1).acknack(1)
     s.status(0, 0)
     s.write(2_000, 1_000)
-    s.said()
+    s.output()
     sent = s.writer.state.sent_sn
     assert sent < 2_000
     s.acknack(2_001)
@@ -81,10 +81,10 @@ def test_what_waits_to_be_sent_cannot_be_acknowledged() -> None:
 def test_an_acknack_below_what_was_acknowledged_brings_nothing_back() -> None:
     s = Script()
     s.write(5)
-    s.acknack(6).said()
+    s.acknack(6).output()
     s.acknack(1, 1, 2)
     assert s.writer.unacknowledged() == {}
-    assert sns(s.said()) == []
+    assert sns(s.output()) == []
 
 
 # --- counts ------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_a_nack_storm_costs_a_bounded_multiple() -> None:
     s = Script()
     s.acknack(1)
     written = s.write(256, 100) * 128
-    s.said()
+    s.output()
     asking = asking_everything(s, 256)
     received, sent = storm(s, lambda: next(asking), every=SECOND // 1_800, duration=4 * SECOND)
     bound = written * 3 // 2 + REPETITIONS_AT_ONCE + 4 * REPETITIONS_PER_SECOND
@@ -184,13 +184,13 @@ def test_a_nack_storm_costs_a_bounded_multiple() -> None:
     assert s.writer.counters.repetitions_bounded > 0
     s.now += SECOND
     s.acknack(1, 7)
-    assert sns(s.said()) == [7], "whoever has been quiet for a second is answered at once"
+    assert sns(s.output()) == [7], "whoever has been quiet for a second is answered at once"
 
 
 def test_a_nack_storm_over_a_long_history_costs_a_bounded_multiple() -> None:
     s = Script(LASTING, readers=0)
     s.write(20_000, 100)
-    s.match(1, transient_local=True).said()
+    s.match(1, transient_local=True).output()
     asking = asking_everything(s, 19_900)
     _, sent = storm(s, lambda: next(asking), every=SECOND // 1_000, duration=4 * SECOND)
     bound = s.writer.counters.written_bytes * 3 // 2 + REPETITIONS_AT_ONCE + 4 * REPETITIONS_PER_SECOND
@@ -201,7 +201,7 @@ def test_scattered_requests_cost_a_bounded_multiple() -> None:
     """Every second sample is asked for: what is remembered of them is bounded, what they cost too."""
     s = Script(LASTING, readers=0)
     s.write(10_000, 100)
-    s.match(1, transient_local=True).said()
+    s.match(1, transient_local=True).output()
 
     def asking() -> Iterator[int]:
         while True:
@@ -219,7 +219,7 @@ def test_a_nack_frag_storm_costs_a_bounded_multiple() -> None:
     s = Script()
     s.acknack(1)
     s.write(1, 1 << 20)
-    s.said()
+    s.output()
     s.count = 0
 
     def ask() -> int:
@@ -238,9 +238,9 @@ def test_a_nack_frag_storm_costs_a_bounded_multiple() -> None:
 def test_a_storm_for_what_is_no_more_costs_a_bounded_multiple() -> None:
     s = Script(readers=0)
     s.write(1_000)
-    s.match(1).acknack(1).said()
+    s.match(1).acknack(1).output()
     s.write(1)
-    s.said()
+    s.output()
 
     def ask() -> int:
         s.acknack(1, *range(1, 257, 2))
@@ -253,7 +253,7 @@ def test_a_storm_for_what_is_no_more_costs_a_bounded_multiple() -> None:
 def test_a_storm_of_acknacks_that_ask_for_heartbeats() -> None:
     s = Script()
     s.write(5)
-    s.said()
+    s.output()
 
     def ask() -> int:
         s.acknack(1, final=False)
@@ -268,17 +268,17 @@ def test_a_storm_of_acknacks_that_ask_for_heartbeats() -> None:
 def test_a_heartbeat_that_is_put_off_still_comes() -> None:
     s = Script(policy=WriterPolicy(heartbeat_period=SECOND))
     s.acknack(1, final=False)
-    assert [type(each) for each in s.said()] == [Heartbeat]
+    assert [type(each) for each in s.output()] == [Heartbeat]
     s.acknack(1, final=False).acknack(1, final=False)
-    said = s.sleep(20 * MS)
-    assert [(at // MS, type(each)) for at, each in said] == [(HEARTBEAT_ANSWER_MIN // MS, Heartbeat)]
+    output = s.sleep(20 * MS)
+    assert [(at // MS, type(each)) for at, each in output] == [(HEARTBEAT_ANSWER_MIN // MS, Heartbeat)]
     s.acknack(1, final=False)
-    assert [type(each) for each in s.said()] == [Heartbeat]
+    assert [type(each) for each in s.output()] == [Heartbeat]
 
 
 def test_a_storm_of_measurements() -> None:
     s = Script()
-    s.acknack(1).said()
+    s.acknack(1).output()
 
     def ask() -> int:
         question = RttMeasurement(reader_guid(1).entity, ME.entity, s.now)
@@ -293,7 +293,7 @@ def test_a_storm_of_status_messages_is_not_answered() -> None:
     s = Script(readers=0)
     s.match(1, status_messages=True).acknack(1).acknack(1)
     s.write(5)
-    s.said()
+    s.output()
 
     def ask() -> int:
         s.status(s.count % 3, (s.count % 5) << 16, end=s.count % 7 == 0)

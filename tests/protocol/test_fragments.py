@@ -177,8 +177,8 @@ def test_what_is_in_memory_is_within_what_is_counted() -> None:
         "print(grown, flood.nbytes)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-    grown, counted = map(int, said.stdout.split())
+    output = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    grown, counted = map(int, output.stdout.split())
     assert grown <= limits.FRAGMENTED_BYTES_MAX + (16 << 20)
     assert counted <= limits.FRAGMENTED_BYTES_MAX
 

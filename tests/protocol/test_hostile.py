@@ -280,7 +280,7 @@ def test_messages_for_others_are_skipped(scene: Scene) -> None:
 
 
 def test_user_data_of_writers_nobody_asked_for_is_counted(scene: Scene) -> None:
-    stranger = b"\xab" * 12
-    scene.attack(message(data(1) + data(2) + data(3), prefix=stranger))
-    scene.attack(message(heartbeat(), prefix=stranger))
+    unmatched_peer = b"\xab" * 12
+    scene.attack(message(data(1) + data(2) + data(3), prefix=unmatched_peer))
+    scene.attack(message(heartbeat(), prefix=unmatched_peer))
     assert scene.dropped() == {DropReason.UNKNOWN_WRITER: 3}

@@ -48,12 +48,12 @@ class Reader:
         self._dropped: set[int] = set()
 
     def receive(self, datagram: Outgoing) -> None:
-        said = submessages(datagram)
-        odd = {each.sn for each in said if isinstance(each, Data) and each.sn % 2}
+        output = submessages(datagram)
+        odd = {each.sn for each in output if isinstance(each, Data) and each.sn % 2}
         if not odd <= self._dropped:
             self._dropped |= odd
             return
-        for each in said:
+        for each in output:
             if isinstance(each, Data):
                 data = bytes(each.payload or b"")
                 assert each.sn in self.irrelevant or self.got.setdefault(each.sn, data) == data
@@ -241,9 +241,9 @@ def test_a_strategy_that_raises_once_when_a_reader_is_matched_makes_no_differenc
     script.sleep(S)
     script.acknack(1).status(0, 100_000)
     assert script.write(3) == 3
-    assert sns(script.said()) == [1, 2, 3]
+    assert sns(script.output()) == [1, 2, 3]
     script.acknack(1, 2)
-    assert sns(script.said()) == [2], "what it lacks is repaired"
+    assert sns(script.output()) == [2], "what it lacks is repaired"
 
 
 @pytest.mark.parametrize("wire", [BatchWire.DATA, BatchWire.AUTO])

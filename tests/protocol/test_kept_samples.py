@@ -16,9 +16,9 @@ from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.changes import (
     Change,
     DataContent,
+    GsoMessageContent,
     LargeContent,
     LargeSample,
-    MessageTrainContent,
 )
 from spark_rtps.transport.protocol.writing.publication import WriterHistory, kept_samples
 from spark_rtps.transport.protocol.writing.publication.keep_last import KeepLast
@@ -52,8 +52,8 @@ def add(history: WriterHistory, count: int, rng: random.Random) -> int:
         of = message_shape(16, 1_000, 20, flags=0, with_key_hash=False, coherent_set=0)
         out = np.empty(of.nbytes(count), np.uint8)
         samples = numbered(first_sn, count)
-        train = frame_messages(out, of, bytes(20), samples, WRITER, first_sn, flags=0, key_hashes=None)
-        history.append(Change(first_sn, train.last_sn, timestamp, MessageTrainContent(train)))
+        gso_buffer = frame_messages(out, of, bytes(20), samples, WRITER, first_sn, flags=0, key_hashes=None)
+        history.append(Change(first_sn, gso_buffer.last_sn, timestamp, GsoMessageContent(gso_buffer)))
         return timestamp
     if shape == "large":
         (block,) = frame(numbered(first_sn, 1), WRITER, first_sn, budget=100)

@@ -19,9 +19,9 @@ from tests.protocol.large_streams import (
     MIXED,
     Stream,
     arriving,
+    gso_buffer,
     message,
     payload,
-    train,
     trains_arriving,
 )
 from tests.support.campaigns import seeds
@@ -89,18 +89,18 @@ def test_ends_of_samples_that_share_a_datagram(seed: int, lossy: bool) -> None:
 
 def test_a_train_whose_ends_share_a_datagram_is_one_run() -> None:
     stamps = [SECOND, SECOND, SECOND * 2, SECOND * 2]
-    datagrams = train(WRITERS[0], 1, 4, FRAGMENT * 2 + 101, stamps)
+    datagrams = gso_buffer(WRITERS[0], 1, 4, FRAGMENT * 2 + 101, stamps)
     beat = message(WRITERS[0], None, Stream(WRITERS[0], random.Random(1)).heartbeat())
-    datagrams += [beat, *train(WRITERS[0], 5, 4, FRAGMENT * 2 + 101, stamps)]
+    datagrams += [beat, *gso_buffer(WRITERS[0], 5, 4, FRAGMENT * 2 + 101, stamps)]
     buffer, spans = bytearray(), []
     for each in datagrams:
         spans.append((len(buffer), len(buffer) + len(each), ""))
         buffer += each + bytes(-len(each) % 8)
     (found,) = scan_large(np.frombuffer(buffer, np.uint8), spans)
     assert isinstance(found, LargeFragments) and found.is_divided and len(found.heartbeats) == 1
-    (stretch,) = found.stretches
-    run = stretch.run()
-    assert (found.first, found.stop, stretch.is_whole, run.count) == (0, len(spans), True, 8)
+    (range_,) = found.equal_ranges
+    run = range_.run()
+    assert (found.first, found.stop, range_.is_whole, run.count) == (0, len(spans), True, 8)
     assert run.timestamps().tolist() == stamps * 2
     for i in range(8):
         assert bytes(run.samples().payload(i)) == payload(WRITERS[0], 1 + i, FRAGMENT * 2 + 101)

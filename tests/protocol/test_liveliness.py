@@ -40,7 +40,7 @@ def lively(network: VirtualNetwork, **policies: object) -> tuple[Participant, Pa
     return one, two
 
 
-def said(network: VirtualNetwork, participant: Participant) -> list[type]:
+def output(network: VirtualNetwork, participant: Participant) -> list[type]:
     kinds = (events.LivelinessLost, events.LivelinessGained)
     return [type(each) for each in network.events[participant.prefix] if isinstance(each, kinds)]
 
@@ -56,7 +56,7 @@ def test_an_idle_writer_stays_alive() -> None:
     network = VirtualNetwork()
     one, _ = lively(network)
     network.run(60 * SECOND)
-    assert said(network, one) == []
+    assert output(network, one) == []
 
 
 def test_assertions_come_three_times_per_lease_and_only_when_needed() -> None:
@@ -81,17 +81,17 @@ def test_lost_and_gained() -> None:
     address = network.address_of(two)
     network.unplug(two)
     start = network.now
-    assert network.run(5 * SECOND, until=lambda: bool(said(network, one)))
+    assert network.run(5 * SECOND, until=lambda: bool(output(network, one)))
     assert network.now - start <= LEASE
     network.run(SECOND)
     network._hosts[address] = two
-    assert network.run(5 * SECOND, until=lambda: len(said(network, one)) == 2)
-    assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]
+    assert network.run(5 * SECOND, until=lambda: len(output(network, one)) == 2)
+    assert output(network, one) == [events.LivelinessLost, events.LivelinessGained]
     lost = next(each for each in network.events[one.prefix] if isinstance(each, events.LivelinessLost))
     assert lost.topic == "t"
     assert lost.writer.prefix == two.prefix
     network.run(10 * SECOND)
-    assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]
+    assert output(network, one) == [events.LivelinessLost, events.LivelinessGained]
 
 
 def test_any_message_is_a_sign_of_life() -> None:
@@ -102,10 +102,10 @@ def test_any_message_is_a_sign_of_life() -> None:
     for _ in range(20):
         network.run(SECOND // 2)
         network.deliver(one, message, source="10.0.0.2")
-    assert said(network, one) == []
+    assert output(network, one) == []
     network.deliver(one, message, source="10.0.0.77")  # not from where it is
     network.run(LEASE + 1)
-    assert said(network, one) == [events.LivelinessLost]
+    assert output(network, one) == [events.LivelinessLost]
 
 
 def test_a_lost_participant_takes_its_writers_along() -> None:
@@ -113,7 +113,7 @@ def test_a_lost_participant_takes_its_writers_along() -> None:
     one, two = lively(network)
     network.unplug(two)
     network.run(30 * SECOND)
-    assert said(network, one) == [events.LivelinessLost]
+    assert output(network, one) == [events.LivelinessLost]
     assert one.liveliness.get_timer() is None
 
 
@@ -200,9 +200,9 @@ def test_manual_by_participant_lives_by_its_message() -> None:
 def test_manual_does_not_live_by_its_participant_being_heard(kind: LivelinessKind) -> None:
     network = VirtualNetwork()
     one, _ = lively(network, liveliness=kind)
-    assert network.run(5 * SECOND, until=lambda: bool(said(network, one)))
+    assert network.run(5 * SECOND, until=lambda: bool(output(network, one)))
     network.run(5 * SECOND)
-    assert said(network, one) == [events.LivelinessLost]
+    assert output(network, one) == [events.LivelinessLost]
     assert one.database.participants
 
 
@@ -314,13 +314,13 @@ def test_a_writer_with_a_shorter_lease_is_asserted_by_it_although_an_assertion_w
     ours.assert_participant(0)
     ours.assert_participant(LEASE // 2)  # to be sent in a hundred leases
     ours.add_local(quick, now=LEASE)
-    heard = ours.writer.last_sn
+    received = ours.writer.last_sn
     theirs.track(quick, now=LEASE)
     for now in range(LEASE, 10 * LEASE, LEASE // 10):
         ours.assert_participant(now)
         ours.handle_timer(now)
-        if ours.writer.last_sn > heard:
-            heard = ours.writer.last_sn
+        if ours.writer.last_sn > received:
+            received = ours.writer.last_sn
             theirs.on_message(US, KIND_MANUAL, now)
         assert theirs.lost(now=now) == []
 
@@ -340,7 +340,7 @@ def test_a_new_writer_has_its_lease_although_others_were_not_asserted_for_longer
 def test_a_reader_that_matches_a_writer_which_is_lost_learns_of_it() -> None:
     network = VirtualNetwork()
     one, _ = lively(network, liveliness=TOPIC)
-    assert network.run(5 * SECOND, until=lambda: bool(said(network, one)))
+    assert network.run(5 * SECOND, until=lambda: bool(output(network, one)))
     seen = len(network.events[one.prefix])
     late = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
@@ -355,7 +355,7 @@ def test_a_reader_that_matches_a_writer_which_is_lost_learns_of_it() -> None:
 # --- messages --------------------------------------------------------------------------------------
 
 
-def heard(sender: bytes, payload: bytes, *, flags: int = 0) -> tuple[Liveliness, Counter[DropReason]]:
+def received(sender: bytes, payload: bytes, *, flags: int = 0) -> tuple[Liveliness, Counter[DropReason]]:
     """What we make of a message from a participant; one of its writers is watched."""
     watching = liveliness(endpoint(THEM, 1, PARTICIPANT))
     guid = Guid(sender, ENTITYID_P2P_MESSAGE_WRITER)
@@ -368,7 +368,7 @@ def heard(sender: bytes, payload: bytes, *, flags: int = 0) -> tuple[Liveliness,
 
 
 def test_a_manual_message_is_taken() -> None:
-    watching, drops = heard(THEM, encode_assertion(THEM, KIND_MANUAL))
+    watching, drops = received(THEM, encode_assertion(THEM, KIND_MANUAL))
     assert not drops
     assert watching.lost(now=LEASE) == []
 
@@ -385,13 +385,13 @@ def test_a_manual_message_is_taken() -> None:
     ids=["automatic", "vendor's kind", "in another's name", "cut", "empty"],
 )
 def test_other_messages_assert_nothing(sender: bytes, payload: bytes, dropped: int) -> None:
-    watching, drops = heard(sender, payload)
+    watching, drops = received(sender, payload)
     assert drops.total() == dropped
     assert len(watching.lost(now=LEASE)) == 1
 
 
 def test_a_disposed_message_asserts_nothing() -> None:
-    watching, drops = heard(THEM, encode_assertion(THEM, KIND_MANUAL), flags=DISPOSED)
+    watching, drops = received(THEM, encode_assertion(THEM, KIND_MANUAL), flags=DISPOSED)
     assert not drops
     assert len(watching.lost(now=LEASE)) == 1
 
@@ -415,10 +415,10 @@ def test_assertions_go_on_after_an_outage_shorter_than_the_lease_of_the_particip
     run(1)
     network.loss = 1.0
     run(15)
-    assert said(network, one) == [events.LivelinessLost]
+    assert output(network, one) == [events.LivelinessLost]
     assert two.liveliness.writer.history.samples < 100, "no history is kept for who is silent"
     network.loss = 0.0
     run(5)
-    assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]
+    assert output(network, one) == [events.LivelinessLost, events.LivelinessGained]
     run(60)
-    assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]
+    assert output(network, one) == [events.LivelinessLost, events.LivelinessGained]

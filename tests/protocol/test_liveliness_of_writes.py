@@ -53,7 +53,7 @@ class Scene:
             self.network.run(LEASE // 4)
             self.reader.take()
 
-    def said(self, participant: Participant) -> list[type]:
+    def output(self, participant: Participant) -> list[type]:
         """What became of the liveliness of writers."""
         kinds = (events.LivelinessLost, events.LivelinessGained)
         return [type(each) for each in self.network.events[participant.prefix] if isinstance(each, kinds)]
@@ -69,25 +69,25 @@ class Scene:
 def test_writes_keep_a_manual_by_topic_writer_alive(qos: Qos, size: int, batch: BatchPolicy) -> None:
     scene = Scene(qos, policy=PublicationPolicy(batch=batch))
     scene.write(size=size)
-    assert scene.said(scene.there) == scene.said(scene.here) == []
+    assert scene.output(scene.there) == scene.output(scene.here) == []
 
 
 def test_a_writer_that_falls_silent_is_lost_and_comes_back() -> None:
     scene = Scene()
     scene.write(times=2)
     scene.network.run(2 * LEASE)
-    assert scene.said(scene.there) == scene.said(scene.here) == [events.LivelinessLost]
+    assert scene.output(scene.there) == scene.output(scene.here) == [events.LivelinessLost]
     scene.write(times=40)
     expected = [events.LivelinessLost, events.LivelinessGained]
-    assert scene.said(scene.there) == scene.said(scene.here) == expected
+    assert scene.output(scene.there) == scene.output(scene.here) == expected
 
 
 def test_what_waits_in_a_batch_keeps_it_alive_here() -> None:
     scene = Scene(policy=PublicationPolicy(batch=BATCH))
     scene.write(flush=False)
     assert scene.writer.intake.count == 12
-    assert scene.said(scene.here) == []
-    assert scene.said(scene.there) == [events.LivelinessLost]  # nothing has reached it
+    assert scene.output(scene.here) == []
+    assert scene.output(scene.there) == [events.LivelinessLost]  # nothing has reached it
 
 
 @pytest.mark.parametrize("qos", [RELIABLE, BEST_EFFORT], ids=["reliable", "best_effort"])
@@ -97,7 +97,7 @@ def test_assertions_keep_a_manual_by_topic_writer_alive(qos: Qos, batch: BatchPo
     for _ in range(12):
         scene.here.assert_liveliness(scene.network.now, scene.writer.guid)
         scene.network.run(LEASE // 4)
-    assert scene.said(scene.there) == scene.said(scene.here) == []
+    assert scene.output(scene.there) == scene.output(scene.here) == []
 
 
 @pytest.mark.parametrize("liveliness", [True, False])
@@ -109,7 +109,7 @@ def test_only_heartbeats_with_the_liveliness_flag_count(liveliness: bool) -> Non
         message = Header(prefix=guid.prefix).encode() + heartbeat.encode()
         scene.network.deliver(scene.there, message, scene.network.address_of(scene.here))
         scene.network.run(LEASE // 4)
-    assert scene.said(scene.there) == ([] if liveliness else [events.LivelinessLost])
+    assert scene.output(scene.there) == ([] if liveliness else [events.LivelinessLost])
 
 
 def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive() -> None:
@@ -118,9 +118,9 @@ def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive() -> None:
     scene.there.create_reader(ReaderSpec("other", "T", RELIABLE), now=now)
     scene.here.create_writer(WriterSpec("other", "T", manual(RELIABLE, BY_PARTICIPANT)), now=now)
     scene.write()
-    assert scene.said(scene.there) == scene.said(scene.here) == []
+    assert scene.output(scene.there) == scene.output(scene.here) == []
     scene.network.run(3 * LEASE)
-    assert scene.said(scene.there) == scene.said(scene.here) == [events.LivelinessLost] * 2
+    assert scene.output(scene.there) == scene.output(scene.here) == [events.LivelinessLost] * 2
 
 
 def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive() -> None:
@@ -129,7 +129,7 @@ def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive() -> None:
     for _ in range(12):
         other.write(numbered(0, 1), timestamp=0, now=scene.network.now)
         scene.network.run(LEASE // 4)
-    assert scene.said(scene.there) == scene.said(scene.here) == [events.LivelinessLost]
+    assert scene.output(scene.there) == scene.output(scene.here) == [events.LivelinessLost]
 
 
 def test_the_event_names_writer_and_topic_on_both_sides() -> None:
@@ -144,4 +144,4 @@ def test_a_deleted_writer_is_not_watched() -> None:
     scene = Scene()
     scene.here.delete_endpoint(scene.writer.guid, scene.network.now)
     scene.network.run(3 * LEASE + 10 * MILLISECOND)
-    assert scene.said(scene.here) == []
+    assert scene.output(scene.here) == []

@@ -132,7 +132,7 @@ def test_what_lacks_a_part_of_its_coherent_set() -> None:
 
 def test_what_an_untethered_reader_let_go() -> None:
     s = started()
-    s.data(1).said()
+    s.data(1).output()
     s.reader.untethered.rest(IT)
     s.data(2, 5)
     assert lost(s) == {LossCause.UNTETHERED: 4}

@@ -64,13 +64,13 @@ def test_each_incompatibility_has_its_reason(
     assert not r.writers
     assert not w.readers
     for participant, local, remote in ((one, r, w), (two, w, r)):
-        said = [
+        output = [
             each for each in network.events[participant.prefix] if isinstance(each, events.IncompatibleQos)
         ]
-        assert [(each.local, each.remote, each.topic) for each in said] == [(local.guid, remote.guid, "t")]
-        assert [reason.partition(":")[0] for reason in said[0].reasons] == [policy]
-        assert "writer" in said[0].reasons[0]
-        assert "reader" in said[0].reasons[0]
+        assert [(each.local, each.remote, each.topic) for each in output] == [(local.guid, remote.guid, "t")]
+        assert [reason.partition(":")[0] for reason in output[0].reasons] == [policy]
+        assert "writer" in output[0].reasons[0]
+        assert "reader" in output[0].reasons[0]
 
 
 def test_another_type_of_the_same_topic() -> None:
@@ -80,8 +80,10 @@ def test_another_type_of_the_same_topic() -> None:
     two.create_writer(WriterSpec("t", "lab::B", RELIABLE), now=network.now)
     two.create_writer(WriterSpec("other", "lab::B", RELIABLE), now=network.now)
     network.run(SECOND)
-    said = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
-    assert [each.reasons for each in said] == [("TYPE: the writer's is 'lab::B', the reader's is 'lab::A'",)]
+    output = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
+    assert [each.reasons for each in output] == [
+        ("TYPE: the writer's is 'lab::B', the reader's is 'lab::A'",)
+    ]
 
 
 def test_all_reasons_are_given_at_once() -> None:
@@ -128,8 +130,8 @@ def test_qos_that_changes_unmatches_and_matches_again() -> None:
         network.run(SECOND)
         assert (list(r.writers) == [w.guid]) is matched
     kinds = (events.Matched, events.Unmatched, events.IncompatibleQos)
-    said = [type(each) for each in network.events[one.prefix] if isinstance(each, kinds)]
-    assert said == [events.Matched, events.Unmatched, events.IncompatibleQos, events.Matched]
+    output = [type(each) for each in network.events[one.prefix] if isinstance(each, kinds)]
+    assert output == [events.Matched, events.Unmatched, events.IncompatibleQos, events.Matched]
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -181,8 +183,8 @@ def test_an_endpoint_without_a_usable_address_is_reported() -> None:
     two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
     assert not r.writers
-    said = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
-    assert [each.reasons[0].partition(":")[0] for each in said] == ["LOCATOR"]
+    output = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
+    assert [each.reasons[0].partition(":")[0] for each in output] == ["LOCATOR"]
 
 
 def test_own_locators_of_an_endpoint_come_first() -> None:

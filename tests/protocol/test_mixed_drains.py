@@ -274,18 +274,18 @@ def test_it_comes_to_no_less_than_if_each_datagram_had_come_by_itself(seed: int)
     for _ in range(8):
         now += 100 * MS
         arrive(arriving(writers, rng, rng.choice((3, 8, 20, 40))))
-        said = whole.acknowledged(now=now)
+        output = whole.acknowledged(now=now)
         # what is missing may be asked for a moment later
         for to, each in apart.acknowledged(now=now).items():
-            assert to in said or not each.missing.is_empty or kinds[WRITERS.index(to[1])].overtaken
+            assert to in output or not each.missing.is_empty or kinds[WRITERS.index(to[1])].overtaken
     for writer in writers:  # at last nothing is lost any more
         if writer.kind.reliable:
             now += SECOND
             arrive([(each, SOURCES[0]) for each in writer.repairs(all_of_them=True)])
             arrive([(writer.message(writer.heartbeat(ask=True)), SOURCES[0])])
     now += SECOND
-    said, its_said = (end.acknowledged(now=now) for end in (whole, apart))
-    assert {to: each.missing.base for to, each in said.items()} == {
+    output, its_said = (end.acknowledged(now=now) for end in (whole, apart))
+    assert {to: each.missing.base for to, each in output.items()} == {
         to: each.missing.base for to, each in its_said.items()
     }
     assert whole.drops == apart.drops

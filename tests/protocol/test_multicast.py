@@ -177,7 +177,7 @@ def test_a_network_that_carries_no_multicast_is_sent_none() -> None:
     scene = Scene(network)
     for _ in range(3):
         scene.reader()
-    scene.host.discovery.heard_by_multicast = lambda *_, **__: None  # type: ignore[method-assign]
+    scene.host.discovery.received_by_multicast = lambda *_, **__: None  # type: ignore[method-assign]
     scene.settle()
     scene.write(5)
     scene.finish()

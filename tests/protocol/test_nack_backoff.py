@@ -18,14 +18,14 @@ GROUP = replace(POLICY, nack_group_size=10, nack_backoff_max=10 * MS)
 def waits_for_a_hole(policy: ReaderPolicy, seed: int) -> int:
     """From a hole to the request for it, in ns."""
     script = Script(policy=policy, random=Random(seed))
-    script.heartbeat(1, 0, final=True).said()
-    script.data(1).data(3).said()
+    script.heartbeat(1, 0, final=True).output()
+    script.data(1).data(3).output()
     at = script.reader.get_timer()
     assert at is not None
     waited = at - script.now
     script.now = at
     script.reader.handle_timer(script.now)
-    [acknack] = [each for each in script.said() if isinstance(each, AckNack)]
+    [acknack] = [each for each in script.output() if isinstance(each, AckNack)]
     assert list(acknack.missing.numbers()) == [2]
     return waited
 
@@ -71,7 +71,7 @@ def test_a_heartbeat_that_proves_a_loss_lets_the_group_draw_too() -> None:
     waits = set()
     for seed in range(20):
         script = Script(policy=GROUP, random=Random(seed))
-        script.heartbeat(1, 0, final=True).data(1).said()
+        script.heartbeat(1, 0, final=True).data(1).output()
         script.heartbeat(1, 3, final=True)
         at = script.reader.get_timer()
         assert at is not None
@@ -81,10 +81,10 @@ def test_a_heartbeat_that_proves_a_loss_lets_the_group_draw_too() -> None:
 
 def test_a_repair_that_comes_first_saves_the_request() -> None:
     script = Script(policy=GROUP)
-    script.heartbeat(1, 0, final=True).data(1).data(3).said()
+    script.heartbeat(1, 0, final=True).data(1).data(3).output()
     script.now += MS
-    script.data(2).said()
+    script.data(2).output()
     script.now += 100 * MS
     script.reader.handle_timer(script.now)
-    assert not [each for each in script.said() if isinstance(each, AckNack)]
+    assert not [each for each in script.output() if isinstance(each, AckNack)]
     assert script.reader.counters.nacks_sent == 0

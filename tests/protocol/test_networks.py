@@ -156,8 +156,8 @@ class TestReaders:
         assert set(writer.readers) == {good.guid, also.guid}
         (reason,) = one.endpoints.incompatible(writer.guid)[elsewhere.guid]
         assert reason == "ADDRESS: the writer serves 10.0.0.2/31; the reader is at 10.0.0.4"
-        told = [event for event in network.events[one.prefix] if isinstance(event, IncompatibleQos)]
-        assert [event.remote for event in told] == [elsewhere.guid]
+        reported = [event for event in network.events[one.prefix] if isinstance(event, IncompatibleQos)]
+        assert [event.remote for event in reported] == [elsewhere.guid]
         network.sent_bytes.clear()
         write(writer, network.now)
         assert network.run(SECOND, until=lambda: received(good) + received(also) == 2)

@@ -36,7 +36,7 @@ def heartbeat(first: int, last: int, count: int, *, final: bool = False) -> Hear
     return Heartbeat(ANY, IT.entity, first, last, count, final=final)
 
 
-def said(reader: StatefulReader) -> list[object]:
+def output(reader: StatefulReader) -> list[object]:
     found = []
     for each in reader.outgoing():
         assert each.destinations == (Locator("10.0.0.1", 7411),)
@@ -49,14 +49,14 @@ def said(reader: StatefulReader) -> list[object]:
 
 def acknowledged(reader: StatefulReader) -> list[int]:
     """The bases of what it acknowledges; it requests nothing."""
-    found = [each for each in said(reader) if isinstance(each, AckNack)]
+    found = [each for each in output(reader) if isinstance(each, AckNack)]
     assert all(each.missing.is_empty and each.final for each in found)
     return [each.missing.base for each in found]
 
 
 def test_a_heartbeat_is_answered_as_if_everything_were_here() -> None:
     reader = reader_of()
-    assert said(reader) == []
+    assert output(reader) == []
     assert reader.get_timer() is None
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 100, 1), now=0)
     assert reader.has_more_to_say
@@ -79,12 +79,12 @@ def test_history_is_never_requested() -> None:
 def test_a_final_heartbeat_is_not_answered_and_a_repeated_one_is_not_news() -> None:
     reader = reader_of()
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 5, 1, final=True), now=0)
-    assert said(reader) == []
+    assert output(reader) == []
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 5, 2), now=0)
     assert acknowledged(reader) == [6]
     for _ in range(50):
         reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 5, 2), now=1)
-        assert said(reader) == []
+        assert output(reader) == []
     assert reader.counters.stale_counts == 50
 
 
@@ -114,7 +114,7 @@ def test_answers_are_as_late_as_the_policy_says() -> None:
     reader = reader_of(policy=policy)
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, 1), now=0)
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 10, 2), now=MILLISECOND)
-    assert said(reader) == []
+    assert output(reader) == []
     assert reader.get_timer() == delay
     reader.handle_timer(delay)
     assert acknowledged(reader) == [11]
@@ -139,7 +139,7 @@ def test_a_writer_that_wants_no_acknowledgements_gets_one_only_when_it_does_not_
     reader = reader_of(no_positive_acks=True)
     for count in range(1, 11):
         reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, count), now=count * NANOSECONDS // 20)
-        assert said(reader) == []
+        assert output(reader) == []
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, 11), now=2 * NANOSECONDS)
     assert acknowledged(reader) == [10]
 
@@ -149,7 +149,7 @@ def test_a_reader_or_writer_that_is_not_reliable_says_nothing() -> None:
         if reader.qos.is_reliable:
             reader.unmatch_other_slice(IT)
         reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, 1), now=0)
-        assert said(reader) == []
+        assert output(reader) == []
 
 
 def test_a_writer_that_is_gone_gets_no_answer_and_one_that_moved_gets_it_where_it_is() -> None:
@@ -172,17 +172,17 @@ def test_acknowledgements_that_the_owner_holds_back_are_not_these() -> None:
 
 def test_our_writers_are_told_that_nobody_need_wait() -> None:
     reader = reader_of(status_messages=True)
-    (status,) = said(reader)
+    (status,) = output(reader)
     assert isinstance(status, StatusMessage)
     assert status.end_of_stream
     assert status.consumption_sn == 0
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, 1), now=0)
-    acknack, again = said(reader)
+    acknack, again = output(reader)
     assert isinstance(acknack, AckNack)
     assert isinstance(again, StatusMessage)
     assert again.end_of_stream
     assert (again.consumption_sn, again.count > status.count) == (9, True)
     silent = reader_of(status_messages=True, no_positive_acks=True)
-    assert said(silent)
+    assert output(silent)
     silent.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, 1), now=0)
-    assert [type(each) for each in said(silent)] == [StatusMessage]
+    assert [type(each) for each in output(silent)] == [StatusMessage]

@@ -39,7 +39,7 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_AL
 TOPIC = ("topic", "Type")
 
 
-def told(network: VirtualNetwork, participant: Participant, kind: type[E]) -> list[E]:
+def reported(network: VirtualNetwork, participant: Participant, kind: type[E]) -> list[E]:
     return [event for event in network.events[participant.prefix] if isinstance(event, kind)]
 
 
@@ -81,10 +81,10 @@ def test_two_participants_match_and_talk_under_loss_reorder_and_repetition(seed:
     assert network.run(20 * SECOND, until=all_there)
     assert received == list(range(100))
     assert not sum(one.drops.values()) - one.drops[DropReason.UNKNOWN_WRITER]
-    assert [(each.local, each.remote, each.topic) for each in told(network, one, events.Matched)] == [
+    assert [(each.local, each.remote, each.topic) for each in reported(network, one, events.Matched)] == [
         (r.guid, w.guid, "topic")
     ]
-    assert told(network, one, events.Matched)[0].unicast == (Locator("10.0.0.2", 7410),)
+    assert reported(network, one, events.Matched)[0].unicast == (Locator("10.0.0.2", 7410),)
 
 
 def test_discovery_without_loss_takes_milliseconds() -> None:
@@ -141,8 +141,8 @@ def test_without_multicast_peers_find_each_other_even_if_only_one_names_the_othe
     r, w = reader(network, one), writer(network, two)
     assert network.run(2 * SECOND, until=lambda: bool(r.writers and w.readers))
     network.run(60 * SECOND)  # and they stay: leases are renewed by unicast
-    assert not told(network, one, events.ParticipantLost)
-    assert not told(network, two, events.ParticipantLost)
+    assert not reported(network, one, events.ParticipantLost)
+    assert not reported(network, two, events.ParticipantLost)
 
 
 def test_set_peers() -> None:
@@ -222,9 +222,9 @@ def test_close_is_told_and_believed_at_once() -> None:
     network.run(10 * MILLISECOND)
     assert not r.writers
     assert not one.database.participants
-    assert [each.expired for each in told(network, one, events.ParticipantLost)] == [False]
-    assert [each.remote for each in told(network, one, events.Unmatched)] == [w.guid]
-    assert [each.endpoint.guid for each in told(network, one, events.EndpointLost)] == [w.guid]
+    assert [each.expired for each in reported(network, one, events.ParticipantLost)] == [False]
+    assert [each.remote for each in reported(network, one, events.Unmatched)] == [w.guid]
+    assert [each.endpoint.guid for each in reported(network, one, events.EndpointLost)] == [w.guid]
     two.close(network.now)
     assert two.get_timer() is None
     assert two.datagrams_to_send(network.now) == []
@@ -263,7 +263,7 @@ def test_a_silent_participant_ends_with_its_lease() -> None:
     start = network.now
     assert network.run(20 * SECOND, until=lambda: not r.writers)
     assert 2 * SECOND < network.now - start <= 4 * SECOND
-    assert [each.expired for each in told(network, one, events.ParticipantLost)] == [True]
+    assert [each.expired for each in reported(network, one, events.ParticipantLost)] == [True]
     assert one.database.endpoints == []
     assert one.endpoints.routes == {}
     assert one._sedp.remote.nbytes == 0
@@ -290,7 +290,7 @@ def test_leases_outlast_heavy_loss() -> None:
     network.run(200 * SECOND)
     for each in (one, two):
         # three announcements per lease, and whatever else is said: 0.4 ** 3 is not rare, its end is
-        assert len(told(network, each, events.ParticipantLost)) <= 6
+        assert len(reported(network, each, events.ParticipantLost)) <= 6
         assert each.database.participants
 
 
@@ -386,7 +386,7 @@ def test_nothing_is_left_of_an_endpoint_that_cannot_be_announced(qos: Qos, polic
     assert len(one.readers) == before
     assert not one.database.own_endpoints_on(TOPIC[0])
     network.run(5 * SECOND)
-    assert not told(network, one, events.LivelinessLost)
+    assert not reported(network, one, events.LivelinessLost)
     assert len(one._library) == 0
     assert not two.database.endpoints
     w = one.create_writer(WriterSpec(*TOPIC, RELIABLE, type=kept), now=network.now)
@@ -425,7 +425,7 @@ def test_a_restarted_reader_goes_on_where_it_was() -> None:
     w.write(samples(6), timestamp=0, now=network.now)
     network.run(SECOND)
     assert numbers(resumed) == [4, 5, 6]
-    assert not told(network, one, events.ParticipantLost)
+    assert not reported(network, one, events.ParticipantLost)
 
 
 # --- economy --------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ FAR = 10**12
 def requested(s: Script) -> list[tuple[int, int]]:
     """What the reader requests now."""
     s.sleep(50 * MS)
-    return [each for said in s.said() if isinstance(said, AckNack) for each in said.missing.ranges()]
+    return [each for output in s.output() if isinstance(output, AckNack) for each in output.missing.ranges()]
 
 
 # --- honest peers: what overtakes what -------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_whatever_comes_in_whatever_order_each_sample_is_delivered_once_and_in_o
         at = max(at, last - 5)
         if d.random() < 0.3:
             s.sleep(d.choice((0, MS, 50 * MS)))
-            s.said()
+            s.output()
         taken += s.taken()
     assert taken == sorted(set(taken))
     counters = s.reader.counters
@@ -213,9 +213,9 @@ def test_forged_numbers_cost_bounded_memory_and_requests(name: str) -> None:
     for _ in range(3_000):
         FORGED[name](s, d.randrange(FAR, FAR + 10**6))
         s.now += MS
-        for said in s.said():
-            if isinstance(said, AckNack):
-                ranges = said.missing.ranges()
+        for output in s.output():
+            if isinstance(output, AckNack):
+                ranges = output.missing.ranges()
                 assert sum(last - first + 1 for first, last in ranges) <= NUMBER_SET_BITS
     assert s.proxy.held.nbytes <= REORDER_WRITER_BYTES_MAX
     assert len(s.proxy.held) <= s.proxy.held.runs_max
@@ -242,7 +242,9 @@ def test_a_writer_that_began_anew_since_the_reader_stopped_is_read_from_its_begi
     assert s.taken() == []
     s.sleep(ANEW_NS // 2)
     s.heartbeat(1, 8)
-    assert all(each.missing.base <= 1 for each in s.said() if isinstance(each, AckNack)), "none acknowledged"
+    assert all(each.missing.base <= 1 for each in s.output() if isinstance(each, AckNack)), (
+        "none acknowledged"
+    )
     s.sleep(ANEW_NS)
     s.heartbeat(1, 8)
     assert requested(s) == [(1, 8)]

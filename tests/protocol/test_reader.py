@@ -23,7 +23,7 @@ def test_the_next_run_goes_through_without_a_copy() -> None:
     s.reader.on_run(run, now=s.now)
     assert s.reader.take() == [run]
     assert s.reader.take() == []
-    assert s.said() == []
+    assert s.output() == []
 
 
 def test_what_is_held_owns_its_memory() -> None:
@@ -60,29 +60,29 @@ def test_preemptive_acknacks_alternate_late() -> None:
     s = Script()
     bases = []
     for _ in range(2000):
-        for said in s.said():
-            assert isinstance(said, AckNack)
-            assert said.count >= 1
-            assert not said.final
-            assert said.missing.is_empty
-            bases.append(said.missing.base)
+        for output in s.output():
+            assert isinstance(output, AckNack)
+            assert output.count >= 1
+            assert not output.final
+            assert output.missing.is_empty
+            bases.append(output.missing.base)
         s.sleep(10 * MS)
     assert bases[:5] == [1] * 5, "Cyclone DDS would complain about base 0"
     assert 0 in bases, "Fast DDS answers nothing else"
     assert len(bases) < 15
     s.heartbeat(1, 0)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert (said.missing.base, said.final) == (1, True)
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert (output.missing.base, output.final) == (1, True)
     assert s.reader.get_timer() is None
 
 
 def test_preemptive_acknacks_to_who_answers_base_0_alone() -> None:
     """Fast DDS: it has sent a HEARTBEAT at the match, which may have come before we had matched."""
     s = Script(preemptive_base=0)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert (said.missing.base, said.missing.is_empty, said.final) == (0, True, False)
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert (output.missing.base, output.missing.is_empty, output.final) == (0, True, False)
 
 
 @pytest.mark.parametrize("filters", [False, True])
@@ -98,49 +98,49 @@ def test_what_a_writer_that_filters_no_longer_has(filters: bool) -> None:
 def test_heartbeats_are_answered_at_once_unless_final() -> None:
     s = started()
     s.data(1, 5).heartbeat(1, 5)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert (said.missing.base, said.missing.num_bits, said.final) == (6, 0, True)
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert (output.missing.base, output.missing.num_bits, output.final) == (6, 0, True)
     s.data(6, 7).heartbeat(1, 7, final=True)
-    assert s.said() == []
+    assert s.output() == []
     s.data(8).heartbeat(1, 8).heartbeat(1, 8)
-    assert len(s.said()) == 1
+    assert len(s.output()) == 1
 
 
 def test_a_proven_hole_is_requested_soon_and_again_until_it_comes() -> None:
     s = started()
     s.data(1, 2).data(5).data(9, 10).heartbeat(1, 10)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.missing.is_empty, "an acknowledgement of 1 and 2"
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.missing.is_empty, "an acknowledgement of 1 and 2"
     s.sleep(POLICY.nack_delay)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.missing.base == 3
-    assert said.missing.ranges() == [(3, 4), (6, 8)]
-    assert not said.final
-    first_count = said.count
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.missing.base == 3
+    assert output.missing.ranges() == [(3, 4), (6, 8)]
+    assert not output.final
+    first_count = output.count
     s.heartbeat(1, 10).sleep(2 * MS)
-    assert s.said() == [], "it is on its way"
+    assert s.output() == [], "it is on its way"
     s.sleep(POLICY.round_trip_time)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.count > first_count
-    again = sum(len(s.sleep(10 * MS).said()) for _ in range(2000))
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.count > first_count
+    again = sum(len(s.sleep(10 * MS).output()) for _ in range(2000))
     assert 50 < again < 80, "backs off, does not give up"
     s.data(6, 8).data(3, 4)
     assert s.taken() == list(range(1, 11))
     s.sleep(1000 * MS)
-    assert s.said() == []
+    assert s.output() == []
     assert s.reader.get_timer() is None
 
 
 def test_a_hole_is_requested_without_a_heartbeat() -> None:
     s = started()
     s.data(3).sleep(POLICY.reorder_delay)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(1, 2)]
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(1, 2)]
 
 
 def test_what_is_on_its_way_is_not_requested() -> None:
@@ -155,15 +155,15 @@ def test_what_is_on_its_way_is_not_requested() -> None:
 def test_requests_stay_within_256_bits_and_what_was_announced() -> None:
     s = started()
     s.data(1000).heartbeat(1, 1003).sleep(20 * MS)
-    said = s.said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(1, 256)]
+    output = s.output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(1, 256)]
     s.data(1, 999)
-    s.said()
+    s.output()
     s.heartbeat(1, 1003).sleep(30 * MS)
-    said = s.said()[-1]
-    assert isinstance(said, AckNack)
-    assert (said.missing.base, said.missing.num_bits) == (1001, 3)
+    output = s.output()[-1]
+    assert isinstance(output, AckNack)
+    assert (output.missing.base, output.missing.num_bits) == (1001, 3)
 
 
 def test_first_sn_advancing_loses_what_was_expected() -> None:
@@ -230,9 +230,9 @@ def test_resume_starts_after_what_was_delivered() -> None:
     assert s.reader.counters.lost_samples == 4
     s = Script(LASTING, transient_local=True, resume={IT: 10})
     s.heartbeat(1, 12).sleep(20 * MS)
-    said = s.said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(11, 12)]
+    output = s.output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(11, 12)]
 
 
 def test_best_effort_goes_forward_only() -> None:
@@ -240,7 +240,7 @@ def test_best_effort_goes_forward_only() -> None:
     s.data(5, 6).data(9).data(7, 8).data(8, 10).heartbeat(1, 50).gap(11, 15).data(15)
     assert s.taken() == [5, 6, 9, 10, 15]
     assert s.reader.counters.lost_samples == 2
-    assert s.said() == []
+    assert s.output() == []
     assert s.reader.get_timer() is None
 
 
@@ -303,18 +303,18 @@ def test_the_window() -> None:
     assert s.taken() == [1, 2, 3]
     assert s.reader.counters.window_closed == 1
     s.data(6).heartbeat(1, 6).sleep(1000 * MS)
-    for said in s.said():
-        assert isinstance(said, AckNack)
-        assert said.missing.is_empty
-        assert said.missing.base == 4
+    for output in s.output():
+        assert isinstance(output, AckNack)
+        assert output.missing.is_empty
+        assert output.missing.base == 4
     s.reader.window = 20
     assert s.reader.get_timer() is None, "4 would still not fit"
     s.reader.window = 1000
     assert s.reader.get_timer() == 0
     s.reader.handle_timer(s.now)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(4, 5)]
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(4, 5)]
     s.data(4, 5)
     assert s.taken() == [4, 5, 6]
 
@@ -330,9 +330,9 @@ def test_held_runs_wait_for_the_window_too() -> None:
     s.reader.window = 64
     assert s.taken() == [4]
     s.reader.handle_timer(s.now)
-    said = s.said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.base == 5
+    output = s.output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.base == 5
     assert s.reader.window == 32
 
 
@@ -351,10 +351,10 @@ def test_fragments_are_requested_by_nack_frag() -> None:
     s = started()
     s.frag(1, 1).frag(1, 3).frag(1, 6).data(2)
     s.heartbeat(1, 2).sleep(3 * MS)
-    said = s.said()
-    nack = next(x for x in said if isinstance(x, NackFrag))
+    output = s.output()
+    nack = next(x for x in output if isinstance(x, NackFrag))
     assert (nack.sn, list(nack.missing.numbers())) == (1, [2, 4, 5, 7, 8, 9, 10])
-    assert all(x.missing.is_empty for x in said if isinstance(x, AckNack))
+    assert all(x.missing.is_empty for x in output if isinstance(x, AckNack))
     for number in (2, 4, 5, 7, 8, 9, 10):
         s.frag(1, number)
     assert s.taken() == [1, 2]
@@ -367,9 +367,9 @@ def test_fragments_under_way_are_left_alone() -> None:
     s = started()
     for number in range(1, 10):
         s.frag(1, number).sleep(5 * MS)
-    assert not any(isinstance(x, NackFrag) for x in s.said())
+    assert not any(isinstance(x, NackFrag) for x in s.output())
     s.sleep(30 * MS)
-    nacks = [x for x in s.said() if isinstance(x, NackFrag)]
+    nacks = [x for x in s.output() if isinstance(x, NackFrag)]
     assert list(nacks[0].missing.numbers()) == [10], "silent for long enough"
 
 
@@ -378,7 +378,7 @@ def test_heartbeat_frag_speeds_a_request_up() -> None:
     s.frag(1, 1)
     s.reader.on_heartbeat_frag(IT, HeartbeatFrag(ANY, IT.entity, 1, 4, 1), now=s.now)
     s.sleep(POLICY.nack_delay)
-    (nack,) = s.said()
+    (nack,) = s.output()
     assert isinstance(nack, NackFrag)
     assert list(nack.missing.numbers()) == [2, 3, 4]
     s.reader.on_heartbeat_frag(IT, HeartbeatFrag(ANY, IT.entity, 1, 4, 1), now=s.now)
@@ -388,7 +388,7 @@ def test_heartbeat_frag_speeds_a_request_up() -> None:
 def test_two_large_samples_get_two_counts() -> None:
     s = started()
     s.frag(1, 1).frag(2, 1).data(3).heartbeat(1, 3).sleep(3 * MS)
-    counts = [x.count for x in s.said() if isinstance(x, NackFrag)]
+    counts = [x.count for x in s.output() if isinstance(x, NackFrag)]
     assert len(counts) == 2
     assert counts[0] < counts[1]
 
@@ -421,13 +421,13 @@ def test_stale_counts_are_ignored() -> None:
 def test_our_counts_rise_across_a_restart() -> None:
     s = started()
     s.heartbeat(1, 0)
-    (before,) = s.said()
+    (before,) = s.output()
     s.now += 1000 * MS
     again = Script()
     again.now = s.now
     again.reader.unmatch_writer(IT)
     again.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
-    (after,) = again.said()
+    (after,) = again.output()
     assert isinstance(before, AckNack)
     assert isinstance(after, AckNack)
     assert after.count > before.count
@@ -450,7 +450,7 @@ def test_unmatching_forgets_everything_but_the_position() -> None:
     s.reader.unmatch_writer(IT)
     s.reader.unmatch_writer(IT)
     assert s.reader.get_timer() is None
-    assert s.said() == []
+    assert s.output() == []
     assert s.reader.delivery.reassembly.budget.nbytes == 0
     s.data(4)
     assert s.reader.counters.unknown_writer == 1

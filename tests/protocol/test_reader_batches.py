@@ -13,8 +13,8 @@ from spark_rtps.transport.wire.submessages import AckNack, AckNackBatch
 from tests.protocol.reader_script import ANY, IT, LASTING, MS, POLICY, Script, samples, started
 
 
-def the_one(said: list[object]) -> AckNack | AckNackBatch:
-    (answer,) = said
+def the_one(output: list[object]) -> AckNack | AckNackBatch:
+    (answer,) = output
     assert isinstance(answer, AckNack | AckNackBatch)
     return answer
 
@@ -41,42 +41,42 @@ def test_a_batch_out_of_turn_is_not_copied_either() -> None:
 def test_batches_are_acknowledged_by_their_numbers() -> None:
     s = started()
     s.batch(1, 1, 100).batch(2, 101, 200).heartbeat_batch((1, 2), 1, 200)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert (answer.missing.base, answer.missing.is_empty, answer.final) == (3, True, True)
     s.heartbeat_batch((1, 2), 1, 200, final=True)
-    assert s.said() == []
+    assert s.output() == []
 
 
 def test_missing_batches_are_requested_by_their_numbers() -> None:
     s = started()
     s.batch(1, 1, 1000).batch(3, 2001, 3000).batch(6, 5001, 6000).sleep(POLICY.reorder_delay)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.base == 2
     assert answer.missing.ranges() == [(2, 2)], "what lies before the batch that showed the hole"
     s.heartbeat_batch((1, 7), 1, 6500).sleep(2 * MS)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.ranges() == [(4, 5)], "2 may be on its way"
     s.sleep(2 * POLICY.round_trip_time)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.ranges() == [(2, 2), (4, 5), (7, 7)], "7: only the HEARTBEAT_BATCH told of it"
     for number in (2, 4, 5, 7):
         s.batch(number, 1000 * number - 999, min(1000 * number, 6500))
     assert s.taken() == list(range(1, 6501))
     s.heartbeat_batch((1, 7), 1, 6500)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.base == 8
 
 
 def test_history_is_requested_by_batch_numbers() -> None:
     s = Script(LASTING, transient_local=True)
-    s.said()
+    s.output()
     s.heartbeat_batch((5, 400), 401, 40_000).sleep(POLICY.nack_delay)
-    answer = s.said()[-1]
+    answer = s.output()[-1]
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.ranges() == [(5, 260)], "256 of them at once"
 
@@ -84,15 +84,15 @@ def test_history_is_requested_by_batch_numbers() -> None:
 def test_where_batch_numbers_cannot_say_it_sequence_numbers_do() -> None:
     s = started()
     s.batch(1, 1, 10).data(11).heartbeat(1, 11)  # a sample outside of any batch
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNack)
     assert answer.missing.base == 12
     s.data(14).batch(2, 15, 20).sleep(POLICY.reorder_delay)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNack)
     assert answer.missing.ranges() == [(12, 13)]
     s.data(12, 13).heartbeat_batch((1, 2), 1, 20)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.base == 3
 
@@ -101,12 +101,12 @@ def test_a_lone_sample_next_to_missing_batches_is_not_acknowledged_with_them() -
     s = started()
     # 1: 1-10, then 11 alone, 2: 12-20, 3: 21-30; all but 1 and 3 are lost
     s.batch(1, 1, 10).batch(3, 21, 30).sleep(POLICY.reorder_delay)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.ranges() == [(2, 2)]
     s.batch(2, 12, 20).sleep(POLICY.round_trip_time)
     s.heartbeat_batch((1, 3), 1, 30).sleep(POLICY.round_trip_time)
-    answer = s.said()[-1]  # type: ignore[assignment]
+    answer = s.output()[-1]  # type: ignore[assignment]
     assert isinstance(answer, AckNack)
     assert answer.missing.base == 11
     assert answer.missing.ranges() == [(11, 11)]
@@ -178,13 +178,13 @@ def test_best_effort_batches() -> None:
     s.reader.window = 100
     s.batch(6, 51, 60, without=(55,))
     assert s.taken() == []
-    assert s.said() == []
+    assert s.output() == []
 
 
 def test_before_the_first_heartbeat_batches_are_held() -> None:
     s = Script()
     s.batch(8, 71, 80).heartbeat_batch((7, 8), 61, 80).sleep(POLICY.nack_delay)
-    answer = s.said()[-1]
+    answer = s.output()[-1]
     assert isinstance(answer, AckNackBatch)
     assert answer.missing.base == 7
     assert answer.missing.ranges() == [(7, 7)]
@@ -202,24 +202,24 @@ def test_edges_are_bounded() -> None:
     assert len(batches._starts) <= limits.REORDER_RUNS_MAX
     assert len(batches._ends) <= limits.REORDER_RUNS_MAX
     s.sleep(100 * MS)
-    assert s.said()
+    assert s.output()
 
 
 def test_impossible_numbers_are_answered_with_possible_ones() -> None:
     s = started()
     most = (1 << 63) - 1
     s.batch(most, 1, 10).heartbeat_batch((most, most), 1, 10)
-    answer = the_one(s.said())
+    answer = the_one(s.output())
     assert isinstance(answer, AckNack)
     assert answer.missing.base == 11
     s.batch(3, 21, 30).batch(2, 41, 50).heartbeat_batch((1, 9), 1, 60).sleep(100 * MS)  # they contradict
-    for said in s.said():
-        assert isinstance(said, AckNack | AckNackBatch)
-        assert said.missing.num_bits <= 256
+    for output in s.output():
+        assert isinstance(output, AckNack | AckNackBatch)
+        assert output.missing.num_bits <= 256
     s.heartbeat_batch((1, most), 1, most).sleep(100 * MS)
-    s.said()
+    s.output()
     s.reader.on_run(Run(IT, most, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
-    s.heartbeat(most, most).sleep(100 * MS).said()
+    s.heartbeat(most, most).sleep(100 * MS).output()
 
 
 def test_nothing_is_kept_of_batches_that_were_held() -> None:

@@ -40,7 +40,7 @@ def test_huge_gaps() -> None:
     s.data(1).data(3, 4)
     assert s.taken() == [1, 2, 3, 4]
     s.heartbeat(1, 1 << 62).sleep(1000 * MS)
-    assert all(x.missing.num_bits <= 256 for x in s.said() if isinstance(x, AckNack))
+    assert all(x.missing.num_bits <= 256 for x in s.output() if isinstance(x, AckNack))
 
 
 def test_scattered_gaps_are_bounded() -> None:
@@ -57,15 +57,15 @@ def test_far_future_heartbeats() -> None:
     s, t = started(), time.process_time()
     s.data(1)
     s.heartbeat(1, (1 << 63) - 1).sleep(5000 * MS)
-    for said in s.said():
-        assert isinstance(said, AckNack)
-        assert said.missing.num_bits <= 256
+    for output in s.output():
+        assert isinstance(output, AckNack)
+        assert output.missing.num_bits <= 256
     s.heartbeat(1, 2)  # the true one takes it back
     s.data(2).sleep(1000 * MS)
-    s.said()
+    s.output()
     assert s.taken() == [1, 2]
     s.sleep(1000 * MS)
-    assert s.said() == []
+    assert s.output() == []
     for first, last in ((5, 3), (0, 3), (-1, 3)):  # no reader ever sees such a one
         raw = memoryview(Heartbeat(ANY, IT.entity, first, last, 99).encode())
         with pytest.raises(DecodeError) as caught:
@@ -78,13 +78,13 @@ def test_the_highest_sequence_number_there_is() -> None:
     s = started()
     most = (1 << 63) - 1
     s.heartbeat(most, most).sleep(50 * MS)
-    s.heartbeat(most, most).said()
+    s.heartbeat(most, most).output()
     s.reader.on_run(Run(IT, most, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
     s.heartbeat(most, most).sleep(100 * MS)
-    (said,) = s.said()
-    assert isinstance(said, AckNack)
-    assert said.missing.base == most, "there is no number behind it to acknowledge it with"
-    s.frag(most, 1).heartbeat(most, most).sleep(100 * MS).said()
+    (output,) = s.output()
+    assert isinstance(output, AckNack)
+    assert output.missing.base == most, "there is no number behind it to acknowledge it with"
+    s.frag(most, 1).heartbeat(most, most).sleep(100 * MS).output()
     s.reader.unmatch_writer(IT)
     assert s.reader.delivery.reassembly.budget.nbytes == 0
 
@@ -113,9 +113,9 @@ def test_given_up_runs_are_requested_later() -> None:
     s.data(1, 2).data(4)
     assert s.taken() == [1, 2, 3, 4, 5]
     s.sleep(50 * MS)
-    said = s.said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(6, 7)]
+    output = s.output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(6, 7)]
 
 
 def test_endless_fragments() -> None:
@@ -130,7 +130,7 @@ def test_endless_fragments() -> None:
     s.frag(1, 1, count=10)
     assert s.taken() == [1], "what is expected finds room"
     s.sleep(1000 * MS)
-    s.said()
+    s.output()
     assert quick(t)
 
 
@@ -150,9 +150,9 @@ def test_a_sample_larger_than_anybody_takes_does_not_stall_its_writer(size: int)
     assert s.taken() == [1, 3]
     assert s.reader.counters.oversized_samples == 1
     assert s.reader.delivery.reassembly.budget.nbytes == 0
-    said = s.sleep(1000 * MS).said()[-1]
-    assert isinstance(said, AckNack)
-    assert (said.missing.base, said.final) == (4, True)
+    output = s.sleep(1000 * MS).output()[-1]
+    assert isinstance(output, AckNack)
+    assert (output.missing.base, output.final) == (4, True)
 
 
 def test_the_owner_says_how_large_a_sample_may_be() -> None:
@@ -181,9 +181,9 @@ def test_oversized_samples_ahead_of_their_turn() -> None:
     s = started()
     s.reader.delivery.sample_size_max = 100
     s.data(3, size=200).data(4)
-    said = s.sleep(POLICY.reorder_delay).said()[-1]
-    assert isinstance(said, AckNack)
-    assert said.missing.ranges() == [(1, 2)]
+    output = s.sleep(POLICY.reorder_delay).output()[-1]
+    assert isinstance(output, AckNack)
+    assert output.missing.ranges() == [(1, 2)]
     s.data(1, 2)
     assert s.taken() == [1, 2, 4]
     s = Script()  # before the first HEARTBEAT, too
@@ -234,14 +234,14 @@ def test_counters_fit_64_bits() -> None:
 
 def test_strangers_are_ignored() -> None:
     s = started()
-    stranger = Guid(b"x" * 12, IT.entity)
-    s.reader.on_run(Run(stranger, 1, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
-    s.reader.on_heartbeat(stranger, Heartbeat(ANY, IT.entity, 1, 9, 1), now=s.now)
-    s.reader.on_gap(stranger, Gap(ANY, IT.entity, 1, SequenceNumberSet(5)), now=s.now)
-    s.reader.on_data_frag(stranger, DataFrag(ANY, IT.entity, 1, 1, 1, 4, 8, b"1234"), 0, now=s.now)
-    s.reader.on_heartbeat_frag(stranger, HeartbeatFrag(ANY, IT.entity, 1, 1, 1), now=s.now)
+    unmatched_peer = Guid(b"x" * 12, IT.entity)
+    s.reader.on_run(Run(unmatched_peer, 1, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
+    s.reader.on_heartbeat(unmatched_peer, Heartbeat(ANY, IT.entity, 1, 9, 1), now=s.now)
+    s.reader.on_gap(unmatched_peer, Gap(ANY, IT.entity, 1, SequenceNumberSet(5)), now=s.now)
+    s.reader.on_data_frag(unmatched_peer, DataFrag(ANY, IT.entity, 1, 1, 1, 4, 8, b"1234"), 0, now=s.now)
+    s.reader.on_heartbeat_frag(unmatched_peer, HeartbeatFrag(ANY, IT.entity, 1, 1, 1), now=s.now)
     assert s.taken() == []
-    assert s.said() == []
+    assert s.output() == []
     assert s.reader.counters.unknown_writer == 2
 
 
@@ -249,11 +249,11 @@ def test_a_storm_of_heartbeats_is_one_answer_a_cycle() -> None:
     s = started()
     for _ in range(1000):
         s.heartbeat(1, 0)
-    assert len(s.said()) == 1
+    assert len(s.output()) == 1
 
 
 def test_fragment_number_sets_stay_within_256_bits() -> None:
     s = started()
     s.frag(1, 3000, size=4, total=1 << 20).data(2).heartbeat(1, 2).sleep(5 * MS)
-    (nack,) = [x for x in s.said() if isinstance(x, NackFrag)]
+    (nack,) = [x for x in s.output() if isinstance(x, NackFrag)]
     assert nack.missing == FragmentNumberSet.from_numbers(1, range(1, 257))

@@ -17,8 +17,8 @@ from spark_rtps.transport.protocol.writing.readers.activity import (
 from spark_rtps.transport.protocol.writing.readers.heartbeat_timer import (
     IDLE,
     PACED,
-    UNHEARD,
-    UNHEARD_INTERVAL_MAX,
+    UNACKNOWLEDGED_INTERVAL_MAX,
+    UNRECEIVED,
     HeartbeatTimer,
 )
 from spark_rtps.transport.protocol.writing.readers.reader_repairs import DELAYED, HELD, ReaderRepairs
@@ -66,24 +66,24 @@ def test_an_acknack_that_acknowledges_no_more_than_those_before_repeats() -> Non
 def test_heartbeats_to_a_reader_that_was_never_heard_become_rarer() -> None:
     timer = HeartbeatTimer()
     assert (timer.state, timer.due_at) == (IDLE, INFINITE)
-    timer.heard()
+    timer.received()
     assert timer.state is IDLE
-    timer.lacks(heard=False)
-    assert timer.state is UNHEARD  # type: ignore[comparison-overlap]
+    timer.lacks(received=False)
+    assert timer.state is UNRECEIVED  # type: ignore[comparison-overlap]
     seen = []
     for _ in range(7):
         timer.overdue(100 * MS)
-        seen.append(timer.unheard_interval // MS)
-    assert seen == [200, 400, 800, 1_600, 3_000, 3_000, UNHEARD_INTERVAL_MAX // MS]
-    timer.heard()
+        seen.append(timer.unacknowledged_interval // MS)
+    assert seen == [200, 400, 800, 1_600, 3_000, 3_000, UNACKNOWLEDGED_INTERVAL_MAX // MS]
+    timer.received()
     assert timer.state is PACED
     timer.overdue(100 * MS)
-    assert timer.unheard_interval == UNHEARD_INTERVAL_MAX, "what is paced becomes no rarer"
+    assert timer.unacknowledged_interval == UNACKNOWLEDGED_INTERVAL_MAX, "what is paced becomes no rarer"
 
 
 def test_a_heartbeat_is_due_in_an_interval_or_sooner() -> None:
     timer = HeartbeatTimer()
-    timer.lacks(heard=True)
+    timer.lacks(received=True)
     timer.sent(100, 1_000)
     assert (timer.state, timer.due_at) == (PACED, 1_100)
     timer.hurries(200, 1_000)

@@ -122,16 +122,16 @@ def test_heartbeat_batch_reaches_the_reader() -> None:
 def test_acknack_batch_reaches_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     s = Scene()
     writer = s.one.create_writer(WriterSpec("u", "T", RELIABLE), now=s.network.now)
-    told: list[tuple[Guid, AckNackBatch]] = []
+    reported: list[tuple[Guid, AckNackBatch]] = []
     monkeypatch.setattr(
         Feedback,
         "on_acknack_batch",
-        lambda self, reader, acknack, *, now: told.append((reader, acknack)),
+        lambda self, reader, acknack, *, now: reported.append((reader, acknack)),
         raising=False,
     )
     acknack = AckNackBatch(b"\0\0\2\4", writer.guid.entity, SequenceNumberSet(7), 1, True)
     s.deliver(acknack.encode())
-    assert told == [(Guid(s.two.prefix, b"\0\0\2\4"), acknack)]
+    assert reported == [(Guid(s.two.prefix, b"\0\0\2\4"), acknack)]
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -207,13 +207,13 @@ def test_keep_alives_shorter_than_a_header_are_ignored() -> None:
 
 def test_message_size_max_drops_counts_and_tells() -> None:
     s = Scene()
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
     s.one._bursts.message_size_max = 300
-    s.one._bursts.on_oversized = lambda source_ip, size: told.append((source_ip, size))
+    s.one._bursts.on_oversized = lambda source_ip, size: reported.append((source_ip, size))
     large, small = bytes(s.batch(1, 1, 20).data), bytes(s.batch(1, 1, 5).data)
     s.deliver(large)
     assert s.one.drops == {DropReason.MESSAGE_TOO_LARGE: 1}
-    assert told == [(f"{SENDER} ({s.two.prefix.hex()})", 20 + len(large))]
+    assert reported == [(f"{SENDER} ({s.two.prefix.hex()})", 20 + len(large))]
     s.deliver(small)
     assert s.taken() == [1, 2, 3, 4, 5]
     s.one._bursts.on_oversized = None

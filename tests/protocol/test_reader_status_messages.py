@@ -27,111 +27,111 @@ def script(policy: ReaderPolicy = STATIC, **options: bool) -> Script:
     each = Script(policy=policy, status_messages=True, **options)
     if each.proxy.reliable:
         each.heartbeat(1, 0)
-    each.said()
+    each.output()
     each.sleep(2 * TIMEOUT)
-    each.said()
+    each.output()
     return each
 
 
-def said(each: Script) -> list[StatusMessage]:
-    return [found for found in each.said() if isinstance(found, StatusMessage)]
+def output(each: Script) -> list[StatusMessage]:
+    return [found for found in each.output() if isinstance(found, StatusMessage)]
 
 
 class TestDue:
     def test_at_the_match(self) -> None:
-        [message] = said(Script(policy=STATIC, status_messages=True))
+        [message] = output(Script(policy=STATIC, status_messages=True))
         assert message == StatusMessage(ME.entity, IT.entity, 0, WINDOW, message.count)
 
     def test_to_others_nothing_is_said(self) -> None:
         other = Script(policy=STATIC)
         found = (
-            said(other)
-            + said(other.heartbeat(1, 0).data(1, 4000).sleep(TIMEOUT))
-            + said(other.heartbeat(1, 9))
+            output(other)
+            + output(other.heartbeat(1, 0).data(1, 4000).sleep(TIMEOUT))
+            + output(other.heartbeat(1, 9))
         )
         assert found == []
 
     def test_with_the_answer_to_a_heartbeat(self) -> None:
         each = script()
-        acknack, message = each.heartbeat(1, 0).said()
+        acknack, message = each.heartbeat(1, 0).output()
         assert isinstance(acknack, AckNack)
         assert isinstance(message, StatusMessage)
 
     def test_with_positive_acknowledgements_disabled_too(self) -> None:
         each = script(replace(STATIC, disable_positive_acks=True))
-        assert [type(found) for found in each.heartbeat(1, 0).said()] == [StatusMessage]
+        assert [type(found) for found in each.heartbeat(1, 0).output()] == [StatusMessage]
 
     def test_a_final_heartbeat_asks_for_nothing(self) -> None:
-        assert said(script().heartbeat(1, 0, final=True)) == []
+        assert output(script().heartbeat(1, 0, final=True)) == []
 
     def test_after_more_than_a_quarter_of_the_window(self) -> None:
         each = script()
-        each.data(1).sleep(TIMEOUT).said()  # the first one after a silence is told of at once
-        assert said(each.data(2, 5, 4000)) == []  # a quarter, exactly
-        [message] = said(each.data(6, 6))
+        each.data(1).sleep(TIMEOUT).output()  # the first one after a silence is told of at once
+        assert output(each.data(2, 5, 4000)) == []  # a quarter, exactly
+        [message] = output(each.data(6, 6))
         assert (message.consumption_sn, message.receiver_window) == (6, WINDOW)
-        assert said(each.data(7, 10, 4000)) == []
+        assert output(each.data(7, 10, 4000)) == []
 
     def test_counts_rise(self) -> None:
         each = script()
-        counts = [said(each.data(i + 1, i + 1, WINDOW // 2))[0].count for i in range(9)]
+        counts = [output(each.data(i + 1, i + 1, WINDOW // 2))[0].count for i in range(9)]
         assert counts == sorted(set(counts))
 
     def test_when_a_term_is_full(self) -> None:
         policy = replace(POLICY, congestion_control=CongestionControlPolicy(max_window=1 << 30))
         each = script(policy)
-        each.data(1).sleep(TIMEOUT).said()
+        each.data(1).sleep(TIMEOUT).output()
         each.proxy.stream.rcv_pos = each.proxy.stream.reported_pos = TERM_LENGTH - 64
         each.proxy.stream.due = TERM_LENGTH
-        assert said(each.data(2)) == []
-        assert len(said(each.data(3))) == 1
+        assert output(each.data(2)) == []
+        assert len(output(each.data(3))) == 1
 
     def test_when_the_time_has_passed_and_something_was_consumed(self) -> None:
         each = script()
-        assert len(said(each.data(1).sleep(0))) == 1
-        assert said(each.data(2).sleep(TIMEOUT - 1)) == []
-        [message] = said(each.sleep(1))
+        assert len(output(each.data(1).sleep(0))) == 1
+        assert output(each.data(2).sleep(TIMEOUT - 1)) == []
+        [message] = output(each.sleep(1))
         assert message.consumption_sn == 2
 
     def test_an_idle_stream_says_nothing(self) -> None:
         each = script()
-        each.data(1).sleep(10 * TIMEOUT).said()
-        assert said(each.sleep(1_000 * TIMEOUT)) == []
+        each.data(1).sleep(10 * TIMEOUT).output()
+        assert output(each.sleep(1_000 * TIMEOUT)) == []
         assert each.reader.get_timer() is None
 
     def test_best_effort_repeats_the_last_one_a_few_times(self) -> None:
         each = script(reliable=False)
-        each.sleep(10 * TIMEOUT).said()
+        each.sleep(10 * TIMEOUT).output()
         each.data(1)
-        found = [message for _ in range(20) for message in said(each.sleep(TIMEOUT))]
+        found = [message for _ in range(20) for message in output(each.sleep(TIMEOUT))]
         assert [message.consumption_sn for message in found] == [1, 1, 1, 1]
         assert each.reader.get_timer() is None
 
     def test_whatever_made_it_due(self) -> None:
         each = script(reliable=False)
-        each.data(1).sleep(0).said()
-        assert len(said(each.data(2, 1000, 64))) == 1
-        found = [message for _ in range(20) for message in said(each.sleep(TIMEOUT))]
+        each.data(1).sleep(0).output()
+        assert len(output(each.data(2, 1000, 64))) == 1
+        found = [message for _ in range(20) for message in output(each.sleep(TIMEOUT))]
         assert [message.consumption_sn for message in found] == [1000] * 3
 
     def test_a_gap_moves_the_consumption_too(self) -> None:
         each = script()
         each.gap(1, 8)
-        assert [message.consumption_sn for message in said(each.sleep(TIMEOUT))] == [7]
+        assert [message.consumption_sn for message in output(each.sleep(TIMEOUT))] == [7]
 
     def test_the_tag(self) -> None:
-        [message] = said(Script(policy=replace(STATIC, group_tag=-5), status_messages=True))
+        [message] = output(Script(policy=replace(STATIC, group_tag=-5), status_messages=True))
         assert message.group_tag == -5
 
 
 class TestConsumption:
     def test_it_waits_for_what_is_missing(self) -> None:
         each = script()
-        [message] = said(each.data(1).data(3, 9, 4000).heartbeat(1, 9))
+        [message] = output(each.data(1).data(3, 9, 4000).heartbeat(1, 9))
         assert message.consumption_sn == 1
         positions = each.reader.status.positions(each.proxy)
         assert (positions.rcv_pos, positions.sub_pos, positions.rcv_hwm) == (32, 32, 32 + 7 * 4000)
-        [message] = said(each.data(2))
+        [message] = output(each.data(2))
         assert message.consumption_sn == 9
 
     def test_it_waits_for_the_owner(self) -> None:
@@ -144,22 +144,22 @@ class TestConsumption:
     def test_it_waits_while_acknowledgements_are_held(self) -> None:
         each = script()
         each.reader.hold_acknowledgments = True
-        assert said(each.data(1, 1000, 64)) == []
+        assert output(each.data(1, 1000, 64)) == []
         each.reader.hold_acknowledgments = False
-        [message] = said(each)
+        [message] = output(each)
         assert message.consumption_sn == 1000
 
     def test_the_owner_says_what_is_consumed(self) -> None:
         each = script()
         each.reader.status.consumption_held = True
         each.data(1, 500, 64).sleep(TIMEOUT)
-        assert [message.consumption_sn for message in said(each.heartbeat(1, 500))] == [0]
+        assert [message.consumption_sn for message in output(each.heartbeat(1, 500))] == [0]
         each.reader.consumed(IT, 200, 200 * 64)
-        [message] = said(each.sleep(0))
+        [message] = output(each.sleep(0))
         assert message.consumption_sn == 200
         assert each.reader.status.positions(each.proxy).sub_pos == 200 * 64
         each.reader.consumed(IT, 500, 300 * 64)
-        [message] = said(each.sleep(0))
+        [message] = output(each.sleep(0))
         assert message.consumption_sn == 500
         assert (
             each.reader.status.positions(each.proxy).sub_pos
@@ -178,25 +178,25 @@ class TestWindow:
     def test_no_more_than_the_owner_takes(self) -> None:
         each = script()
         each.reader.window = 10_000
-        assert said(each.heartbeat(1, 0))[0].receiver_window == 10_000
+        assert output(each.heartbeat(1, 0))[0].receiver_window == 10_000
 
     def test_it_opens_when_the_owner_has_room(self) -> None:
         each = script()
         each.reader.window = 0
-        assert said(each.heartbeat(1, 0))[0].receiver_window == 0
+        assert output(each.heartbeat(1, 0))[0].receiver_window == 0
         each.reader.window = DATAGRAM - 1
-        assert said(each.sleep(0)) == []
+        assert output(each.sleep(0)) == []
         each.reader.window = 1 << 30
-        assert said(each.sleep(0))[0].receiver_window == WINDOW
+        assert output(each.sleep(0))[0].receiver_window == WINDOW
         each.reader.window = 2 << 30
-        assert said(each.sleep(0)) == []
+        assert output(each.sleep(0)) == []
 
     def test_a_closed_writer_is_offered_nothing_until_it_is_open(self) -> None:
         each = script()
         each.reader.window = 100
-        assert said(each.data(1, 10))[0].receiver_window == 0
+        assert output(each.data(1, 10))[0].receiver_window == 0
         each.reader.window = 1 << 30
-        assert said(each.sleep(0))[0].receiver_window == WINDOW
+        assert output(each.sleep(0))[0].receiver_window == WINDOW
 
     def test_what_is_held_for_the_owner_is_in_the_window(self) -> None:
         """It is counted from the consumption on, and has its room already."""
@@ -204,18 +204,18 @@ class TestWindow:
         each.reader.status.consumption_held = True
         each.data(1, 100, 64)
         each.reader.window = 1_000
-        assert said(each.heartbeat(1, 100))[0].receiver_window == 6_400 + 1_000
+        assert output(each.heartbeat(1, 100))[0].receiver_window == 6_400 + 1_000
 
     def test_congestion_control_is_heard_at_each_quarter(self) -> None:
         each = script(CUBIC)
         assert each.proxy.stream.offered_window == 10 * DATAGRAM
         for i in range(10):
-            each.data(32 * i + 1, 32 * i + 32, DATAGRAM // 32).said()
+            each.data(32 * i + 1, 32 * i + 32, DATAGRAM // 32).output()
         assert 17 * DATAGRAM <= each.proxy.stream.offered_window <= 20 * DATAGRAM
 
     def test_fragments_are_datagrams(self) -> None:
         each = script(CUBIC)
-        each.frag(1, 1, size=60_000, total=120_000).frag(1, 2, size=60_000, total=120_000).said()
+        each.frag(1, 1, size=60_000, total=120_000).frag(1, 2, size=60_000, total=120_000).output()
         assert each.proxy.stream.offered_window == (10 + 2) * 60_000
 
     def test_it_can_force_a_message(self) -> None:
@@ -230,20 +230,20 @@ class TestWindow:
         info = each.proxy.info
         each.reader.unmatch_writer(IT)
         each.reader.match_writer(info, now=each.now)
-        assert said(each)[0].receiver_window == (1 << 32) - 1
-        assert len(said(each.heartbeat(1, 0).data(1))) == 1
+        assert output(each)[0].receiver_window == (1 << 32) - 1
+        assert len(output(each.heartbeat(1, 0).data(1))) == 1
 
 
 class TestLoss:
     def shrinks(self, each: Script) -> bool:
         before = each.proxy.stream.window
         each.sleep(5 * MS + POLICY.reorder_delay)
-        each.said()
+        each.output()
         return each.proxy.stream.window < before
 
     def test_the_window_shrinks_once_for_a_gap(self) -> None:
         each = script(CUBIC)
-        each.data(1, 200, 64).said()
+        each.data(1, 200, 64).output()
         assert self.shrinks(each.data(202, 300, 64))
         assert not self.shrinks(each.data(301, 400, 64).heartbeat(1, 400))
         assert not self.shrinks(each.data(201, 201, 64))
@@ -267,20 +267,20 @@ class TestLoss:
 
     def test_what_found_no_room_is_none(self) -> None:
         each = script(CUBIC)
-        each.data(1, 200, 64).said()
+        each.data(1, 200, 64).output()
         each.reader.window = 0
-        each.data(201, 300, 64).said()
+        each.data(201, 300, 64).output()
         each.reader.window = 1 << 30
         assert not self.shrinks(each)
         assert each.reader.counters.nacks_sent == 1
 
     def test_best_effort_sees_them_at_once(self) -> None:
         each = script(CUBIC, reliable=False)
-        each.data(1, 22, 64).said()
+        each.data(1, 22, 64).output()
         window = each.proxy.stream.window
         each.data(24, 44, 64)
         assert each.proxy.stream.window <= 0.8 * window
-        assert len(said(each)) == 1
+        assert len(output(each)) == 1
 
 
 class TestOverruns:
@@ -301,14 +301,14 @@ class TestOverruns:
 
     def test_what_was_consumed_before_is_an_underrun(self) -> None:
         each = script()
-        each.data(1, 1000, 64).said()
+        each.data(1, 1000, 64).output()
         each.data(1, 1000, 64)
         assert each.reader.counters.underruns == 1
 
 
 class TestRoundTrips:
     def question(self, each: Script) -> RttMeasurement | None:
-        found = [message for message in each.said() if isinstance(message, RttMeasurement)]
+        found = [message for message in each.output() if isinstance(message, RttMeasurement)]
         return found[0] if found else None
 
     def answer(self, each: Script, question: RttMeasurement, **changes: object) -> int:
@@ -366,7 +366,7 @@ def test_a_writer_may_learn_and_unlearn_them() -> None:
     each = script()
     for knows in (False, True, False):
         each.reader.match_writer(replace(each.proxy.info, status_messages=knows), now=each.now)
-        assert bool(said(each.heartbeat(1, 9).data(each.proxy.expected).sleep(TIMEOUT))) is knows
+        assert bool(output(each.heartbeat(1, 9).data(each.proxy.expected).sleep(TIMEOUT))) is knows
 
 
 @given(
@@ -396,14 +396,14 @@ def test_whatever_happens(steps: list[tuple[str, int, int]], held: bool, reliabl
     """What is said rises, and is true; and no position is before another that follows it."""
     each = Script(RELIABLE, policy=CUBIC if cubic else STATIC, reliable=reliable, status_messages=True)
     each.reader.status.consumption_held = held
-    told = 0
+    reported = 0
     for what, a, b in steps:
         if what == "data":
             each.data(a, a + b, 64)
         elif what == "heartbeat":
             each.heartbeat(1, a, final=bool(b))
-            told = min(
-                told, each.proxy.expected - 1
+            reported = min(
+                reported, each.proxy.expected - 1
             )  # said twice, it takes back what lies behind its last sample
         elif what == "gap":
             each.gap(a, a + b)
@@ -414,9 +414,9 @@ def test_whatever_happens(steps: list[tuple[str, int, int]], held: bool, reliabl
         elif what == "consumed":
             each.reader.consumed(IT, min(a, each.proxy.expected - 1), b)
         else:
-            for message in said(each):
-                assert told <= message.consumption_sn < max(each.proxy.expected, 1)
-                told = message.consumption_sn
+            for message in output(each):
+                assert reported <= message.consumption_sn < max(each.proxy.expected, 1)
+                reported = message.consumption_sn
         positions = each.reader.status.positions(each.proxy)
         assert 0 <= positions.sub_pos <= positions.rcv_pos <= positions.rcv_hwm
         assert each.proxy.stream.due > 0

@@ -18,7 +18,7 @@ def test_a_run_longer_than_the_room_is_taken_in_parts() -> None:
     s.data(1, 100)  # 3,200 bytes, merged from several datagrams
     assert s.taken() == list(range(1, 32))
     s.reader.window = 640
-    s.said()
+    s.output()
     s.data(32, 100)
     assert s.taken() == list(range(32, 52))
     s.reader.window = 10_000
@@ -32,10 +32,10 @@ def test_a_closed_way_opens_with_little_room() -> None:
     s.data(1, 40_000 // 32)
     assert s.taken() == []
     s.heartbeat(1, 1_250)
-    s.said()
+    s.output()
     s.reader.window = 4_096
     s.sleep(50_000_000)
-    asked = [each for each in s.said() if isinstance(each, AckNack) and not each.missing.is_empty]
+    asked = [each for each in s.output() if isinstance(each, AckNack) and not each.missing.is_empty]
     assert asked, "it need not wait for room for all of it"
 
 

@@ -16,9 +16,9 @@ def requests(s: Script, duration: int) -> list[tuple[int, list[tuple[int, int]]]
     """(time in ms since the start, ranges) of what is requested within ``duration`` ms."""
     found = []
     for ms in range(duration):
-        for said in s.said():
-            if isinstance(said, AckNack) and not said.missing.is_empty:
-                found.append((ms, said.missing.ranges()))
+        for output in s.output():
+            if isinstance(output, AckNack) and not output.missing.is_empty:
+                found.append((ms, output.missing.ranges()))
         s.sleep(MS)
     return found
 
@@ -31,7 +31,7 @@ def test_round_trip_time_is_the_least_between_requests_for_the_same_sample(round
     for ms in range(1000):
         if ms % 3 == 0:  # whatever the writer says meanwhile
             s.heartbeat(1, 3)
-        times += [ms for said in s.said() if isinstance(said, AckNack) and not said.missing.is_empty]
+        times += [ms for output in s.output() if isinstance(output, AckNack) and not output.missing.is_empty]
         s.sleep(MS)
     assert len(times) > 1
     assert all(b - a >= max(round_trip_time, 1) for a, b in pairwise(times)), times
@@ -52,7 +52,7 @@ def test_round_trip_time_holds_for_fragments() -> None:
     for ms in range(300):
         if ms == 20:
             s.frag(1, 2)  # a part of what was requested
-        times += [ms for said in s.said() if isinstance(said, NackFrag)]
+        times += [ms for output in s.output() if isinstance(output, NackFrag)]
         s.sleep(MS)
     assert len(times) == 3
     assert times[1] - times[0] >= 100

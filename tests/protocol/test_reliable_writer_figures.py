@@ -32,7 +32,7 @@ class Figure:
     #: Positions, among the messages of the writer that hold data, of those that are lost.
     lost: tuple[int, ...] = ()
     reader_class: type[StatefulReader] = StatefulReader
-    said: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.link = LossyLink(delay=(HALF_MS, HALF_MS))
@@ -62,7 +62,7 @@ class Figure:
         arrives = not (holds_data and self.data in self.lost)
         self.data += holds_data
         at = (self.link.now - self.start) / MS
-        self.said.append(f"{at:g}: {' + '.join(words)}{'' if arrives else ' (lost)'}")
+        self.output.append(f"{at:g}: {' + '.join(words)}{'' if arrives else ' (lost)'}")
         return arrives
 
     def write(self) -> None:
@@ -85,7 +85,7 @@ def test_use_of_heartbeat_period() -> None:
     figure.run(1)
     figure.write()
     figure.run(500)
-    assert figure.said == [
+    assert figure.output == [
         "0: DATA 1",
         "1: DATA 2 (lost)",
         "100: HB 1-2",
@@ -106,7 +106,7 @@ def test_use_of_heartbeats_per_max_samples() -> None:
         figure.write()
         figure.run(2)
         in_queue.append(figure.writer.window.samples)
-    assert figure.said == [
+    assert figure.output == [
         "0: DATA 1",
         "2: DATA 2",
         "4: DATA 3 + HB 1-3",
@@ -165,7 +165,7 @@ def resending(**options: int) -> Figure:
 def test_resending_missing_samples_due_to_duplicate_acknacks() -> None:
     """The reader asks again before the repair can be there, and gets it again."""
     figure = resending(max_nack_response_delay=0)
-    assert figure.said == [
+    assert figure.output == [
         "0: DATA 1 + HB 1-1",
         "0.3: DATA 2 + HB 1-2 (lost)",
         "0.5: ACKNACK 2",
@@ -183,7 +183,7 @@ def test_resending_missing_samples_due_to_duplicate_acknacks() -> None:
 
 def test_max_nack_response_delay_ignores_duplicate_acknacks() -> None:
     figure = resending(max_nack_response_delay=20 * MS)
-    assert figure.said[5:] == [
+    assert figure.output[5:] == [
         "1.1: ACKNACK 2 lacks 2",
         "1.4: ACKNACK 2 lacks 2",
         "1.6: DATA 2 + HB 2-4",
@@ -195,7 +195,7 @@ def test_max_nack_response_delay_ignores_duplicate_acknacks() -> None:
 
 def test_min_nack_response_delay_merges_duplicate_acknacks() -> None:
     figure = resending(max_nack_response_delay=0, min_nack_response_delay=2 * MS)
-    assert figure.said[5:] == [
+    assert figure.output[5:] == [
         "1.1: ACKNACK 2 lacks 2",
         "1.4: ACKNACK 2 lacks 2",
         "3.6: DATA 2 + HB 2-4",

@@ -15,19 +15,19 @@ from spark_rtps.transport.wire.submessages import Data, Heartbeat, HeartbeatBatc
 from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, times, where
 
 
-def heard(readers: int = 1, **options: object) -> Script:
+def received(readers: int = 1, **options: object) -> Script:
     """A writer whose readers have answered its greeting."""
     s = Script(readers=readers, **options)
     for i in range(1, readers + 1):
         s.acknack(1, i=i)
-    s.said()
+    s.output()
     return s
 
 
-def shape(said: list[object]) -> list[int | str]:
+def shape(output: list[object]) -> list[int | str]:
     """Sequence numbers of DATA, and "HB" with the last number of each HEARTBEAT."""
     found: list[int | str] = []
-    for each in said:
+    for each in output:
         if isinstance(each, Data):
             found.append(each.sn)
         elif isinstance(each, Heartbeat):
@@ -39,7 +39,7 @@ def shape(said: list[object]) -> list[int | str]:
 
 
 def test_heartbeat_period() -> None:
-    s = heard(policy=WriterPolicy(heartbeat_period=30 * MS))
+    s = received(policy=WriterPolicy(heartbeat_period=30 * MS))
     assert s.sleep(1_000 * MS) == [], "nothing is unacknowledged"
     s.write(2)
     assert times(s.sleep(200 * MS), Heartbeat) == [30, 60, 90, 120, 150, 180]
@@ -51,15 +51,15 @@ def test_heartbeat_period() -> None:
 
 def test_heartbeat_period_of_a_reader_never_heard_grows_to_three_seconds() -> None:
     s = Script(policy=WriterPolicy(heartbeat_period=100 * MS))
-    said = times(s.sleep(20_000 * MS), Heartbeat)
-    assert said == [100, 300, 700, 1500, 3100, 6100, 9100, 12100, 15100, 18100]
+    output = times(s.sleep(20_000 * MS), Heartbeat)
+    assert output == [100, 300, 700, 1500, 3100, 6100, 9100, 12100, 15100, 18100]
     s.acknack(1, 1)
     s.write(1)
     assert len(times(s.sleep(1_000 * MS), Heartbeat)) == 10, "it proved that it is there"
 
 
 def test_heartbeat_period_counts_from_the_heartbeat_that_rode_along() -> None:
-    s = heard(policy=WriterPolicy(heartbeat_period=100 * MS))
+    s = received(policy=WriterPolicy(heartbeat_period=100 * MS))
     s.write(1)
     s.sleep(60 * MS)
     s.writer.request_acknowledgment(s.now)
@@ -67,13 +67,13 @@ def test_heartbeat_period_counts_from_the_heartbeat_that_rode_along() -> None:
 
 
 def test_heartbeat_period_of_a_reader_that_answers_no_more() -> None:
-    s = heard(policy=WriterPolicy(heartbeat_period=500 * MS, fast_heartbeat_period=500 * MS))
+    s = received(policy=WriterPolicy(heartbeat_period=500 * MS, fast_heartbeat_period=500 * MS))
     s.write(2)
     assert len(times(s.sleep(30_000 * MS), Heartbeat)) == 60, "half a minute long as ever"
     assert times(s.sleep(10_000 * MS), Heartbeat) == [500, 3500, 6800], "a tenth of the silence"
     s.sleep(290_000 * MS)
-    said = times(s.sleep(300_000 * MS), Heartbeat)
-    assert [b - a for a, b in pairwise(said)] == [30_000] * 9
+    output = times(s.sleep(300_000 * MS), Heartbeat)
+    assert [b - a for a, b in pairwise(output)] == [30_000] * 9
     s.acknack(2)
     assert times(s.sleep(2_000 * MS), Heartbeat) == [500, 1000, 1500, 2000]
 
@@ -85,7 +85,7 @@ def test_fast_heartbeat_period() -> None:
     policy = WriterPolicy(
         heartbeat_period=100 * MS, fast_heartbeat_period=10 * MS, low_watermark=2, high_watermark=5
     )
-    s = heard(policy=policy)
+    s = received(policy=policy)
     s.write(4)
     assert times(s.sleep(200 * MS), Heartbeat) == [100, 200]
     s.write(1)
@@ -97,9 +97,9 @@ def test_fast_heartbeat_period() -> None:
 
 
 def test_fast_heartbeat_period_while_the_send_window_is_full() -> None:
-    s = heard(policy=WriterPolicy(min_send_window_size=3, max_send_window_size=3))
+    s = received(policy=WriterPolicy(min_send_window_size=3, max_send_window_size=3))
     assert s.write(5) == 3
-    s.said()
+    s.output()
     assert times(s.sleep(30 * MS), Heartbeat) == [10, 20, 30]
     s.acknack(4)
     s.write(1)
@@ -107,7 +107,7 @@ def test_fast_heartbeat_period_while_the_send_window_is_full() -> None:
 
 
 def test_low_and_high_watermark() -> None:
-    s = heard(policy=WriterPolicy(low_watermark=1, high_watermark=3))
+    s = received(policy=WriterPolicy(low_watermark=1, high_watermark=3))
     counters = s.writer.counters
     s.write(2)
     assert (counters.high_watermark_reached, counters.low_watermark_reached) == (0, 0)
@@ -136,7 +136,7 @@ def test_late_joiner_heartbeat_period() -> None:
     s = Script(LASTING, readers=0, policy=policy)
     s.write(10)
     s.match(1, transient_local=True).match(2)
-    s.acknack(1, i=1).acknack(11, i=2).said()
+    s.acknack(1, i=1).acknack(11, i=2).output()
     assert times(s.sleep(60 * MS), Heartbeat) == [20, 40, 60]
     s.acknack(8, i=1)
     assert times(s.sleep(40 * MS), Heartbeat) == [20, 40], "it has not caught up yet"
@@ -150,40 +150,40 @@ def test_late_joiner_heartbeat_period() -> None:
 
 def test_heartbeats_per_max_samples() -> None:
     policy = WriterPolicy(heartbeats_per_max_samples=4, min_send_window_size=12, max_send_window_size=12)
-    s = heard(policy=policy)
+    s = received(policy=policy)
     for _ in range(2):
         s.write(1)
         s.write(1)
-        assert not any(isinstance(each, Heartbeat) for each in s.said())
+        assert not any(isinstance(each, Heartbeat) for each in s.output())
         s.write(1)
-        assert shape(s.said())[-1] == f"HB {s.writer.last_sn}"
+        assert shape(s.output())[-1] == f"HB {s.writer.last_sn}"
     s.write(5)
-    assert shape(s.said()) == [7, 8, 9, "HB 9", 10, 11], "written together or one by one"
+    assert shape(s.output()) == [7, 8, 9, "HB 9", 10, 11], "written together or one by one"
 
 
 def test_heartbeats_per_max_samples_by_bytes() -> None:
-    s = heard(policy=WriterPolicy(heartbeats_per_max_samples=4, send_window_bytes=4_000))
+    s = received(policy=WriterPolicy(heartbeats_per_max_samples=4, send_window_bytes=4_000))
     s.write(24)  # 40 bytes each
-    assert "HB" not in str(shape(s.said()))
+    assert "HB" not in str(shape(s.output()))
     s.write(1)
-    assert shape(s.said()) == [25, "HB 25"]
+    assert shape(s.output()) == [25, "HB 25"]
 
 
 def test_heartbeats_per_max_samples_0_is_none() -> None:
     window = {"min_send_window_size": 10, "max_send_window_size": 10}
-    s = heard(policy=WriterPolicy(heartbeats_per_max_samples=0, **window))
+    s = received(policy=WriterPolicy(heartbeats_per_max_samples=0, **window))
     assert s.write(100) == 10
-    assert "HB" not in str(shape(s.said()))
+    assert "HB" not in str(shape(s.output()))
     assert times(s.sleep(10 * MS), Heartbeat) == [10], "but the send window is full"
 
 
 def test_heartbeats_per_max_samples_of_max_send_window_size_is_with_each_sample() -> None:
     policy = WriterPolicy(heartbeats_per_max_samples=20, min_send_window_size=10, max_send_window_size=20)
-    s = heard(policy=policy)
+    s = received(policy=policy)
     s.write(3)
-    assert shape(s.said()) == [1, "HB 1", 2, "HB 2", 3, "HB 3"]
+    assert shape(s.output()) == [1, "HB 1", 2, "HB 2", 3, "HB 3"]
     s.write(1, 100_000)
-    assert shape(s.said()) == ["HB 4"], "behind the last fragment"
+    assert shape(s.output()) == ["HB 4"], "behind the last fragment"
 
 
 def test_heartbeats_per_max_samples_with_the_current_window() -> None:
@@ -193,13 +193,13 @@ def test_heartbeats_per_max_samples_with_the_current_window() -> None:
         max_send_window_size=100,
         send_window_increase_factor=200,
     )
-    s = heard(policy=policy)
+    s = received(policy=policy)
     s.write(8)
-    assert shape(s.said()) == [1, 2, 3, 4, "HB 4", 5, 6, 7, 8, "HB 8"]
+    assert shape(s.output()) == [1, 2, 3, 4, "HB 4", 5, 6, 7, 8, "HB 8"]
     s.acknack(9)
     s.sleep(policy.send_window_update_period)
     s.write(9)
-    assert shape(s.said()) == [*range(9, 17), "HB 16", 17]
+    assert shape(s.output()) == [*range(9, 17), "HB 16", 17]
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 45])
@@ -228,7 +228,7 @@ def test_heartbeats_per_max_samples_counts_batches(at_once: int) -> None:
 
 
 def test_max_heartbeat_retries() -> None:
-    s = heard(2, policy=WriterPolicy(max_heartbeat_retries=3))
+    s = received(2, policy=WriterPolicy(max_heartbeat_retries=3))
     s.write(5)
     s.acknack(6, i=2)
     assert times(s.sleep(399 * MS), Heartbeat) == [100, 200, 300]
@@ -255,7 +255,7 @@ def test_max_heartbeat_retries() -> None:
     assert s.reader(1).active
     assert s.writer.activity.take_events() == [ReaderActivityChanged(reader_guid(1), True, 2, 0)]
     assert s.writer.counters.reader_activity_changes == 2
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (7, 6), "what it lacks is lost, and not irrelevant"
     assert s.writer.unacknowledged() == {reader_guid(1): 2}
@@ -265,7 +265,7 @@ def test_max_heartbeat_retries() -> None:
 
 def test_max_heartbeat_retries_counts_a_burst_once() -> None:
     window = {"min_send_window_size": 100, "max_send_window_size": 100}
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=2, heartbeats_per_max_samples=100, **window))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=2, heartbeats_per_max_samples=100, **window))
     s.write(50)
     assert s.writer.counters.heartbeats_sent > 50
     s.sleep(99 * MS)
@@ -279,7 +279,7 @@ def test_max_heartbeat_retries_counts_a_burst_once() -> None:
 
 
 def test_max_heartbeat_retries_starts_anew_with_each_answer() -> None:
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=3))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=3))
     s.write(5)
     for _ in range(5):
         s.sleep(350 * MS)
@@ -289,7 +289,7 @@ def test_max_heartbeat_retries_starts_anew_with_each_answer() -> None:
 
 def test_max_heartbeat_retries_unblocks() -> None:
     window = {"min_send_window_size": 3, "max_send_window_size": 3}
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=2, heartbeats_per_max_samples=0, **window))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=2, heartbeats_per_max_samples=0, **window))
     assert s.write(10) == 3
     assert len(times(s.sleep(200 * MS), Heartbeat)) == 20
     assert s.reader().active, "twenty HEARTBEATs, but two periods"
@@ -308,11 +308,11 @@ def test_max_heartbeat_retries_and_history(*, transient_local: bool) -> None:
     s.sleep(500 * MS)
     assert not s.reader().active
     s.acknack(2, 2, 3, 4)
-    assert sns(s.said()) == [2, 3, 4]
+    assert sns(s.output()) == [2, 3, 4]
 
 
 def test_max_heartbeat_retries_of_an_inactive_reader_that_leaves() -> None:
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=1))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=1))
     s.write(4)
     s.sleep(500 * MS)
     s.writer.unmatch_reader(reader_guid(1))
@@ -323,7 +323,7 @@ def test_max_heartbeat_retries_of_an_inactive_reader_that_leaves() -> None:
 def test_max_heartbeat_retries_is_unlimited_by_default() -> None:
     assert WRITER_POLICY.max_heartbeat_retries == INFINITE
     assert not WRITER_POLICY.inactivate_nonprogressing_readers
-    s = heard()
+    s = received()
     s.write(4)
     s.sleep(900_000 * MS)
     assert s.reader().active
@@ -337,7 +337,7 @@ def test_max_heartbeat_retries_is_unlimited_by_default() -> None:
 @pytest.mark.parametrize("inactivate", [False, True])
 def test_inactivate_nonprogressing_readers(*, inactivate: bool) -> None:
     policy = WriterPolicy(max_heartbeat_retries=3, inactivate_nonprogressing_readers=inactivate)
-    s = heard(policy=policy)
+    s = received(policy=policy)
     s.write(5)
     for sn in (2, 3, 4):  # it gets on, by one sample a time
         s.sleep(350 * MS)
@@ -347,11 +347,11 @@ def test_inactivate_nonprogressing_readers(*, inactivate: bool) -> None:
     s.acknack(4, 4, 5)  # as before
     s.sleep(350 * MS)
     assert s.reader().active is not inactivate
-    s.said()
+    s.output()
     s.acknack(4, 4, 5)
     assert s.reader().active is not inactivate, "the same is no answer"
     if inactivate:
-        announced = [each.first_sn for each in s.said() if isinstance(each, Heartbeat)]
+        announced = [each.first_sn for each in s.output() if isinstance(each, Heartbeat)]
         assert 6 in announced, "but what it lacks is announced as lost"
     s.acknack(6)
     assert s.reader().active
@@ -359,7 +359,7 @@ def test_inactivate_nonprogressing_readers(*, inactivate: bool) -> None:
 
 def test_inactivate_nonprogressing_readers_knows_a_closed_window() -> None:
     """A reader whose queue is full acknowledges the same again and again, and requests nothing."""
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=3, inactivate_nonprogressing_readers=True))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=3, inactivate_nonprogressing_readers=True))
     s.write(5)
     for _ in range(10):
         s.sleep(100 * MS)
@@ -368,7 +368,7 @@ def test_inactivate_nonprogressing_readers_knows_a_closed_window() -> None:
 
 
 def test_a_reader_that_has_all_is_active_whatever_it_repeats() -> None:
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=1, inactivate_nonprogressing_readers=True))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=1, inactivate_nonprogressing_readers=True))
     s.write(5)
     for _ in range(10):
         s.sleep(90 * MS)
@@ -380,7 +380,7 @@ def test_a_reader_that_has_all_is_active_whatever_it_repeats() -> None:
 
 def test_events_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_rtps.transport.protocol.writing.readers.reader_activity.EVENTS_MAX", 3)
-    s = heard(policy=WriterPolicy(max_heartbeat_retries=0))
+    s = received(policy=WriterPolicy(max_heartbeat_retries=0))
     s.write(1)
     for _ in range(10):
         s.sleep(100 * MS)
@@ -390,9 +390,9 @@ def test_events_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_timer_of_many_waiting_readers_sends_one_datagram() -> None:
-    s = heard(5)
+    s = received(5)
     s.write(3)
-    s.said()
+    s.output()
     s.now += 100 * MS
     s.writer.handle_timer(s.now)
     (out,) = s.writer.outgoing()

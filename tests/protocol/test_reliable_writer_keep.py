@@ -40,9 +40,9 @@ def test_disable_positive_acks() -> None:
     s.sleep(30 * MS)
     s.write(2)
     assert s.writer.unacknowledged() == {reader_guid(1): 0}
-    s.said()
+    s.output()
     s.acknack(3, 3)
-    assert sns(s.said()) == [3], "still there"
+    assert sns(s.output()) == [3], "still there"
     s.writer._acks._keep.duration = 40 * MS  # as if that NACK had not been
     s.sleep(10 * MS)
     assert s.writer.unacknowledged() == {reader_guid(1): 5}
@@ -52,7 +52,7 @@ def test_disable_positive_acks() -> None:
     assert s.writer.unacknowledged_bytes == 0
     assert s.writer.history.samples == 0
     s.acknack(3, 3)
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert heartbeat.first_sn == 8, "the cost of it: it is lost, and not irrelevant"
     assert s.writer.get_timer() is None
@@ -93,10 +93,10 @@ def test_disable_positive_acks_what_had_to_wait_for_another_reader_is_kept_as_lo
     s.acknack(1, i=1).status(0, 128, i=1).acknack(1, i=2)
     s.write(1)
     s.write(1)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     s.sleep(100 * MS)
     s.acknack(2, i=1).status(1, 1_000, i=1)
-    assert sns(s.said()) == [2]
+    assert sns(s.output()) == [2]
     s.acknack(3, i=1)
     s.sleep(9 * MS)
     assert s.writer.unacknowledged() == {reader_guid(2): 1}
@@ -196,7 +196,7 @@ def test_disable_positive_acks_and_a_late_joiner() -> None:
     s.sleep(20 * MS)
     assert s.writer.unacknowledged() == {}
     s.acknack(1, 1, 2)
-    assert sns(s.said()) == [1, 2], "history is kept for everybody"
+    assert sns(s.output()) == [1, 2], "history is kept for everybody"
 
 
 def test_disable_positive_acks_a_set_that_is_aborted_is_waited_for_no_longer() -> None:
@@ -292,18 +292,18 @@ def test_lifespan() -> None:
     s.write(5)
     s.sleep(100 * MS)
     s.write(5)
-    s.said()
+    s.output()
     s.acknack(1, 2, 7)
-    assert sns(s.said()) == [2, 7]
+    assert sns(s.output()) == [2, 7]
     s.sleep(100 * MS)
     assert s.writer.history.samples == 5
     assert s.writer.counters.expired_samples == 5
     assert s.writer.window.samples == 5, "nobody is waited for to have them"
     s.acknack(1, 2, 7)
-    said = s.said()
-    (gap,) = [each for each in said if isinstance(each, Gap)]
+    output = s.output()
+    (gap,) = [each for each in output if isinstance(each, Gap)]
     assert (gap.start_sn, gap.irrelevant.base) == (2, 6)
-    assert sns(said) == [7]
+    assert sns(output) == [7]
     assert s.writer.unacknowledged() == {reader_guid(1): 0}, "until it says so"
 
 
@@ -315,7 +315,7 @@ def test_lifespan_of_what_is_kept_for_late_joiners() -> None:
     assert s.writer.get_timer() == s.now + 50 * MS
     s.sleep(60 * MS)
     s.match(1, transient_local=True)
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (6, 8)
     s.sleep(200 * MS)
@@ -330,7 +330,7 @@ def test_lifespan_counts_from_the_source_timestamp() -> None:
     s.writer.write(samples, timestamp=10 * SECOND, now=s.now)
     s.sleep(60 * MS)
     s.match(1, transient_local=True).acknack(1, *range(1, 10))
-    assert sns(s.said()) == [1, 2, 3, 7, 8, 9], "what lies behind a younger one waits, but is not sent"
+    assert sns(s.output()) == [1, 2, 3, 7, 8, 9], "what lies behind a younger one waits, but is not sent"
 
 
 def test_lifespan_without_timestamps_never_ends() -> None:
@@ -338,7 +338,7 @@ def test_lifespan_without_timestamps_never_ends() -> None:
     s.writer.write(s.samples(3), timestamp=NO_TIMESTAMP, now=s.now)
     s.sleep(SECOND)
     s.match(1, transient_local=True).acknack(1, 1, 2, 3)
-    assert sns(s.said()) == [1, 2, 3]
+    assert sns(s.output()) == [1, 2, 3]
 
 
 def test_lifespan_makes_room() -> None:

@@ -17,7 +17,7 @@ SECOND = 1_000 * MS
 def window(low: int, high: int, **options: int) -> Script:
     policy = WriterPolicy(min_send_window_size=low, max_send_window_size=high, **options)
     s = Script(policy=policy)
-    s.acknack(1).said()
+    s.acknack(1).output()
     return s
 
 
@@ -27,7 +27,7 @@ def fill(s: Script) -> int:
     assert s.writer.window.samples == count
     s.acknack(s.writer.last_sn + 1)
     assert s.writer.window.samples == 0
-    s.said()
+    s.output()
     return count
 
 
@@ -205,9 +205,9 @@ def test_the_last_word_of_a_full_window_asks_for_acknowledgements() -> None:
     s = window(10, 10, heartbeats_per_max_samples=1)
     s.write(7)
     assert s.write(7) == 3
-    said = s.said()
-    assert sns(said) == list(range(1, 11))
-    assert isinstance(said[-1], Heartbeat)
+    output = s.output()
+    assert sns(output) == list(range(1, 11))
+    assert isinstance(output[-1], Heartbeat)
 
 
 def in_flight(s: Script) -> int:

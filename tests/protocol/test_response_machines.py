@@ -33,14 +33,14 @@ INFO = WriterInfo(IT, WHERE, (), True, False)
 def test_an_unheard_writer_gets_pre_emptive_acknacks_further_and_further_apart() -> None:
     policy = replace(POLICY, preemptive_period=100 * MS, preemptive_period_max=400 * MS)
     it, now, waits = PreemptiveAckNack(), 0, []
-    assert (it.state, it.at) == (PreemptiveState.UNHEARD, INFINITE)
+    assert (it.state, it.at) == (PreemptiveState.UNRECEIVED, INFINITE)
     for _ in range(5):
         it.on_due(policy, now)
         assert it.state is PreemptiveState.DUE
         waits.append(it.at - now)
         now = it.at
         it.on_response()
-        assert it.state is PreemptiveState.UNHEARD  # type: ignore[comparison-overlap]
+        assert it.state is PreemptiveState.UNRECEIVED  # type: ignore[comparison-overlap]
     assert waits == [100 * MS, 200 * MS, 400 * MS, 400 * MS, 400 * MS]
     for _ in range(12):
         it.on_due(policy, now)
@@ -53,10 +53,10 @@ def test_a_heartbeat_ends_the_pre_emptive_acknacks(is_due: bool) -> None:
     if is_due:
         it.on_due(POLICY, 0)
     assert it.on_heartbeat()
-    assert (it.state, it.at) == (PreemptiveState.HEARD, INFINITE)
+    assert (it.state, it.at) == (PreemptiveState.RECEIVED, INFINITE)
     assert not it.on_heartbeat(), "only the first is the first"
     it.on_response()
-    assert it.state is PreemptiveState.HEARD
+    assert it.state is PreemptiveState.RECEIVED
 
 
 def test_base_0_is_tried_late_and_every_second_time() -> None:

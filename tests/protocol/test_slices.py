@@ -163,7 +163,7 @@ def test_other_slices_have_no_statuses() -> None:
     )
     pair = Pair(lease)
     pair.run(5 * SECOND)  # the leases of both are over
-    told = [
+    reported = [
         each
         for each in pair.network.events[pair.reading.prefix]
         if isinstance(
@@ -175,8 +175,10 @@ def test_other_slices_have_no_statuses() -> None:
             | events.IncompatibleQos,
         )
     ]
-    assert [getattr(each, "remote", getattr(each, "writer", None)) for each in told] == [pair.ours.guid] * 2
-    assert [type(each) for each in told] == [events.Matched, events.LivelinessLost]
+    assert [getattr(each, "remote", getattr(each, "writer", None)) for each in reported] == [
+        pair.ours.guid
+    ] * 2
+    assert [type(each) for each in reported] == [events.Matched, events.LivelinessLost]
     pair.writing.delete_endpoint(pair.others.guid, pair.network.now)
     pair.network.run(SECOND)
     assert pair.reading.endpoints.other_slices == {}
@@ -192,8 +194,8 @@ def test_an_incompatible_writer_of_another_slice_is_no_news_and_gets_no_answer()
     strict = replace(KEEP_ALL, deadline=SECOND)
     reader = pair.reading.create_reader(ReaderSpec(*TOPIC, strict, slice=Slice(0, 2)), now=pair.network.now)
     pair.run(SECOND)
-    told = [e for e in pair.network.events[pair.reading.prefix] if isinstance(e, events.IncompatibleQos)]
-    assert [(each.local, each.remote) for each in told] == [(reader.guid, pair.ours.guid)]
+    reported = [e for e in pair.network.events[pair.reading.prefix] if isinstance(e, events.IncompatibleQos)]
+    assert [(each.local, each.remote) for each in reported] == [(reader.guid, pair.ours.guid)]
     assert list(pair.reading.endpoints.incompatible(reader.guid)) == [pair.ours.guid]
     assert not reader._responder.other_slices
 

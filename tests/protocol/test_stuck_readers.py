@@ -58,18 +58,18 @@ class Pair:
             took = script.write(10, 1000)
             stop = 0 if took else stop + TICK
             longest = max(longest, stop)
-            self._hear([*script.said(), *(each for _, each in script.sleep(TICK))])
+            self._hear([*script.output(), *(each for _, each in script.sleep(TICK))])
         return Outcome(self.has / (duration // MS), longest / SECOND)
 
-    def _hear(self, said: list[object]) -> None:
-        new = [sn for sn in sns(said) if sn > self.has]
+    def _hear(self, output: list[object]) -> None:
+        new = [sn for sn in sns(output) if sn > self.has]
         assert new == list(range(self.has + 1, self.has + 1 + len(new))), "in order, and without a hole"
         self.has += len(new)
         if new:
             self.script.acknack(self.has + 1, i=HONEST)
             if self.reports:
                 self.script.status(self.has, 4 << 20, i=HONEST)
-        if any(isinstance(each, Heartbeat) for each in said):
+        if any(isinstance(each, Heartbeat) for each in output):
             self._answer()
 
     def _answer(self) -> None:
@@ -155,7 +155,7 @@ def test_what_it_costs_beside_time_is_bounded(way: str) -> None:
     writer = pair.script.writer
     window = writer.positions.term_window if pair.reports else writer.state.policy.window_bytes
     assert writer.unacknowledged_bytes <= window
-    sent = sum(len(pair.script.said()) for _ in range(3))
+    sent = sum(len(pair.script.output()) for _ in range(3))
     assert sent < 100
 
 

@@ -155,10 +155,10 @@ def test_best_effort_readers_are_held_up_too() -> None:
 
 def answer(s: Script, i: int) -> bool:
     s.now += 10 * MS
-    s.said()
+    s.output()
     question = RttMeasurement(reader_guid(i).entity, s.writer.guid.entity, s.now)
     s.writer.feedback.on_rtt_measurement(reader_guid(i), question, now=s.now)
-    [reply] = [each for each in s.said() if isinstance(each, RttMeasurement)]
+    [reply] = [each for each in s.output() if isinstance(each, RttMeasurement)]
     assert reply.reply and reply.echo_timestamp == s.now
     return reply.others_wait
 

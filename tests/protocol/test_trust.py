@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.limits import HELD_DATAGRAM_BYTES_MAX, HELD_DATAGRAMS_MAX, KNOCKS_MAX
+from spark_rtps.transport.limits import EARLY_MESSAGES_MAX, HELD_DATAGRAM_BYTES_MAX, HELD_DATAGRAMS_MAX
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData, encode_participant
 from spark_rtps.transport.protocol.discovery.remote_participant import RemoteParticipant
@@ -182,9 +182,9 @@ def test_one_that_addresses_us_before_its_announcement_comes_is_proven_by_it() -
     network.deliver(one, addressed(one), EVIL_IP)
     network.deliver(one, announcement(), EVIL_IP)
     assert one._spdp.remotes[EVIL].proven
-    for i in range(3 * KNOCKS_MAX):
+    for i in range(3 * EARLY_MESSAGES_MAX):
         network.deliver(one, addressed(one, prefix=i.to_bytes(12, "big")), EVIL_IP)
-    assert len(one._spdp._knocks) <= KNOCKS_MAX
+    assert len(one._spdp._early_messages) <= EARLY_MESSAGES_MAX
 
 
 def test_one_that_knows_us_still_is_matched_again() -> None:

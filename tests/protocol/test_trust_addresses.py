@@ -157,13 +157,13 @@ def test_one_that_is_overheard_keeps_the_lease_that_it_announces_while_it_is_mat
     reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
     at = (Locator("10.0.0.2", 7410),)
-    told = EndpointData(Guid(two.prefix, b"\0\0\1\3"), "t", "T", RELIABLE, at)
-    data = Data(ENTITYID_UNKNOWN, ENTITYID_SEDP_PUBLICATIONS_WRITER, 1, encode_endpoint(told))
+    reported = EndpointData(Guid(two.prefix, b"\0\0\1\3"), "t", "T", RELIABLE, at)
+    data = Data(ENTITYID_UNKNOWN, ENTITYID_SEDP_PUBLICATIONS_WRITER, 1, encode_endpoint(reported))
     beat = Heartbeat(ENTITYID_UNKNOWN, ENTITYID_SEDP_PUBLICATIONS_WRITER, 1, 1, 1)
     network.deliver(one, message(data.encode(), beat.encode(), prefix=two.prefix), "10.0.0.2")
-    assert told.guid in reader.writers and not one._spdp.remotes[two.prefix].proven
+    assert reported.guid in reader.writers and not one._spdp.remotes[two.prefix].proven
     network.unplug(two)
     network.run(3 * UNPROVEN_LEASE)
-    assert told.guid in reader.writers
+    assert reported.guid in reader.writers
     network.run(60 * SECOND)
     assert not one.database.participants

@@ -60,12 +60,12 @@ def test_changes_are_counted() -> None:
     found: list[tuple[int, dict[Guid, object]]] = []
 
     def look() -> bool:
-        said = {
+        output = {
             e.guid: one.database.type_of(e.guid) or one.database.type_failure(e.guid)
             for e in one.database.endpoints
         }
-        if not found or found[-1] != (one.changes, said):
-            found.append((one.changes, said))
+        if not found or found[-1] != (one.changes, output):
+            found.append((one.changes, output))
         return False
 
     network.run(5 * SECOND, look)
@@ -74,8 +74,12 @@ def test_changes_are_counted() -> None:
     assert one.changes == before
     two.delete_endpoint(w.guid, network.now)
     network.run(5 * SECOND, look)
-    told = [said for _, said in found]
-    assert {} in told and any(said.get(w.guid) == struct("Rich") for said in told) and len(told[-1]) == 1
+    reported = [output for _, output in found]
+    assert (
+        {} in reported
+        and any(output.get(w.guid) == struct("Rich") for output in reported)
+        and len(reported[-1]) == 1
+    )
     assert len({changes for changes, _ in found}) == len(found)
 
 
@@ -131,16 +135,18 @@ def test_a_participant_that_wants_all_types() -> None:
     network = VirtualNetwork()
     one = network.add(resolve_types=True)
     two = network.add()
-    told = [writer(two, network.now, struct(name), topic=name) for name in ("Rich", "Wide", "Other", "Plain")]
+    reported = [
+        writer(two, network.now, struct(name), topic=name) for name in ("Rich", "Wide", "Other", "Plain")
+    ]
     silent = writer(two, network.now, None, topic="silent")
     network.run(SECOND)
-    assert [one.database.type_of(each.guid) for each in told] == [
+    assert [one.database.type_of(each.guid) for each in reported] == [
         struct(name) for name in ("Rich", "Wide", "Other", "Plain")
     ]
     assert one.database.type_of(silent.guid) is None
     assert one.database.type_failure(silent.guid) == "it does not announce its type"
     by_guid = {each.guid: each for each in one.database.endpoints}
-    assert by_guid[told[0].guid].type_information == type_objects_of(struct("Rich")).information
+    assert by_guid[reported[0].guid].type_information == type_objects_of(struct("Rich")).information
     assert by_guid[silent.guid].type_information is None
 
 
@@ -238,13 +244,13 @@ def test_dependencies_are_told_with_a_continuation_point() -> None:
     found: list[SizedIdentifier] = []
     replies = 0
     while True:
-        (told,) = results(one, call)
-        assert isinstance(told, TypeDependencies)
-        found += told.dependents
+        (reported,) = results(one, call)
+        assert isinstance(reported, TypeDependencies)
+        found += reported.dependents
         replies += 1
-        if not told.continuation_point:
+        if not reported.continuation_point:
             break
-        call = replace(call, continuation_point=told.continuation_point)
+        call = replace(call, continuation_point=reported.continuation_point)
     assert replies == 2
     assert len(found) == 1_500 == len(set(found))
     assert {each.id for each in found} == {each.id for each in information.complete.dependents}
@@ -258,9 +264,9 @@ def test_dependencies_of_dependencies() -> None:
     information = type_objects_of(struct("Outer")).information
     for form in (information.complete, information.minimal):
         assert form is not None
-        (told,) = results(one, GetTypeDependencies((form.type.id,)))
-        assert set(told.dependents) == set(form.dependents)
-        assert len(told.dependents) == 2
+        (reported,) = results(one, GetTypeDependencies((form.type.id,)))
+        assert set(reported.dependents) == set(form.dependents)
+        assert len(reported.dependents) == 2
 
 
 def test_who_is_not_proven_is_told_nothing() -> None:

@@ -130,11 +130,11 @@ def test_a_peer_that_does_not_answer_is_matched_by_name(monkeypatch: pytest.Monk
         network.run(SECOND)
         assert (theirs.guid in mine.writers) is matches
         assert one.database.type_failure(theirs.guid) == "it did not send its type within 5 s"
-        said = [
+        output = [
             each.reasons[0] for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)
         ]
         if qos is FORCED:
-            assert "the writer's type is not known: it did not send its type" in said[-1]
+            assert "the writer's type is not known: it did not send its type" in output[-1]
 
 
 def test_minimal_types_are_compared_with_minimal_ones() -> None:
@@ -166,8 +166,8 @@ def test_a_type_that_changes_is_looked_up_again() -> None:
     become("Wide")
     assert pair.one.database.type_of(pair.writer.guid) == struct("Wide")
     assert pair.writer.guid in pair.reader.writers
-    told = pair.network.events[pair.one.prefix]
-    assert not [each for each in told if isinstance(each, events.Unmatched)]
+    reported = pair.network.events[pair.one.prefix]
+    assert not [each for each in reported if isinstance(each, events.Unmatched)]
     become("Other")
     assert pair.one.database.type_of(pair.writer.guid) == struct("Other")
     assert pair.writer.guid not in pair.reader.writers
@@ -182,8 +182,8 @@ def test_keys_still_have_to_agree() -> None:
     writer(two, network.now, struct("Rich"), keyed=False)
     network.run(SECOND)
     assert not mine.writers
-    (said,) = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
-    assert said.reasons == ("KEY: the reader's type has a key, the writer's has none",)
+    (output,) = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
+    assert output.reasons == ("KEY: the reader's type has a key, the writer's has none",)
 
 
 def test_broken_type_information_is_counted_and_the_name_decides() -> None:

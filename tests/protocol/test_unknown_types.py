@@ -116,7 +116,7 @@ def test_captured_participants(capture: str, version: str) -> None:
 # --- what is said -----------------------------------------------------------------------------------
 
 
-def told(pair: Pair) -> list[TypeNotKnown]:
+def reported(pair: Pair) -> list[TypeNotKnown]:
     """What both participants reported, endpoints that join later included."""
     reader(pair.one, pair.network.now, SMALL, topic="other")
     pair.run()
@@ -137,29 +137,29 @@ def all_crash(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("all_crash")
 def test_each_endpoint_that_announces_such_a_type_is_reported_once() -> None:
     pair = Pair(SMALL, SMALL)
-    found = told(pair)
+    found = reported(pair)
     assert {(each.local, each.remote, each.topic) for each in found} == {
         (pair.reader.guid, pair.writer.guid, "t"),
         (pair.writer.guid, pair.reader.guid, "t"),
     }
     more = reader(pair.two, pair.network.now, SMALL)
     pair.run()
-    assert more.guid not in {each.remote for each in told(pair)}  # the writer was reported
+    assert more.guid not in {each.remote for each in reported(pair)}  # the writer was reported
 
 
 @pytest.mark.usefixtures("all_crash")
 def test_a_peer_that_does_not_match_may_ask_too() -> None:
-    assert len(told(Pair(SMALL, parse("@final struct Other { uint8 b; string c; };", "Other")))) == 2
+    assert len(reported(Pair(SMALL, parse("@final struct Other { uint8 b; string c; };", "Other")))) == 2
 
 
 @pytest.mark.usefixtures("all_crash")
 def test_other_types_are_no_matter() -> None:
-    assert told(Pair(PLAIN, PLAIN)) == []
-    assert told(Pair(None, None)) == []
+    assert reported(Pair(PLAIN, PLAIN)) == []
+    assert reported(Pair(None, None)) == []
 
 
 def test_peers_that_know_the_types_are_no_matter() -> None:
-    assert told(Pair(SMALL, SMALL)) == []
+    assert reported(Pair(SMALL, SMALL)) == []
 
 
 def test_members_at_any_depth() -> None:
@@ -170,7 +170,7 @@ def test_members_at_any_depth() -> None:
 
 
 def test_it_is_logged_once_for_each_topic_with_its_remedy(caplog: pytest.LogCaptureFixture) -> None:
-    warnings = EventWarnings(NodeConfig(type_remedy="mend it"))
+    warnings = EventWarnings(NodeConfig(type_hint="mend it"))
     local, remote = Guid(bytes(12), b"\0\0\1\4"), Guid(bytes(range(12)), b"\0\0\1\7")
     with caplog.at_level(logging.WARNING):
         for topic in ("a", "a", "b"):

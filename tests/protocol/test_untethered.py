@@ -29,7 +29,7 @@ TETHERED = replace(UNTETHERED, tether=True)
 def script(policy: ReaderPolicy = UNTETHERED, *, room: int = WINDOW, **options: bool) -> Script:
     each = Script(policy=policy, status_messages=True, **options)
     each.reader.window = room
-    each.heartbeat(1, 0).sleep(1_000_000_000).said()
+    each.heartbeat(1, 0).sleep(1_000_000_000).output()
     return each
 
 
@@ -43,21 +43,21 @@ def full(policy: ReaderPolicy = UNTETHERED) -> Script:
 
 
 def status(each: Script) -> list[StatusMessage]:
-    return [found for found in each.said() if isinstance(found, StatusMessage)]
+    return [found for found in each.output() if isinstance(found, StatusMessage)]
 
 
 def held(each: Script, time: int, *, others_wait: bool = True) -> list[object]:
     """What is said in so much time by a reader whose writer answers its questions."""
-    said: list[object] = []
+    output: list[object] = []
     until = each.now + time
     while each.now < until:
         each.sleep(min(STEP, until - each.now))
-        for found in each.said():
-            said.append(found)
+        for found in each.output():
+            output.append(found)
             if isinstance(found, RttMeasurement):
                 answer = replace(found, reply=True, others_wait=others_wait)
                 each.reader.on_rtt_measurement(IT, answer, now=each.now)
-    return said
+    return output
 
 
 def resting(each: Script) -> Script:
@@ -68,7 +68,7 @@ def resting(each: Script) -> Script:
 
 def acknowledged(each: Script, last: int) -> int:
     """What the answer to a HEARTBEAT acknowledges."""
-    found = [said for said in each.heartbeat(1, last).said() if isinstance(said, AckNack)]
+    found = [output for output in each.heartbeat(1, last).output() if isinstance(output, AckNack)]
     assert found and found[-1].missing.is_empty
     return found[-1].missing.base - 1
 
@@ -79,9 +79,9 @@ def test_it_lingers_rests_and_rejoins_at_the_newest() -> None:
     assert each.reader.counters.unavailable == 0
     held(each, 3 * STEP)
     assert each.reader.counters.unavailable == 1 and not each.proxy.resting, "it is still waited for"
-    said = held(each, LIMIT - 2 * STEP)
+    output = held(each, LIMIT - 2 * STEP)
     assert not each.proxy.resting
-    assert not any(isinstance(found, StatusMessage) and found.end_of_stream for found in said)
+    assert not any(isinstance(found, StatusMessage) and found.end_of_stream for found in output)
     [message] = [found for found in held(each, 2 * STEP) if isinstance(found, StatusMessage)]
     assert each.proxy.resting and each.reader.counters.unavailable == 1
     assert message.end_of_stream and message.consumption_sn == 64 and message.receiver_window == WINDOW
@@ -141,7 +141,7 @@ def test_an_answer_that_was_not_asked_for_decides_nothing() -> None:
         each.sleep(STEP)
         forged = RttMeasurement(each.reader.guid.entity, IT.entity, 5, reply=True, others_wait=True)
         each.reader.on_rtt_measurement(IT, forged, now=each.now)
-        each.said()
+        each.output()
     assert not each.proxy.resting and each.reader.counters.unavailable == 0
 
 
@@ -154,7 +154,7 @@ def test_questions_are_no_measurements() -> None:
 def test_what_is_not_committed_fills_the_window_too() -> None:
     each = Script(policy=UNTETHERED, status_messages=True)
     each.reader.window, each.reader.status.consumption_held = 10 * WINDOW, True
-    each.heartbeat(1, 0).sleep(1_000_000_000).said()
+    each.heartbeat(1, 0).sleep(1_000_000_000).output()
     each.data(1, 60, SIZE)
     assert len(each.taken()) == 60
     held(each, 2 * LIMIT + 2 * STEP)
@@ -169,8 +169,8 @@ def test_all_it_says_while_it_rests_says_so() -> None:
 
 def test_a_tethered_one_is_patient() -> None:
     each = full(TETHERED)
-    said = held(each, 10 * LIMIT)
-    assert not any(isinstance(found, RttMeasurement) for found in said)
+    output = held(each, 10 * LIMIT)
+    assert not any(isinstance(found, RttMeasurement) for found in output)
     assert not each.proxy.resting and each.reader.counters.unavailable == 0
 
 
@@ -180,7 +180,7 @@ def test_who_gets_room_in_time_goes_on() -> None:
     each.reader.window = WINDOW
     held(each, 10 * LIMIT)
     assert not each.proxy.resting
-    each.data(65, 128, SIZE).heartbeat(1, 128).said()
+    each.data(65, 128, SIZE).heartbeat(1, 128).output()
     held(each, LIMIT - STEP)
     assert each.reader.counters.unavailable == 0, "its time began anew"
     held(each, LIMIT + 4 * STEP)
@@ -190,9 +190,9 @@ def test_who_gets_room_in_time_goes_on() -> None:
 @pytest.mark.parametrize(("room", "rests"), [(WINDOW // 8, True), (WINDOW // 8 + 1_000, False)])
 def test_the_last_eighth_is_meant(room: int, rests: bool) -> None:
     each = script(room=room)
-    each.data(1).heartbeat(1, 1).said()
+    each.data(1).heartbeat(1, 1).output()
     each.reader.window = room
-    each.heartbeat(1, 1).said()
+    each.heartbeat(1, 1).output()
     held(each, 2 * LIMIT + 4 * STEP)
     assert each.proxy.resting is rests
 

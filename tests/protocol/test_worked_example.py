@@ -36,7 +36,7 @@ def test_the_worked_example() -> None:
 
     # a receiver is there, and its first status message opens the way for two messages
     s.match(1, status_messages=True).acknack(1).status(0, 2 * PLACE)
-    s.said()
+    s.output()
     assert s.writer.positions.is_connected
     assert s.writer.pacing.send_limit[0] == 2 * PLACE
     assert counters(s)["pub_lmt"] == TERM // 2, "the conductor has looked: half a term"
@@ -44,7 +44,7 @@ def test_the_worked_example() -> None:
     # three messages are published, two of them sent
     for _ in range(3):
         assert s.write(1, 40) == 1
-    assert sns(s.said()) == [1, 2]
+    assert sns(s.output()) == [1, 2]
     assert counters(s) == {
         "pub_pos": 3 * PLACE,
         "pub_lmt": 2 * PLACE + TERM // 2,
@@ -56,7 +56,7 @@ def test_the_worked_example() -> None:
 
     # another status message: the slowest subscriber has read one of the two
     s.acknack(3).status(1, 2 * PLACE)
-    assert sns(s.said()) == [3]
+    assert sns(s.output()) == [3]
     assert counters(s) == {
         "pub_pos": 3 * PLACE,
         "pub_lmt": 3 * PLACE + TERM // 2,
@@ -74,6 +74,6 @@ def test_the_worked_example() -> None:
         sn = s.writer.last_sn
         assert s.write(1, 40) == 1
         s.acknack(sn + 2).status(sn + 1, TERM)
-        s.said()
+        s.output()
     assert log.clean_position == s.writer.positions.snd_pos - TERM
     assert not log.data[: log.clean_position % log.data.size].any()

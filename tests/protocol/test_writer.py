@@ -48,7 +48,7 @@ def test_a_match_is_greeted_with_a_heartbeat() -> None:
     proxy = s.writer.readers[reader_guid(1)]
     assert not proxy.is_ready
     s.acknack(1, final=False)
-    assert len(s.said()) == 1, "a pre-emptive ACKNACK is answered"
+    assert len(s.output()) == 1, "a pre-emptive ACKNACK is answered"
     assert not proxy.is_ready, "where it starts is settled by its answer to a HEARTBEAT"
     s.acknack(1)
     assert proxy.is_ready
@@ -83,7 +83,7 @@ def test_without_readers_nothing_is_kept_or_sent() -> None:
     assert s.writer.outgoing() == []
     assert s.writer.history.samples == 0
     s.match(1)
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (100_001, 100_000)
     assert s.writer.unacknowledged() == {}
@@ -96,9 +96,9 @@ def test_small_writes_share_a_datagram_with_their_own_timestamps() -> None:
         s.now += MS
     s.writer.write(Samples.uniform(np.zeros(16, np.uint8), 1, 16), timestamp=NO_TIMESTAMP, now=s.now)
     first, second = s.writer.outgoing()
-    said = submessages(first)
-    assert sns(said) == [1, 2, 3, 4, 5, 6]
-    stamps = [each.timestamp for each in said if isinstance(each, InfoTimestamp)]
+    output = submessages(first)
+    assert sns(output) == [1, 2, 3, 4, 5, 6]
+    stamps = [each.timestamp for each in output if isinstance(each, InfoTimestamp)]
     assert [first.timestamp, *stamps] == [1_000 * MS, 1_001 * MS, 1_002 * MS]
     assert second.timestamp is None
     assert sns(submessages(second)) == [7]
@@ -114,18 +114,18 @@ def test_a_timestamp_that_rtps_cannot_carry_is_refused_before_anything_is_taken(
             s.writer.write(samples, timestamp=stamp, now=s.now)
         assert (s.writer.last_sn, s.writer.outgoing()) == (0, [])
     s.write(1)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
 
 
 def test_the_send_window_closes_and_opens() -> None:
     s = Script(policy=WriterPolicy(send_window_bytes=4_000), message_size=480)
     taken = s.write(1000)  # 40 bytes each on the wire, ten in a datagram
     assert taken == 100
-    said = s.said()
-    heartbeats = [each for each in said if isinstance(each, Heartbeat)]
+    output = s.output()
+    heartbeats = [each for each in output if isinstance(each, Heartbeat)]
     assert 4 <= len(heartbeats) <= 9
-    assert isinstance(said[-1], Heartbeat), "the last word asks for an acknowledgement"
-    assert said[-1].last_sn == 100
+    assert isinstance(output[-1], Heartbeat), "the last word asks for an acknowledgement"
+    assert output[-1].last_sn == 100
     assert s.write(900) == 0
     s.acknack(51)
     assert s.write(900) == 0 or s.writer.unacknowledged_bytes <= 4_000
@@ -195,14 +195,14 @@ def test_numbers_may_start_above_one() -> None:
     s = Script(LASTING, readers=0, first_sn=1000)
     assert s.writer.last_sn == 999
     s.match(1, transient_local=True)
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (1000, 999)
     assert s.writer.unacknowledged() == {}
     s.write(5)
-    assert sns(s.said()) == [1000, 1001, 1002, 1003, 1004]
+    assert sns(s.output()) == [1000, 1001, 1002, 1003, 1004]
     s.acknack(1, *range(1, 257), final=False)
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (1000, 1004)
 
@@ -210,28 +210,28 @@ def test_numbers_may_start_above_one() -> None:
 def test_requests_are_answered_with_exactly_what_is_missing() -> None:
     s = Script()
     s.write(100)
-    s.said()
+    s.output()
     s.acknack(11, 12, 13, 50, final=False)
     (out,) = s.writer.outgoing()
     assert out.destinations == (where(1),)
     assert out.dest_prefix == reader_guid(1).prefix
-    said = submessages(out)
-    assert sns(said) == [12, 13, 50]
-    assert isinstance(said[-1], Heartbeat)
+    output = submessages(out)
+    assert sns(output) == [12, 13, 50]
+    assert isinstance(output[-1], Heartbeat)
     assert s.writer.history.first_sn == 11
     s.acknack(11, 12, 51)
-    assert sns(s.said()) == [51], "12 was sent just now"
+    assert sns(s.output()) == [51], "12 was sent just now"
     s.now += 20 * MS
     s.acknack(11, 12)
-    assert sns(s.said()) == [12]
+    assert sns(s.output()) == [12]
 
 
 def test_a_full_bitmap_gets_the_rest_of_the_block() -> None:
     s = Script()
     s.write(2000)
-    s.said()
+    s.output()
     s.acknack(1, *range(1, 257))
-    got = sns(s.said())
+    got = sns(s.output())
     assert got == list(range(1, len(got) + 1))
     assert 1600 < len(got) < 1700, "the datagram it lost"
 
@@ -240,13 +240,13 @@ def test_late_joiner_is_served_in_large_pieces() -> None:
     s = Script(LASTING, readers=0)
     s.write(100_000)
     s.match(1, transient_local=True)
-    (heartbeat,) = s.said()
+    (heartbeat,) = s.output()
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (1, 100_000)
     base, rounds = 1, 0
     while base <= 100_000:
         s.acknack(base, *range(base, min(base + 256, 100_001)))
-        got = sns(s.said())
+        got = sns(s.output())
         assert got[0] == base
         base = got[-1] + 1
         s.now += MS
@@ -258,9 +258,9 @@ def test_gap_for_what_is_no_more() -> None:
     s = Script(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=5), readers=0)
     s.write(1000)
     s.match(1, transient_local=True)
-    s.said()
+    s.output()
     s.acknack(1, *range(1, 257))
-    gap, heartbeat = s.said()
+    gap, heartbeat = s.output()
     assert isinstance(gap, Gap)
     assert (gap.start_sn, gap.irrelevant.base, gap.irrelevant.is_empty) == (1, 996, True)
     assert gap.reader_id == reader_guid(1).entity
@@ -273,12 +273,12 @@ def test_a_volatile_reader_gets_no_history() -> None:
     s.write(100)
     s.match(1)
     s.write(10)
-    s.said()
+    s.output()
     s.acknack(1, *range(1, 111, 2))
-    said = s.said()
-    assert not [each for each in said if isinstance(each, Gap)]
-    assert isinstance(said[-1], Heartbeat) and said[-1].first_sn == 101
-    assert sns(said) == [101, 103, 105, 107, 109]
+    output = s.output()
+    assert not [each for each in output if isinstance(each, Gap)]
+    assert isinstance(output[-1], Heartbeat) and output[-1].first_sn == 101
+    assert sns(output) == [101, 103, 105, 107, 109]
 
 
 def test_a_volatile_reader_of_a_lasting_writer_is_ready_once_settled() -> None:
@@ -296,7 +296,7 @@ def test_heartbeats_while_something_is_unacknowledged() -> None:
     s.acknack(1, i=1).acknack(1, i=2)
     assert s.writer.get_timer() is None
     s.write(5)
-    s.said()
+    s.output()
     assert s.writer.get_timer() == s.now + s.writer.policy.heartbeat_period
     sent = []
     for _ in range(2000):
@@ -319,13 +319,13 @@ def test_request_acknowledgment() -> None:
     s = Script()
     s.write(5)
     s.writer.request_acknowledgment(s.now)
-    said = s.said()
-    assert sns(said) == [1, 2, 3, 4, 5]
-    assert isinstance(said[-1], Heartbeat)
-    assert not said[-1].final
+    output = s.output()
+    assert sns(output) == [1, 2, 3, 4, 5]
+    assert isinstance(output[-1], Heartbeat)
+    assert not output[-1].final
     s.acknack(6)
     s.writer.request_acknowledgment(s.now)
-    assert s.said() == []
+    assert s.output() == []
 
 
 def test_large_samples_travel_as_fragments() -> None:
@@ -342,27 +342,27 @@ def test_large_samples_travel_as_fragments() -> None:
         assert frag.inline_qos.status_info == DISPOSED
     nack = NackFrag(reader_guid(1).entity, ME.entity, 1, FragmentNumberSet.from_numbers(2, [2, 5, 250]), 1)
     s.writer.feedback.on_nack_frag(reader_guid(1), nack, now=s.now)
-    said = s.said()
-    assert [each.first_fragment for each in said if isinstance(each, DataFrag)] == [2, 5]
+    output = s.output()
+    assert [each.first_fragment for each in output if isinstance(each, DataFrag)] == [2, 5]
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
-    assert s.said() == [], "sent just now"
+    assert s.output() == [], "sent just now"
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
     assert s.writer.counters.stale_counts == 1
     s.acknack(2)
     s.now += 20 * MS
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=3), now=s.now)
-    (said,) = s.said()  # type: ignore[assignment]
-    assert isinstance(said, Heartbeat) and said.first_sn == 2, "acknowledged, hence gone"
+    (output,) = s.output()  # type: ignore[assignment]
+    assert isinstance(output, Heartbeat) and output.first_sn == 2, "acknowledged, hence gone"
 
 
 def test_whoever_asks_for_a_large_sample_as_a_whole_gets_all_of_it_in_turns() -> None:
     s = Script(policy=WriterPolicy(max_bytes_per_nack_response=200_000))
     s.write(1, 1 << 20)
-    s.said()
+    s.output()
     got: list[int] = []
     for _ in range(20):
         s.acknack(1, 1)
-        frags = [each.first_fragment for each in s.said() if isinstance(each, DataFrag)]
+        frags = [each.first_fragment for each in s.output() if isinstance(each, DataFrag)]
         assert len(frags) <= 4
         got += frags
         s.now += 20 * MS
@@ -374,9 +374,9 @@ def test_mixed_sizes() -> None:
     lengths = np.array([8, 5000, 12, 16, 2000, 2000, 4])
     samples = Samples.ragged(np.zeros(int(lengths.sum()), np.uint8), np.cumsum(lengths) - lengths, lengths)
     assert s.writer.write(samples, timestamp=5, now=s.now) == 7
-    said = s.said()
-    assert sns(said) == [1, 3, 4, 7]
-    assert {each.sn for each in said if isinstance(each, DataFrag)} == {2, 5, 6}
+    output = s.output()
+    assert sns(output) == [1, 3, 4, 7]
+    assert {each.sn for each in output if isinstance(each, DataFrag)} == {2, 5, 6}
 
 
 def test_samples_without_payload() -> None:
@@ -384,7 +384,7 @@ def test_samples_without_payload() -> None:
     nothing = Samples(np.zeros(0, np.uint8), 3)
     hashes: U8 = np.arange(48, dtype=np.uint8).reshape(3, 16)
     assert s.writer.write(nothing, timestamp=5, now=s.now, flags=DISPOSED, key_hashes=hashes) == 3
-    data = [each for each in s.said() if isinstance(each, Data)]
+    data = [each for each in s.output() if isinstance(each, Data)]
     assert [each.payload for each in data] == [None] * 3
     assert [each.inline_qos.key_hash for each in data if each.inline_qos] == [bytes(row) for row in hashes]
 
@@ -403,7 +403,7 @@ def test_rematching_changes_locators_only() -> None:
     s.write(5)
     s.acknack(4)
     s.writer.match_reader(ReaderInfo(reader_guid(1), (where(8),), (), True, False), now=s.now)
-    s.said()
+    s.output()
     assert s.writer.unacknowledged() == {reader_guid(1): 3}
     s.write(1)
     (out,) = s.writer.outgoing()
@@ -413,14 +413,14 @@ def test_rematching_changes_locators_only() -> None:
 def test_best_effort_pairs_have_no_heartbeats() -> None:
     s = Script(readers=0)
     s.match(1, reliable=False)
-    assert s.said() == []
+    assert s.output() == []
     assert s.writer.readers[reader_guid(1)].is_ready
     assert s.write(200_000, 64) == 200_000
-    assert not any(isinstance(each, Heartbeat) for each in s.said())
+    assert not any(isinstance(each, Heartbeat) for each in s.output())
     assert s.writer.history.samples == 0
     s.acknack(1, 1)
     assert s.writer.counters.unknown_reader == 1
-    assert s.said() == []
+    assert s.output() == []
 
 
 # --- hostile readers ---------------------------------------------------------------------------------
@@ -429,9 +429,9 @@ def test_best_effort_pairs_have_no_heartbeats() -> None:
 def test_acknowledging_what_was_never_written() -> None:
     s = Script()
     s.write(5)
-    s.said()
+    s.output()
     s.acknack(1 << 62, (1 << 62) + 5)
-    assert [type(each) for each in s.said()] == [Heartbeat], (
+    assert [type(each) for each in s.output()] == [Heartbeat], (
         "which shows a reader that was led astray the way"
     )
     s.now += 10 * MS
@@ -442,27 +442,27 @@ def test_acknowledging_what_was_never_written() -> None:
     assert s.writer.unacknowledged() == {reader_guid(1): 5}
     s.acknack(3)
     assert s.writer.unacknowledged() == {reader_guid(1): 5}, "never falls"
-    s.said()
+    s.output()
     s.acknack(0, final=False)
-    assert len(s.said()) == 1
+    assert len(s.output()) == 1
 
 
 def test_requests_beyond_the_last_are_ignored() -> None:
     s = Script()
     s.write(5)
-    s.said()
+    s.output()
     s.acknack(5, *range(5, 261))
-    said = s.said()
-    assert sns(said) == [5]
-    assert not any(isinstance(each, Gap) for each in said)
+    output = s.output()
+    assert sns(output) == [5]
+    assert not any(isinstance(each, Gap) for each in output)
 
 
 def test_stale_counts_are_ignored() -> None:
     s = Script()
     s.write(5)
-    s.said()
+    s.output()
     s.acknack(1, 1, count=50).acknack(1, 2, count=50).acknack(1, 3, count=49)
-    assert sns(s.said()) == [1]
+    assert sns(s.output()) == [1]
     assert s.writer.counters.stale_counts == 2
 
 
@@ -470,7 +470,7 @@ def test_an_acknack_storm_is_bounded() -> None:
     s = Script(LASTING, readers=0)
     s.write(60_000, 1000)
     s.match(1, transient_local=True)
-    s.said()
+    s.output()
     started, sent = time.process_time(), 0
     for i in range(2_000):
         base = 1 + (i * 97) % 59_000
@@ -485,12 +485,12 @@ def test_an_acknack_storm_is_bounded() -> None:
 def test_nonsense_from_strangers() -> None:
     s = Script()
     s.write(5)
-    s.said()
+    s.output()
     s.acknack(1, 1, i=9)
     nack = NackFrag(reader_guid(9).entity, ME.entity, 1, FragmentNumberSet(1), 1)
     s.writer.feedback.on_nack_frag(reader_guid(9), nack, now=s.now)
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, sn=1 << 60), now=s.now)
-    assert [type(each) for each in s.said()] == [Heartbeat]
+    assert [type(each) for each in s.output()] == [Heartbeat]
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
-    assert s.said() == []
+    assert s.output() == []
     assert s.writer.counters.unknown_reader == 2

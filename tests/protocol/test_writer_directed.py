@@ -17,7 +17,7 @@ class Scene(Script):
         super().__init__(readers=readers)
         for i in range(1, readers + 1):
             self.acknack(1, i=i)
-        self.said()
+        self.output()
 
     def write_to(self, i: int) -> None:
         assert self.writer.write_to(reader_guid(i), self.samples(1), timestamp=self.now, now=self.now) == 1
@@ -34,9 +34,9 @@ class Scene(Script):
 def test_it_goes_to_one_reader() -> None:
     scene = Scene(3)
     scene.write_to(2)
-    said = scene.said_to()
-    assert list(said) == [where(2)]
-    assert sns(said[where(2)]) == [1]
+    output = scene.said_to()
+    assert list(output) == [where(2)]
+    assert sns(output[where(2)]) == [1]
     assert scene.writer.unacknowledged() == {reader_guid(2): 0}
     scene.acknack(2, i=2)
     assert scene.writer.unacknowledged() == {}
@@ -49,7 +49,7 @@ def test_the_next_reader_is_told_where_it_goes_on() -> None:
     for sn in range(1, 4):
         scene.write_to(1)
         scene.acknack(sn + 1, i=1)
-    scene.said()
+    scene.output()
     scene.write_to(2)
     first, *rest = scene.said_to()[where(2)]
     assert isinstance(first, Heartbeat)
@@ -61,19 +61,19 @@ def test_who_asks_for_what_was_not_for_it_gets_a_gap() -> None:
     scene = Scene(2)
     scene.write_to(1)
     scene.write_to(1)
-    scene.said()
+    scene.output()
     scene.acknack(1, 1, 2, i=2)
-    said = [each for _, each in scene.sleep(50 * MS)]
-    gaps = [each for each in said if isinstance(each, Gap)]
+    output = [each for _, each in scene.sleep(50 * MS)]
+    gaps = [each for each in output if isinstance(each, Gap)]
     assert [(each.start_sn, each.irrelevant.base) for each in gaps] == [(1, 3)]
-    assert sns(said) == []
+    assert sns(output) == []
 
 
 def test_who_lacks_something_of_its_own_is_still_served() -> None:
     scene = Scene(2)
     scene.write_to(1)
     scene.write_to(2)
-    scene.said()
+    scene.output()
     assert scene.writer.unacknowledged() == {reader_guid(1): 0, reader_guid(2): 1}
     scene.acknack(1, 1, i=1)
     assert sns([each for _, each in scene.sleep(50 * MS)]) == [1]
@@ -86,26 +86,26 @@ def test_all_readers_are_written_to_again_afterwards() -> None:
     scene = Scene(2)
     scene.write_to(1)
     scene.acknack(2, i=1)
-    scene.said()
+    scene.output()
     scene.write(1)
-    said = scene.said_to()
-    assert {locator: sns(each) for locator, each in said.items()} == {where(1): [2], where(2): [2]}
+    output = scene.said_to()
+    assert {locator: sns(each) for locator, each in output.items()} == {where(1): [2], where(2): [2]}
 
 
 def test_best_effort_readers() -> None:
     scene = Scene(1)
     scene.match(2, reliable=False).match(3, reliable=False)
-    scene.said()
+    scene.output()
     scene.write_to(3)
-    said = scene.said_to()
-    assert list(said) == [where(3)]
-    assert sns(said[where(3)]) == [1]
+    output = scene.said_to()
+    assert list(output) == [where(3)]
+    assert sns(output[where(3)]) == [1]
 
 
 def test_a_write_that_is_refused_leaves_the_next_one_to_all() -> None:
     scene = Scene(2)
     with pytest.raises(UsageError):
         scene.writer.write_to(reader_guid(2), scene.samples(1, 15), timestamp=scene.now, now=scene.now)
-    scene.said()
+    scene.output()
     scene.write(1)
     assert set(scene.said_to()) == {where(1), where(2)}

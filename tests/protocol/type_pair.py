@@ -65,8 +65,8 @@ class Pair:
         return both.pop()
 
     def reasons(self, participant: Participant | None = None) -> list[tuple[str, ...]]:
-        told = self.network.events[(participant or self.one).prefix]
-        return [each.reasons for each in told if isinstance(each, events.IncompatibleQos)]
+        reported = self.network.events[(participant or self.one).prefix]
+        return [each.reasons for each in reported if isinstance(each, events.IncompatibleQos)]
 
     def sent(self, entity: bytes) -> list[tuple[str, str]]:
         """(from, to) of each sample of a built-in writer."""

@@ -122,25 +122,25 @@ class Script:
 
     def sleep(self, duration: int) -> list[tuple[int, object]]:
         """Let time pass; what was said on the way, and how long after the start."""
-        start, said = self.now, [(0, each) for each in self.said()]
+        start, output = self.now, [(0, each) for each in self.output()]
         for _ in range(10_000):
             at = self.writer.get_timer()
             if at is None or at > start + duration:
                 self.now = start + duration
-                return said
+                return output
             self.now = max(self.now, at)
             self.writer.handle_timer(self.now)
-            said += [(self.now - start, each) for each in self.said()]
+            output += [(self.now - start, each) for each in self.output()]
         raise AssertionError("the timer does not move on")
 
-    def said(self) -> list[object]:
+    def output(self) -> list[object]:
         return [each for out in self.writer.outgoing() for each in submessages(out)]
 
 
-def sns(said: list[object]) -> list[int]:
-    return [each.sn for each in said if isinstance(each, Data)]
+def sns(output: list[object]) -> list[int]:
+    return [each.sn for each in output if isinstance(each, Data)]
 
 
-def times(said: list[tuple[int, object]], kind: type) -> list[int]:
+def times(output: list[tuple[int, object]], kind: type) -> list[int]:
     """When submessages of a kind were said, in milliseconds."""
-    return [at // MS for at, each in said if isinstance(each, kind)]
+    return [at // MS for at, each in output if isinstance(each, kind)]

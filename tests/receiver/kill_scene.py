@@ -88,10 +88,10 @@ class LogReader:
             self.counts[run.writer] += run.count
         self.end = Cursor(position)
 
-    def check_closed(self, told: int, max_bytes: int) -> None:
-        """Nobody appends now: what the log says of itself is what is in it. ``told``: how far it was said to go."""
+    def check_closed(self, reported: int, max_bytes: int) -> None:
+        """Nobody appends now: what the log says of itself is what is in it. ``reported``: how far it was said to go."""
         with StreamLog.open(self.directory, max_bytes=max_bytes) as log:
-            assert log.position >= told, "what was told to be there is there"
+            assert log.position >= reported, "what was told to be there is there"
             assert log.base <= self.end.position
             self.read(log.position)
             assert log.rows == sum(self.counts.values())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCacheCounters
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.receiver.config import ReceiverConfig
@@ -14,7 +14,7 @@ from spark_rtps.transport.receiver.warnings import ClockWarnings
 
 
 def test_each_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    config = ReceiverConfig("/nowhere", "Pressure", "T", keyed=False, remedies=RECEIVER_REMEDIES)
+    config = ReceiverConfig("/nowhere", "Pressure", "T", keyed=False, hints=RECEIVER_HINTS)
     warnings = ClockWarnings(replace(config, qos=Qos(source_timestamp_tolerance=30_000_000_000)))
     counters = ReaderCacheCounters()
     warnings.look(counters)

@@ -41,15 +41,15 @@ def test_many_entries_are_thinned_and_nothing_is_told_early_or_lost(
         entries.append(Consumed(position, writer, sn[who], nbytes))
         consumption.on_append(*entries[-1])
     assert len(consumption) < 4_096
-    told: dict[Guid, tuple[int, int]] = {}
+    reported: dict[Guid, tuple[int, int]] = {}
     for percent in (*sorted(commits), 100):
         committed = position * percent // 100
         for done in consumption.on_commit(committed):
-            sum_before = told.get(done.writer, (0, 0))[1]
-            told[done.writer] = (done.last_sn, sum_before + done.nbytes)
-        for writer, (last_sn, nbytes) in told.items():
+            sum_before = reported.get(done.writer, (0, 0))[1]
+            reported[done.writer] = (done.last_sn, sum_before + done.nbytes)
+        for writer, (last_sn, nbytes) in reported.items():
             before = [each for each in entries if each.writer == writer and each.position <= committed]
             assert last_sn <= before[-1].last_sn
             assert nbytes == sum(each.nbytes for each in before if each.last_sn <= last_sn)
     for entry in entries:
-        assert told[entry.writer][0] >= entry.last_sn
+        assert reported[entry.writer][0] >= entry.last_sn

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.receiver.config import ReceiverConfig
@@ -15,7 +15,7 @@ from spark_rtps.transport.structure import Guid
 
 
 def test_a_reader_in_doubt_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    config = ReceiverConfig("/nowhere", "t", "T", keyed=False, remedies=RECEIVER_REMEDIES)
+    config = ReceiverConfig("/nowhere", "t", "T", keyed=False, hints=RECEIVER_HINTS)
     warnings = DoubtWarnings(config)
     reader = StatefulReader(Guid(b"r" * 12, b"\0\0\2\4"), Qos())
     with caplog.at_level(logging.WARNING, logger="spark_rtps.receiver"):
@@ -24,8 +24,8 @@ def test_a_reader_in_doubt_is_told_of_once(caplog: pytest.LogCaptureFixture) -> 
         for _ in range(2):
             reader.counters.doubted_samples += 5
             warnings.look(reader)
-    (said,) = caplog.messages
-    assert said.startswith(
+    (output,) = caplog.messages
+    assert output.startswith(
         "topic 't': a reliable writer sends only samples with numbers that were read before"
     )
-    assert "start the query again, with reliability=reliable" in said
+    assert "start the query again, with reliability=reliable" in output

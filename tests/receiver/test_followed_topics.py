@@ -63,7 +63,7 @@ def following(asked: ReceiverConfig, log: StreamLog, node: Domain) -> FollowedTo
     return followed_topics(asked, log, cast(Any, node))
 
 
-def told(followed: Any) -> list[tuple[str, str, bool, int]]:
+def reported(followed: Any) -> list[tuple[str, str, bool, int]]:
     found: list[Followed] = list(followed)
     assert all(each.config.topics is None for each in found)
     return [(each.config.topic, *each.named, each.entity_key) for each in found]
@@ -73,17 +73,17 @@ def test_topics_are_followed_once_and_kept(tmp_path: Path) -> None:
     asked, node = config(tmp_path), Domain()
     with open_log(asked) as log:
         topics = following(asked, log, node)
-        assert told(topics.begin()) == []
+        assert reported(topics.begin()) == []
         node.write("rt/b")
         node.write("rt/a_k", "A")
         node.write("other")
-        assert told(topics.look()) == [("rt/a_k", "A", True, 1), ("rt/b", "T", False, 2)]
-        assert told(topics.look()) == []
+        assert reported(topics.look()) == [("rt/a_k", "A", True, 1), ("rt/b", "T", False, 2)]
+        assert reported(topics.look()) == []
         node.write("rt/c")
-        assert told(topics.look()) == [("rt/c", "T", False, 3)]
+        assert reported(topics.look()) == [("rt/c", "T", False, 3)]
     with open_log(asked) as log:  # a successor has the same readers, whoever writes
         again = following(asked, log, Domain())
-        assert told(again.begin()) == [
+        assert reported(again.begin()) == [
             ("rt/a_k", "A", True, 1),
             ("rt/b", "T", False, 2),
             ("rt/c", "T", False, 3),
@@ -96,12 +96,12 @@ def test_another_selection_goes_on_with_the_log(tmp_path: Path) -> None:
     with open_log(asked) as log:
         for topic in ("rt/a_k", "rt/b"):
             node.write(topic)
-            assert len(told(following(asked, log, node).look())) >= 1
+            assert len(reported(following(asked, log, node).look())) >= 1
         assert node.withdrawn == []
     fewer = config(tmp_path, TopicSelection(names=("rt/b", "x")), type_name="T", keyed=False)
     with open_log(fewer) as log:
         assert log.metadata["topic"] == "rt/b,x"
-        found = told(following(fewer, log, node).begin())
+        found = reported(following(fewer, log, node).begin())
         key = found[0][3]
         assert (1, True) in node.withdrawn, "no writer waits for the reader of rt/a_k"
         assert key not in dict(node.withdrawn)
@@ -131,9 +131,9 @@ def test_other_types_and_more_topics_than_there_is_room_for(
         for number in range(4):
             node.write(f"rt/{number}")
         node.write("rt/other", "O")
-        assert [topic for topic, *_ in told(topics.look())] == ["rt/0", "rt/1"]
+        assert [topic for topic, *_ in reported(topics.look())] == ["rt/0", "rt/1"]
         node.changes += 1
-        assert told(topics.look()) == []
+        assert reported(topics.look()) == []
         assert log.metadata[READERS] is not None
     assert "topic 'rt/2': selected by 'rt/.*', but not read: 2 topics are followed" in caplog.text
     assert "topic 'rt/other': selected by 'rt/.*', but not read: its type is 'O'" in caplog.text
@@ -145,10 +145,10 @@ def test_a_writer_of_another_type_keeps_no_topic_out(tmp_path: Path) -> None:
     with open_log(asked) as log:
         topics = following(asked, log, node)
         node.write("rt/imu", "stray")
-        assert told(topics.look()) == []
+        assert reported(topics.look()) == []
         node.later["rt/imu"] = "T"
         node.changes += 1
-        assert told(topics.look()) == [("rt/imu", "T", False, 1)]
+        assert reported(topics.look()) == [("rt/imu", "T", False, 1)]
 
 
 def test_a_topic_that_cannot_be_written_down_waits(
@@ -165,8 +165,8 @@ def test_a_topic_that_cannot_be_written_down_waits(
         node.write("rt/a")
         with monkeypatch.context() as patch:
             patch.setattr(StreamLog, "amend", full)
-            assert told(topics.look()) == told(topics.look()) == []
-        assert told(topics.look()) == [("rt/a", "T", False, 1)]
+            assert reported(topics.look()) == reported(topics.look()) == []
+        assert reported(topics.look()) == [("rt/a", "T", False, 1)]
     assert caplog.text.count("no space left") == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.receiver.instance_keys import InstanceKeys
 from spark_rtps.transport.structure import Guid
-from spark_rtps.transport.types.cdr import lanes
+from spark_rtps.transport.types.cdr import cursors
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
@@ -62,7 +62,7 @@ def test_what_cannot_be_read_is_of_no_instance() -> None:
 
 
 def test_keys_that_take_much_memory_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", 1)
+    monkeypatch.setattr(cursors, "DECODE_LEAVES_MAX", 1)
     samples = codec().encode(CARS)
     samples.data[4:8] = 255
     hashes = InstanceKeys(codec().struct)(run_of(samples))

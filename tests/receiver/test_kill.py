@@ -70,9 +70,9 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
             wait_until(has_enough, every=0.001)
             time.sleep(rng.random() * 0.02)
             os.kill(receiver.pid, 9)
-            told = receiver.cursor().position
+            reported = receiver.cursor().position
             receiver.stop()
-            log.check_closed(told, given.log_max_bytes)
+            log.check_closed(reported, given.log_max_bytes)
         receiver = ReceiverProcess.start(given)
         try:
             for each in loads:
@@ -123,9 +123,9 @@ def _batch(seed: int) -> BatchPolicy:
 def check_publication(path: Path, seed: int) -> int:
     """Walk the log of a killed publisher, which is whole; returns how many samples it had published."""
     log = PublicationLog.open(path)
-    told, tail = log.metadata.positions(), log.position
+    reported, tail = log.metadata.positions(), log.position
     assert not log.metadata.owner_lives
-    assert told["snd_pos"] <= tail and told["pub_lmt"] <= told["snd_pos"] + TERM // 2
+    assert reported["snd_pos"] <= tail and reported["pub_lmt"] <= reported["snd_pos"] + TERM // 2
     assert log.clean_position <= tail <= log.clean_position + 3 * TERM
     # Frames begin where a term does.
     start, sn, written, size = -(-log.clean_position // TERM) * TERM, 0, shapes(seed), 0

@@ -115,9 +115,9 @@ def test_killed_there_nothing_is_lost_or_doubled(
             return False
 
         wait_until(is_dead, f"the receiver to come to {place}")
-        told = receiver.cursor().position
+        reported = receiver.cursor().position
         receiver.stop()
-        log.check_closed(told, given.log_max_bytes)
+        log.check_closed(reported, given.log_max_bytes)
 
     try:
         if name == "recovery":  # of a log that there is
@@ -151,5 +151,5 @@ def test_killed_there_nothing_is_lost_or_doubled(
     finally:
         node.close()
     if (tmp_path / "log" / ERROR_LOG).exists():
-        said = [each.text for each in read_error_log(tmp_path / "log" / ERROR_LOG)[0]]
-        assert [each for each in said if " full" not in each] == []  # writers are held back for a while
+        output = [each.text for each in read_error_log(tmp_path / "log" / ERROR_LOG)[0]]
+        assert [each for each in output if " full" not in each] == []  # writers are held back for a while

@@ -20,7 +20,7 @@ from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver import log_appender, writer_types
 from spark_rtps.transport.receiver.consumption import Consumption
-from spark_rtps.transport.receiver.filling import OnLogFull
+from spark_rtps.transport.receiver.full_log_warning import OnLogFull
 from spark_rtps.transport.receiver.log_appender import LogAppender
 from spark_rtps.transport.receiver.writer_types import WriterTypes, read_writer_types
 from spark_rtps.transport.structure import NANOSECONDS, Guid
@@ -61,7 +61,7 @@ def test_what_waits_for_room_is_not_what_is_received_next(words: tuple[int, ...]
     log = Log()
     everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
     shown = SimpleNamespace(show_log=lambda log: None)
-    appender = LogAppender(cast(Any, log), cast(Any, everything), cast(Any, shown), None, None, remedies={})
+    appender = LogAppender(cast(Any, log), cast(Any, everything), cast(Any, shown), None, None, hints={})
     reader = cast(Any, SimpleNamespace(hold_acknowledgments=False))
     appender.deliver(reader, [run])
     assert reader.hold_acknowledgments and not appender.room() and not log.payloads
@@ -75,7 +75,7 @@ def delivered(log: StreamLog, runs: list[Run], consumption: Consumption) -> LogA
     """An appender, to which the runs were delivered at once."""
     everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
     shown = SimpleNamespace(show_log=lambda log: None)
-    appender = LogAppender(log, cast(Any, everything), cast(Any, shown), consumption, None, remedies={})
+    appender = LogAppender(log, cast(Any, everything), cast(Any, shown), consumption, None, hints={})
     appender.deliver(cast(Any, SimpleNamespace(hold_acknowledgments=False)), runs)
     return appender
 
@@ -147,7 +147,7 @@ def test_what_a_system_without_descriptors_refuses_is_tried_again(
                 cast(Any, SimpleNamespace(show_log=lambda log: None)),
                 Consumption(),
                 None,
-                remedies={},
+                hints={},
                 on_full=on_full,
             )
             reader = cast(Any, SimpleNamespace(hold_acknowledgments=False, consumed=lambda *_: None))
@@ -190,15 +190,15 @@ class Recording:
     def another(self, topic: str | None) -> LogAppender:
         everything = cast(Any, SimpleNamespace(accept=lambda run, *, reception, now: run))
         shown = cast(Any, SimpleNamespace(show_log=lambda log: None))
-        return LogAppender(self.log, everything, shown, None, self.types, remedies={}, topic=topic)
+        return LogAppender(self.log, everything, shown, None, self.types, hints={}, topic=topic)
 
     def found(self) -> list[tuple[Guid, int, str | None]]:
         """Writer, first number and topic of each frame; a writer that has no line is not sound."""
-        told = read_writer_types(self.log.directory)
+        reported = read_writer_types(self.log.directory)
         frames = LogView(self.log.directory).frames(Cursor(self.log.base), Cursor(self.log.position))
         runs = [(frame.run, frame.position) for frame in frames]
-        assert not told.damage and {run.writer for run, _ in runs} <= told.by_writer.keys()
-        return [(run.writer, run.first_sn, told.topic_of(run.writer, at).topic) for run, at in runs]
+        assert not reported.damage and {run.writer for run, _ in runs} <= reported.by_writer.keys()
+        return [(run.writer, run.first_sn, reported.topic_of(run.writer, at).topic) for run, at in runs]
 
 
 @contextlib.contextmanager

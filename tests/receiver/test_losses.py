@@ -35,7 +35,7 @@ class Scene:
             self.losses.report(self.reader.reader, self.log, overflows=self.overflows, now=self.now)
         return self
 
-    def told(self) -> dict[str, int]:
+    def reported(self) -> dict[str, int]:
         path = self.directory / LOSS_REPORT
         return {loss.cause: loss.samples for loss in read_loss_report(path)[0]} if path.exists() else {}
 
@@ -48,7 +48,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_without_an_overflow(scene: Scene) -> None:
     scene.reader.data(1).data(3)
     scene.later(0.1)
-    assert scene.told() == {LossCause.NOT_RECEIVED: 1}
+    assert scene.reported() == {LossCause.NOT_RECEIVED: 1}
 
 
 def test_soon_after_an_overflow(scene: Scene) -> None:
@@ -57,7 +57,7 @@ def test_soon_after_an_overflow(scene: Scene) -> None:
     scene.later(1)
     scene.reader.data(2).data(5)
     scene.later(5)
-    assert scene.told() == {LossCause.RECEIVE_BUFFER: 2}
+    assert scene.reported() == {LossCause.RECEIVE_BUFFER: 2}
 
 
 def test_long_after_an_overflow(scene: Scene) -> None:
@@ -68,7 +68,7 @@ def test_long_after_an_overflow(scene: Scene) -> None:
     scene.later(1)
     scene.reader.data(4)
     scene.later(1)
-    assert scene.told() == {LossCause.NOT_RECEIVED: 1}
+    assert scene.reported() == {LossCause.NOT_RECEIVED: 1}
 
 
 def test_of_a_writer_that_was_silent_since_an_overflow(scene: Scene) -> None:
@@ -80,4 +80,4 @@ def test_of_a_writer_that_was_silent_since_an_overflow(scene: Scene) -> None:
     scene.later(1)
     scene.reader.data(16)
     scene.later(1)
-    assert scene.told() == {LossCause.RECEIVE_BUFFER: 2, LossCause.NOT_RECEIVED: 2}
+    assert scene.reported() == {LossCause.RECEIVE_BUFFER: 2, LossCause.NOT_RECEIVED: 2}

@@ -354,12 +354,12 @@ def test_of_several_addresses(receiver: Moving, change: str) -> None:
     prefix = receiver.prefix
     receiver.kill()
     path = receiver.directory / "addresses.json"
-    told = json.loads(path.read_text())
+    reported = json.loads(path.read_text())
     if change == "more":
-        told["locators"] = told["locators"][:1]
+        reported["locators"] = reported["locators"][:1]
     else:
-        told["locators"].append("192.0.2.1:7410")
-    path.write_text(json.dumps(told))
+        reported["locators"].append("192.0.2.1:7410")
+    path.write_text(json.dumps(reported))
     receiver.start(HERE)
     assert (receiver.prefix == prefix) == (change == "more")
     assert all(each.startswith(f"{HERE}:") for each in receiver.locators)

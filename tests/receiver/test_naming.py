@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.transport.errors import LogError, LogFullError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
@@ -47,7 +47,7 @@ def config(directory: Path, **changes: Any) -> ReceiverConfig:
         "log_max_bytes": 64 << 20,
         "log_segment_bytes": 4 << 20,
     }
-    return ReceiverConfig(**{**given, **changes}, remedies=RECEIVER_REMEDIES)
+    return ReceiverConfig(**{**given, **changes}, hints=RECEIVER_HINTS)
 
 
 def numbers(directory: Path, end: Cursor) -> list[int]:
@@ -58,7 +58,7 @@ def numbers(directory: Path, end: Cursor) -> list[int]:
     return found
 
 
-def told(directory: Path) -> tuple[object, object]:
+def reported(directory: Path) -> tuple[object, object]:
     """What the log says of the type."""
     metadata = LogView(directory).metadata
     return metadata["type"], metadata["keyed"]
@@ -101,13 +101,13 @@ def test_a_writer_that_comes_later_is_matched(
 ) -> None:
     receiver = receive()
     node.create_writer(WriterSpec("u", "Other", RELIABLE))
-    assert told(directory) == (None, None)
+    assert reported(directory) == (None, None)
     assert receiver.counters()["reader.matched_writers"] == 0
     writer = node.create_writer(WriterSpec("t", "ns::Shape", RELIABLE, keyed=keyed))
     assert writer.wait_for_readers(PATIENCE)
     written(writer, 0, 100)
     assert numbers(directory, receiver.cursor()) == list(range(100))
-    assert told(directory) == ("ns::Shape", keyed)
+    assert reported(directory) == ("ns::Shape", keyed)
 
 
 def test_the_history_of_a_writer_comes_too(
@@ -131,9 +131,9 @@ def test_what_others_call_it_is_a_mismatch(
     wait_until(lambda: receiver.counters().get("status.inconsistent_topic.total_count") == 2)
     assert receiver.counters()["reader.matched_writers"] == 1
     receiver.stop()
-    said = capfd.readouterr().err
-    assert "TYPE: the writer's is 'Second', the reader's is 'First' (set the option type" in said
-    assert "KEY: the writer's type has a key, the reader's has none (name the key columns" in said
+    output = capfd.readouterr().err
+    assert "TYPE: the writer's is 'Second', the reader's is 'First' (set the option type" in output
+    assert "KEY: the writer's type has a key, the reader's has none (name the key columns" in output
 
 
 def test_a_key_that_was_said_counts(
@@ -164,7 +164,7 @@ def test_started_again_it_goes_on_with_the_name(
     wait_until(lambda: receiver.counters()["reader.incompatible_qos"] == 1)
     wait_until(lambda: receiver.counters()["log.rows"] == 200)
     assert numbers(directory, receiver.cursor()) == list(range(200))
-    assert told(directory) == ("First", True)
+    assert reported(directory) == ("First", True)
 
 
 def test_a_name_that_is_said_later(
@@ -173,10 +173,10 @@ def test_a_name_that_is_said_later(
     """Nothing was received under the other name; then a log is of its type for good."""
     receiver = receive()
     node.create_writer(WriterSpec("t", "First", RELIABLE, keyed=True))
-    wait_until(lambda: told(directory) == ("First", True))
+    wait_until(lambda: reported(directory) == ("First", True))
     receiver.stop()
     receiver = receive(type_name="Second", keyed=False)
-    assert told(directory) == ("Second", False)
+    assert reported(directory) == ("Second", False)
     second = node.create_writer(WriterSpec("t", "Second", RELIABLE))
     assert second.wait_for_readers(PATIENCE)
     written(second, 0, 1)
@@ -191,9 +191,9 @@ def test_a_name_that_is_said_no_more(
     """Nor was anything received under that one."""
     receive(type_name="Wrong", keyed=False).stop()
     receive()
-    assert told(directory) == (None, None)
+    assert reported(directory) == (None, None)
     assert node.create_writer(WriterSpec("t", "Right", RELIABLE, keyed=True)).wait_for_readers(PATIENCE)
-    assert told(directory) == ("Right", True)
+    assert reported(directory) == ("Right", True)
 
 
 def test_a_writer_in_another_partition_is_not_followed(
@@ -203,7 +203,7 @@ def test_a_writer_in_another_partition_is_not_followed(
     receive(qos=replace(RELIABLE, partition=("b",)))
     right = node.create_writer(WriterSpec("t", "Right", replace(RELIABLE, partition=("b",))))
     assert right.wait_for_readers(PATIENCE)
-    assert told(directory) == ("Right", False)
+    assert reported(directory) == ("Right", False)
 
 
 def test_it_ends_while_it_waits(directory: Path) -> None:
@@ -227,8 +227,8 @@ def test_a_disk_that_takes_no_more(
         assert writer.wait_for_readers(PATIENCE)
         written(writer, 0, 1)
     finally:
-        host.stop(goodbye=True)
+        host.stop(dispose=True)
         thread.join(PATIENCE)
         host.close()
     assert "a successor will ask the topic's writers again" in caplog.text
-    assert told(directory) == (None, None)
+    assert reported(directory) == (None, None)

@@ -91,15 +91,15 @@ def directory(tmp_path: Path) -> Path:
 def refused(operation: Operation, directory: Path) -> Iterator[str]:
     """What it says with ever more descriptors, until it does not fail."""
     for count in range(64):
-        said = ""
+        output = ""
         try:
             with descriptors_left(count):
                 operation(directory)
         except RtpsError as error:
-            said = str(error)  # its traceback would keep what was open
-        if not said:
+            output = str(error)  # its traceback would keep what was open
+        if not output:
             return
-        yield said
+        yield output
     raise AssertionError("64 descriptors are not enough")
 
 
@@ -108,14 +108,14 @@ def test_what_is_begun_fails_by_name_and_leaves_nothing(operation: Operation, di
     operation(directory)  # what is opened once, such as random numbers, is open now
     gc.collect()
     before, threads = open_descriptors(), threading.active_count()
-    said = []
+    output = []
     for text in refused(operation, directory):
         assert TOO_MANY in text, text
         assert "ulimit -n of this process is " in text or operation is idl, text
-        said.append(text)
+        output.append(text)
         gc.collect()
         assert open_descriptors() == before, text
-    assert said
+    assert output
     operation(directory)
     gc.collect()
     assert open_descriptors() == before
@@ -152,8 +152,8 @@ def test_small_files_are_missed_and_not_needed(tmp_path: Path, caplog: pytest.Lo
         write_known_participants(tmp_path, [])
         assert read_known_participants(tmp_path) == []
         LossReport(tmp_path / "losses").observe(guid(1), "t", 5, now=1)
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 3 and all(TOO_MANY in text for text in said)
+    output = [record.getMessage() for record in caplog.records]
+    assert len(output) == 3 and all(TOO_MANY in text for text in output)
     assert read_known_participants(tmp_path) == [found]
     with descriptors_left(0), pytest.raises(RtpsError, match=TOO_MANY):
         next_incarnation(tmp_path)
@@ -179,18 +179,18 @@ def test_a_receiver_that_runs_out_of_descriptors_says_so_and_its_successor_has_e
         wait_until(lambda: work(receiver) or log.end.position > 1 << 20)
         _, hard = resource.prlimit(receiver.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(receiver.pid, resource.RLIMIT_NOFILE, (8, hard))  # all of them are in use
-        said: list[str] = []
+        output: list[str] = []
 
         def has_ended() -> bool:
             work(receiver)
             try:
                 receiver.check()
             except RtpsError as error:
-                said.append(str(error))
-            return bool(said)
+                output.append(str(error))
+            return bool(output)
 
         wait_until(has_ended)
-        assert TOO_MANY in said[0] and str(tmp_path) in said[0]
+        assert TOO_MANY in output[0] and str(tmp_path) in output[0]
         receiver.stop()
         receiver = ReceiverProcess.start(given)
         wait_until(lambda: work(receiver) or log.end.position > 4 << 20)

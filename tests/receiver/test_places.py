@@ -26,7 +26,7 @@ from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import Data, DataFrag
 from tests.log.make_runs import guid, read, samples, single, uniform
 from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
-from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, message, payload, train
+from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, gso_buffer, message, payload
 from tests.support.campaigns import seeds
 
 SEGMENT = 1 << 18
@@ -45,9 +45,7 @@ class Receiving:
         )
         everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
         shown = SimpleNamespace(show_log=lambda log: None)
-        self.appender = LogAppender(
-            self.log, cast(Any, everything), cast(Any, shown), None, None, remedies={}
-        )
+        self.appender = LogAppender(self.log, cast(Any, everything), cast(Any, shown), None, None, hints={})
         self.reader = self.appender.reader = self.end.readers[0]
         self.in_place = 0
         if in_places:
@@ -79,7 +77,7 @@ class BothReceiving(Receiving):
     def __init__(self, directory: Path, *, in_places: bool) -> None:
         super().__init__(directory, in_places=in_places)
         first = self.appender
-        second = LogAppender(self.log, first._cache, first._shown, None, None, remedies={})
+        second = LogAppender(self.log, first._cache, first._shown, None, None, hints={})
         second.reader = self.end.readers[1]
         self.appenders = (first, second)
         if in_places:
@@ -156,7 +154,7 @@ def test_whole_samples_of_a_drain_are_put_together_in_the_log(tmp_path: Path) ->
     size, expected = FRAGMENT * 2 + 101, []
     for first_sn in range(1, 60, 6):  # some find no room in their segment
         stamps = [SECOND + first_sn] * 6
-        sent = train(WRITERS[0], first_sn, 6, size, stamps)
+        sent = gso_buffer(WRITERS[0], first_sn, 6, size, stamps)
         placed.end.take_in([(each, "") for each in sent], now=SECOND)
         expected += [
             (sn, SECOND + first_sn, payload(WRITERS[0], sn, size)) for sn in range(first_sn, first_sn + 6)

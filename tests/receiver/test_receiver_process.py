@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.options.explanations import RECEIVER_HINTS
 from spark_rtps.transport.errors import (
     AcknowledgmentError,
     LogError,
@@ -65,7 +65,7 @@ def config(directory: Path, **changes: object) -> ReceiverConfig:
         "log_max_bytes": 64 << 20,
         "log_segment_bytes": 4 << 20,
     }
-    return ReceiverConfig(**{**given, **changes}, remedies=RECEIVER_REMEDIES)
+    return ReceiverConfig(**{**given, **changes}, hints=RECEIVER_HINTS)
 
 
 def numbers(directory: Path, start: Cursor, end: Cursor) -> list[int]:
@@ -312,9 +312,9 @@ def test_an_incompatible_writer_is_counted_and_explained(
     finally:
         receiver.stop()
         node.close()
-    said = capfd.readouterr().err
-    assert "RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE" in said
-    assert "Other" in said
+    output = capfd.readouterr().err
+    assert "RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE" in output
+    assert "Other" in output
 
 
 def test_a_full_disk_holds_the_writer_back(tmp_path: Path, writer: BlockingWriter) -> None:
@@ -402,7 +402,7 @@ def test_a_keyless_reader_of_a_keyed_topic_is_told_so(
 def test_a_topic_nobody_writes_is_told_which_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 3600 * NANOSECONDS)
+    monkeypatch.setattr("spark_rtps.transport.receiver.empty_topic_warning._NOBODY_NS", 3600 * NANOSECONDS)
     node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
     host = Host.open(config(tmp_path / "log"))
     thread = threading.Thread(target=host.run, daemon=True)
@@ -414,7 +414,7 @@ def test_a_topic_nobody_writes_is_told_which_there_are(
         wait_until(lambda: "no writer" in caplog.text)
         assert f"topic 't': no writer on domain {DOMAIN} so far; topics written here: another" in caplog.text
     finally:
-        host.stop(goodbye=True)
+        host.stop(dispose=True)
         thread.join(PATIENCE)
         host.close()
         node.close()
@@ -424,7 +424,7 @@ def test_a_slice_without_writers_is_no_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 3600 * NANOSECONDS)
+    monkeypatch.setattr("spark_rtps.transport.receiver.empty_topic_warning._NOBODY_NS", 3600 * NANOSECONDS)
     node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
     writer = node.create_writer(WriterSpec("t", "T", RELIABLE))
     elsewhere = Slice(1 - slice_of(writer.writer.guid, 2), 2)
@@ -438,7 +438,7 @@ def test_a_slice_without_writers_is_no_mistake(
         assert "no match" not in caplog.text and "matched" not in caplog.text
         assert host.shown.matched_writers == 0
     finally:
-        host.stop(goodbye=True)
+        host.stop(dispose=True)
         thread.join(PATIENCE)
         host.close()
         node.close()
@@ -461,11 +461,11 @@ def test_writers_are_written_down_and_one_with_more_heartbeats_than_are_answered
         wait_until(lambda: host.shown.matched_writers == 3)
         wait_until(lambda: [each.prefix for each in read_known_participants(host.directory)] == [slow.prefix])
     finally:
-        host.stop(goodbye=True)
+        host.stop(dispose=True)
         thread.join(PATIENCE)
         host.close()
         node.close()
-    (said,) = (each for each in caplog.messages if "HEARTBEAT" in each)
-    assert said.startswith("topic 't': the reader answers no HEARTBEAT for 0.2 s after one that it answers")
-    assert "reliable_reader.heartbeat_suppression_duration" in said and str(slow) not in said
-    assert sum(str(guid) in said for guid in hasty) == 1
+    (output,) = (each for each in caplog.messages if "HEARTBEAT" in each)
+    assert output.startswith("topic 't': the reader answers no HEARTBEAT for 0.2 s after one that it answers")
+    assert "reliable_reader.heartbeat_suppression_duration" in output and str(slow) not in output
+    assert sum(str(guid) in output for guid in hasty) == 1

@@ -48,7 +48,7 @@ class Scene:
         self.retention = Retention.of(self.config, self.log, self.shown)
         everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
         self.appender = LogAppender(
-            self.log, cast(Any, everything), self.shown, None, None, remedies={}, retention=self.retention
+            self.log, cast(Any, everything), self.shown, None, None, hints={}, retention=self.retention
         )
         self.reader = cast(Any, SimpleNamespace(hold_acknowledgments=False))
         self.sent = 0
@@ -89,8 +89,8 @@ def test_by_bytes_the_oldest_make_room(tmp_path: Path, caplog: pytest.LogCapture
     assert scene.trimmed() == scene.log.base > 0
     files = [path.stat().st_size for path in scene.log.directory.glob("*.s*")]
     assert sum(files) <= scene.log.max_bytes
-    said = [each.message for each in caplog.records if "make room for new ones" in each.message]
-    assert len(said) == 1 and "topic 'numbers'" in said[0]
+    output = [each.message for each in caplog.records if "make room for new ones" in each.message]
+    assert len(output) == 1 and "topic 'numbers'" in output[0]
 
 
 def test_by_bytes_a_delivery_longer_than_what_is_free_finds_room(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from spark_rtps.transport.log import named_logs
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.subscriber_slots import SubscriberState
-from spark_rtps.transport.net import written_logs
+from spark_rtps.transport.net import ipc_writing
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
@@ -128,7 +128,7 @@ class Spy:
         self.host.shown._consumer.set(self.host.log.position)
 
     def stop(self, *, keep_log: bool = False) -> None:
-        self.host.stop(goodbye=True)
+        self.host.stop(dispose=True)
         self._thread.join(PATIENCE)
         self.host.close(keep_log=keep_log)
 
@@ -312,7 +312,7 @@ def test_a_log_that_goes_on_gets_what_is_still_there(
 def test_nobody_to_spy_on_is_said(
     spying: Callable[..., Spy], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 100_000_000)
+    monkeypatch.setattr("spark_rtps.transport.receiver.empty_topic_warning._NOBODY_NS", 100_000_000)
     with caplog.at_level(logging.WARNING):
         spying()
         wait_until(lambda: "no publication log of type 'T'" in caplog.text)
@@ -324,7 +324,7 @@ def test_a_type_that_nobody_named_is_the_first_writers_to_name(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 100_000_000)
+    monkeypatch.setattr("spark_rtps.transport.receiver.empty_topic_warning._NOBODY_NS", 100_000_000)
     writer_of(node, "u")
     partition = replace(RELIABLE, partition=("elsewhere",))
     node.create_writer(WriterSpec("t", "Other", partition, policy=PublicationPolicy(flow_control=PUBLISHED)))
@@ -395,7 +395,7 @@ def test_a_spy_that_is_killed_holds_nobody_up_for_long(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # the process looks where everybody does
-    monkeypatch.setattr(written_logs, "_DEAD_NS", 2 * NANOSECONDS)
+    monkeypatch.setattr(ipc_writing, "_DEAD_NS", 2 * NANOSECONDS)
     mine = Node.open(NODE).start()
     try:
         topic = f"of {os.getpid()}"

@@ -44,7 +44,7 @@ def config(directory: Path, **given: Any) -> ReceiverConfig:
         "type": ("struct ShapeType { @key long x; };", "ShapeType"),
         "announces_type": True,
         "records_writer_types": True,
-        "tells_instances": True,
+        "reports_instances": True,
         "filter": ("x > %0", ("7",)),
         "slice": Slice(1, 2),
         "accept_writer_removed_batch_samples": True,
@@ -112,7 +112,7 @@ def test_a_plain_reader_holds_and_announces_nothing(tmp_path: Path) -> None:
         type=None,
         announces_type=False,
         records_writer_types=False,
-        tells_instances=False,
+        reports_instances=False,
         filter=None,
         slice=None,
         consumption="logged",
@@ -136,7 +136,7 @@ def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "output"),
     [
         (
             {"node": NodeConfig(domain=domains.RECEIVER_SETTINGS_OTHER)},
@@ -146,7 +146,7 @@ def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
     ],
 )
 def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
-    tmp_path: Path, other: dict[str, Any], said: str
+    tmp_path: Path, other: dict[str, Any], output: str
 ) -> None:
     asked = config(
         tmp_path, node=NodeConfig(domain=domains.RECEIVER_SETTINGS), qos=replace(QOS, partition=("a",))
@@ -157,7 +157,7 @@ def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
     with open_log(asked) as log:
         assert log.append(single(WRITER, 1, 100), reception=1)
     for _ in range(2):
-        with pytest.raises(LogError, match=said):
+        with pytest.raises(LogError, match=output):
             open_log(changed)
     open_log(asked).close()
 

@@ -249,8 +249,8 @@ def test_lines_of_writers_whose_samples_are_trimmed_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 8)
-    told = {writer(n): struct(f"m{n // 2}") for n in range(20)}
-    types = WriterTypes(tmp_path, told.get)
+    reported = {writer(n): struct(f"m{n // 2}") for n in range(20)}
+    types = WriterTypes(tmp_path, reported.get)
     base = 0
     for n in range(20):  # a frame of 32 bytes each, of which the log has the last three
         at = 32 * n
@@ -258,11 +258,11 @@ def test_lines_of_writers_whose_samples_are_trimmed_make_room(
         types.appended(writer(n), at + 32)
         base = max(0, at - 32)
         if n == 12:
-            types = WriterTypes(tmp_path, told.get)  # after a restart
+            types = WriterTypes(tmp_path, reported.get)  # after a restart
         found = read_writer_types(tmp_path)
         assert not found.damage and len(found.by_writer) <= 8
         for m in range(base // 32, n + 1):
-            assert found.by_writer[writer(m)] == told[writer(m)]
+            assert found.by_writer[writer(m)] == reported[writer(m)]
             assert found.topic_of(writer(m), 32 * m).topic == f"t{m}"
     text = (tmp_path / "writer_types.jsonl").read_text()
     assert text.count("idl") <= 5, "types that nobody has any more go too"

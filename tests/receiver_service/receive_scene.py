@@ -48,10 +48,10 @@ class Writer:
 
 def grows(receive: Receive, name: str = "numbers", by: int = 50) -> None:
     before = len(receive.numbers(name))
-    wait_until(lambda: len(receive.numbers(name)) >= before + by, lambda: receive.said(), every=0.1)
+    wait_until(lambda: len(receive.numbers(name)) >= before + by, lambda: receive.printed(), every=0.1)
 
 
 def all_once(receive: Receive, count: int) -> None:
     """Every number is in the log, and none twice, in order."""
-    wait_until(lambda: len(receive.numbers()) >= count, lambda: receive.said(), every=0.2)
-    assert receive.numbers() == list(range(count)), receive.said()
+    wait_until(lambda: len(receive.numbers()) >= count, lambda: receive.printed(), every=0.2)
+    assert receive.numbers() == list(range(count)), receive.printed()

@@ -44,7 +44,7 @@ class FakeReceiver:
     def __init__(self, config: ReceiverConfig) -> None:
         self.config = config
         self.died: str | None = None
-        self.goodbye: bool | None = None
+        self.dispose: bool | None = None
         directory = Path(config.log_directory)
         if not StreamLog.exists(directory):
             StreamLog.create(
@@ -61,8 +61,8 @@ class FakeReceiver:
         if self.died is not None:
             raise RtpsError(self.died)
 
-    def stop(self, *, goodbye: bool = True) -> None:
-        self.goodbye = goodbye
+    def stop(self, *, dispose: bool = True) -> None:
+        self.dispose = dispose
 
 
 @dataclass
@@ -78,14 +78,14 @@ class FakeServer:
 
     def __init__(self, config: ReceiverServiceConfig, port: int) -> None:
         self.config, self.asked_port = config, port
-        self.told: list[list[Mapping[str, Any]]] = []
+        self.reported: list[list[Mapping[str, Any]]] = []
         self.waiting: list[Asked] = []
         self.answers: list[tuple[int, str | None, str | None]] = []
         self.died = False
         self.stopped = False
 
     def tell(self, subscriptions: Sequence[Mapping[str, Any]]) -> None:
-        self.told.append(list(subscriptions))
+        self.reported.append(list(subscriptions))
 
     def requests(self) -> Sequence[Asked]:
         waiting, self.waiting = self.waiting, []

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 
 
 def client_of(receive: Receive, token: str | None = None) -> ReceiverClient:
-    ports = re.findall(r"serving at 127\.0\.0\.1:(\d+)", receive.said())
+    ports = re.findall(r"serving at 127\.0\.0\.1:(\d+)", receive.printed())
     token = token or (receive.root / "token").read_text().strip()
     return ReceiverClient(Served((f"127.0.0.1:{ports[-1]}",), token), patience=20)
 
@@ -71,7 +71,7 @@ def test_what_groups_have_not_read_is_said_at_the_end(receive: Receive) -> None:
         writer.close()
         client.close()
     receive.kill(signal.SIGTERM)
-    assert "left: numbers (topic 'Numbers'): group slow is" in receive.said()
+    assert "left: numbers (topic 'Numbers'): group slow is" in receive.printed()
 
 
 def test_tokens_that_change(receive: Receive) -> None:
@@ -87,12 +87,12 @@ def test_tokens_that_change(receive: Receive) -> None:
     (receiver,) = receive.children()["receiver"]
     read.write_text("n" * 32)
     receive.signal(signal.SIGHUP)
-    wait_until(lambda: receive.said().count("serving at") == 2, receive.said)
+    wait_until(lambda: receive.printed().count("serving at") == 2, receive.printed)
     with pytest.raises(LogAccessError):
         reader.subscriptions()
     assert client_of(receive, "n" * 32).subscriptions()
     assert receive.children()["receiver"] == [receiver]
-    assert "r" * 32 not in receive.said() and "a" * 32 not in receive.said()
+    assert "r" * 32 not in receive.printed() and "a" * 32 not in receive.printed()
 
 
 def test_the_servers_part_of_the_file(tmp_path: Path) -> None:

@@ -56,11 +56,11 @@ def test_check_shows_secrets_that_are_open_to_all(tmp_path: Path) -> None:
     for mode, is_open in ((0o604, True), (0o602, True), (0o640, False), (0o600, False)):
         token.chmod(mode)
         result = CliRunner().invoke(app, ["receive", "--check", str(file)])
-        said = "".join(result.output.split("\n"))
+        printed = "".join(result.output.split("\n"))
         assert (
-            f"[tokens] read: {token} is open to all users of this host (mode {mode:04o})" in said
+            f"[tokens] read: {token} is open to all users of this host (mode {mode:04o})" in printed
         ) is is_open
-        assert "0123456789abcdef" not in said and result.exit_code == 0
+        assert "0123456789abcdef" not in printed and result.exit_code == 0
 
 
 def test_names_do_not_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

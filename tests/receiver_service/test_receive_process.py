@@ -33,12 +33,12 @@ class TestKills:
 
         (receiver,) = receive.children()["receiver"]
         os.kill(receiver, signal.SIGKILL)
-        wait_until(lambda: receive.children()["receiver"] not in ([], [receiver]), receive.said)
+        wait_until(lambda: receive.children()["receiver"] not in ([], [receiver]), receive.printed)
         grows(receive)
 
         (server,) = receive.children()["serving"]
         os.kill(server, signal.SIGKILL)
-        wait_until(lambda: receive.children()["serving"] not in ([], [server]), receive.said)
+        wait_until(lambda: receive.children()["serving"] not in ([], [server]), receive.printed)
         grows(receive)
 
         receive.kill(signal.SIGKILL)
@@ -62,7 +62,7 @@ class TestKills:
         receive.silent()
         receive.start(NUMBERS)
         grows(receive)
-        assert receive.log("numbers") != lost and "NEW log" in receive.said()
+        assert receive.log("numbers") != lost and "NEW log" in receive.printed()
 
     def test_a_log_that_ends_before_what_a_group_has_committed(
         self, receive: Receive, writer: Writer
@@ -76,8 +76,8 @@ class TestKills:
         (log / "groups.json").write_text(json.dumps({"v": 1, "groups": groups}))
         receive.silent()
         receive.start(NUMBERS)
-        wait_until(lambda: receive.position("numbers") > committed, receive.said)
-        assert receive.log("numbers") == log and "NEW log" not in receive.said()
+        wait_until(lambda: receive.position("numbers") > committed, receive.printed)
+        assert receive.log("numbers") == log and "NEW log" not in receive.printed()
 
 
 class TestSignals:
@@ -88,8 +88,8 @@ class TestSignals:
             json.dumps({"v": 1, "groups": {"slow": {"position": 0, "row": 0, "at_ns": time.time_ns()}}})
         )
         assert receive.kill(signal.SIGTERM) == 0
-        receive.told("STOPPING=1")
-        assert "left: numbers (topic 'Numbers'): group slow is" in receive.said()
+        receive.reported("STOPPING=1")
+        assert "left: numbers (topic 'Numbers'): group slow is" in receive.printed()
         receive.start(NUMBERS)
         grows(receive)
         all_once(receive, writer.stop())
@@ -102,15 +102,15 @@ class TestSignals:
         receive.write(NUMBERS + '[subscriptions.other]\ntopic = "Other"\n')
         receive.silent()
         receive.signal(signal.SIGHUP)
-        receive.told("RELOADING=1")
-        receive.told("READY=1")
-        wait_until(lambda: len(receive.children()["receiver"]) == 2, receive.said)
-        assert receiver in receive.children()["receiver"] and "other is new" in receive.said()
+        receive.reported("RELOADING=1")
+        receive.reported("READY=1")
+        wait_until(lambda: len(receive.children()["receiver"]) == 2, receive.printed)
+        assert receiver in receive.children()["receiver"] and "other is new" in receive.printed()
 
         receive.write(NUMBERS.replace("keep_all", "keep_al"))
         receive.signal(signal.SIGHUP)
-        wait_until(lambda: "everything goes on as before" in receive.said(), receive.said)
-        assert "[subscriptions.numbers] history: 'keep_al' must be one of" in receive.said()
+        wait_until(lambda: "everything goes on as before" in receive.printed(), receive.printed)
+        assert "[subscriptions.numbers] history: 'keep_al' must be one of" in receive.printed()
         grows(receive)
         assert receiver in receive.children()["receiver"]
         all_once(receive, writer.stop())
@@ -118,16 +118,16 @@ class TestSignals:
     def test_the_watchdog_hears_of_it(self, receive: Receive) -> None:
         receive.start(NUMBERS)
         for _ in range(3):
-            receive.told("WATCHDOG=1")
+            receive.reported("WATCHDOG=1")
 
 
 def test_a_pattern_finds_topics_now_and_later(receive: Receive, writer: Writer) -> None:
     receive.start('[subscriptions.all]\ntopic = "Num*"\nreliability = "reliable"\nhistory = "keep_all"\n')
-    wait_until(lambda: "all/Numbers" in receive.records(), receive.said)
+    wait_until(lambda: "all/Numbers" in receive.records(), receive.printed)
     grows(receive, "all/Numbers")
     later = Writer("Numerals")
     try:
-        wait_until(lambda: "all/Numerals" in receive.records(), receive.said)
+        wait_until(lambda: "all/Numerals" in receive.records(), receive.printed)
         grows(receive, "all/Numerals")
     finally:
         later.close()

@@ -34,7 +34,7 @@ def patient_queries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def query(receive: Receive, **options: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and rows of a batch of all that was received, as Spark gets them."""
-    port = receive.said().rpartition("serving at 127.0.0.1:")[2].split()[0]
+    port = receive.printed().rpartition("serving at 127.0.0.1:")[2].split()[0]
     given = {
         "receivers": f"edge=127.0.0.1:{port.rstrip(',.;')}",
         "receiver.token.file": str(receive.root / "token"),
@@ -65,9 +65,9 @@ def test_topics_join_and_come_once_whoever_is_killed(receive: Receive) -> None:
         (receiver,) = receive.children()["receiver"]
         os.kill(receiver, signal.SIGKILL)
         peer.write(one, vehicles(10, 10))
-        wait_until(lambda: receive.children()["receiver"] not in ([], [receiver]), receive.said)
+        wait_until(lambda: receive.children()["receiver"] not in ([], [receiver]), receive.printed)
         peer.write(two, vehicles(110, 10))
-        wait_until(lambda: len(query(receive, subscribePattern="together/.*")[1]) >= 40, receive.said)
+        wait_until(lambda: len(query(receive, subscribePattern="together/.*")[1]) >= 40, receive.printed)
         columns, rows = query(receive, subscribePattern="together/.*")
         assert [peer.matched(each)[0] for each in (one, two)] == guids
         assert peer.matched(other) == []
@@ -95,13 +95,13 @@ def test_types_that_differ_and_a_selection_that_changes(receive: Receive) -> Non
         receive.signal(signal.SIGHUP)
         peer.wait_for_match(names[Part])
         peer.write(names[Part], [{"plant": "p", "number": 1, "weight": 0.5}])
-        wait_until(lambda: len(query(receive, subscribe=both)[1]) >= 4, receive.said)
+        wait_until(lambda: len(query(receive, subscribe=both)[1]) >= 4, receive.printed)
         assert receive.log("mixed") == log
         columns, rows = query(receive, subscribe=both)
         typed = query(receive, subscribe=both, type="interop::Vehicle")
         receive.write(f'[subscriptions.mixed]\n{HEAD}subscribe = ["{names[Part]}", "none"]\n')
         receive.signal(signal.SIGHUP)
-        wait_until(lambda: peer.matched(names[Vehicle]) == [], receive.said)
+        wait_until(lambda: peer.matched(names[Vehicle]) == [], receive.printed)
         assert peer.matched(names[Part]) != []
     assert columns[:3] == ["topic", "type_name", "type_hash"] and columns[-1] == "value"
     hashes = {row["topic"]: (row["type_name"], row["type_hash"]) for row in rows}
@@ -123,7 +123,7 @@ def test_a_client_asks_for_topics(receive: Receive) -> None:
         peer.writer("asked/v", Vehicle)
         peer.wait_for_match("asked/v")
         peer.write("asked/v", vehicles(0, 5))
-        wait_until(lambda: len(query(receive, **asked)[1]) >= 5, receive.said)
+        wait_until(lambda: len(query(receive, **asked)[1]) >= 5, receive.printed)
     (record,) = receive.records().values()
     assert record["options"]["subscribePattern"] == "asked/.*"
     assert {row["topic"] for row in query(receive, **asked)[1]} == {"asked/v"}

@@ -75,5 +75,5 @@ def test_what_the_server_writes_at_its_end_is_not_left(scene: Scene, monkeypatch
         "spark_rtps.receiver_service.supervisor.read_counters", lambda _: {"log.position": 300}
     )
     monkeypatch.setattr(FakeServer, "stop", lambda _: scene.committed(log, g=200))
-    (left,) = supervisor.drain(goodbye=False, patience=1, pause=lambda: None)
+    (left,) = supervisor.drain(dispose=False, patience=1, pause=lambda: None)
     assert "group g is 100 bytes behind" in left

@@ -25,7 +25,7 @@ class Script:
         self.file = tmp_path / "receiver.toml"
         self.file.write_text('directory = "state"\nlisten = "127.0.0.1:0"\n')
         self.steps: list[Callable[[], None]] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.reloaded: list[ReceiverServiceConfig] = []
         self.drained: list[bool] = []
         self.is_ready = True
@@ -57,13 +57,13 @@ class Script:
                 script.reloaded.append(config)
                 return []
 
-            def drain(self, *, goodbye: bool, **_: Any) -> list[str]:
-                script.drained.append(goodbye)
+            def drain(self, *, dispose: bool, **_: Any) -> list[str]:
+                script.drained.append(dispose)
                 return ["something"]
 
         self.config: ReceiverServiceConfig
         monkeypatch.setattr(service_module, "Supervisor", Supervisor)
-        monkeypatch.setattr(service_module, "notify", lambda *fields: self.told.extend(fields))
+        monkeypatch.setattr(service_module, "notify", lambda *fields: self.reported.extend(fields))
         monkeypatch.setattr(service_module, "watchdog_period", lambda: 3 * 10**9)
         monkeypatch.setattr(service_module, "_STEP_SECONDS", 0.0)
         monkeypatch.setattr(service_module.time, "monotonic_ns", lambda: self.now)  # type: ignore[attr-defined]
@@ -81,13 +81,13 @@ def send(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize(("number", "goodbye"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
-def test_the_end(script: Script, number: int, goodbye: bool) -> None:
+@pytest.mark.parametrize(("number", "dispose"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
+def test_the_end(script: Script, number: int, dispose: bool) -> None:
     before = signal.getsignal(number)
     script.steps = [send(number)]
     assert script.run() == ["something"]
-    assert script.drained == [goodbye]
-    assert script.told[0] == "READY=1" and "STOPPING=1" in script.told
+    assert script.drained == [dispose]
+    assert script.reported[0] == "READY=1" and "STOPPING=1" in script.reported
     assert signal.getsignal(number) is before
 
 
@@ -96,15 +96,15 @@ def test_hup_reads_the_file_again(script: Script) -> None:
     script.run()
     (config,) = script.reloaded
     assert config.tokens == script.config.tokens and set(config.tokens or ()) == {"admin"}
-    at = script.told.index("RELOADING=1")
-    assert script.told[at + 1].startswith("MONOTONIC_USEC=") and "READY=1" in script.told[at:]
+    at = script.reported.index("RELOADING=1")
+    assert script.reported[at + 1].startswith("MONOTONIC_USEC=") and "READY=1" in script.reported[at:]
 
 
 def test_a_bad_file_is_not_taken(script: Script, caplog: pytest.LogCaptureFixture) -> None:
     script.steps = [lambda: script.file.unlink() or send(signal.SIGHUP)(), lambda: None]
     script.run()
     assert not script.reloaded and "everything goes on as before" in caplog.text
-    assert script.told.count("READY=1") == 2
+    assert script.reported.count("READY=1") == 2
 
 
 def test_an_unexpected_error_in_reading_the_file_again_ends_nothing(
@@ -120,7 +120,7 @@ def test_an_unexpected_error_in_reading_the_file_again_ends_nothing(
     ]
     script.run()
     assert not script.steps and not script.reloaded and "everything goes on as before" in caplog.text
-    assert script.told.count("READY=1") == 2
+    assert script.reported.count("READY=1") == 2
 
 
 def test_doubts_about_the_file_are_said_each_time_it_is_read(
@@ -132,39 +132,39 @@ def test_doubts_about_the_file_are_said_each_time_it_is_read(
     script.file.write_text('tokens.read = "token"\n' + script.file.read_text())
     script.steps = [send(signal.SIGHUP), lambda: None]
     script.run()
-    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert ["open to all users" in each for each in said] == [True, True]
+    output = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert ["open to all users" in each for each in output] == [True, True]
 
 
 def test_ready_only_when_it_is(script: Script) -> None:
     def now_ready() -> None:
-        assert "READY=1" not in script.told
+        assert "READY=1" not in script.reported
         script.is_ready = True
 
     script.is_ready = False
     script.steps = [lambda: None, now_ready]
     script.run()
-    assert "READY=1" in script.told
+    assert "READY=1" in script.reported
 
 
 def test_a_subscription_that_does_not_start_holds_nobody_up(script: Script) -> None:
     script.is_ready = False
     script.steps = [lambda: None] * 30
     script.run()
-    assert "READY=1" in script.told
+    assert "READY=1" in script.reported
 
 
 def test_the_watchdog_is_fed_while_it_lives(script: Script) -> None:
     script.steps = [lambda: None] * 10
     script.run()
-    assert script.told.count("WATCHDOG=1") >= 8
+    assert script.reported.count("WATCHDOG=1") >= 8
 
 
 def test_and_not_when_it_does_not(script: Script) -> None:
     script.is_alive = False
     script.steps = [lambda: None] * 10
     script.run()
-    before_the_end = script.told[: script.told.index("STOPPING=1")]
+    before_the_end = script.reported[: script.reported.index("STOPPING=1")]
     assert "WATCHDOG=1" not in before_the_end
 
 
@@ -175,7 +175,7 @@ def test_what_fails_ends_in_order(script: Script) -> None:
     script.steps = [fail]
     with pytest.raises(TransportError):
         script.run()
-    assert script.drained == [False] and "STOPPING=1" in script.told
+    assert script.drained == [False] and "STOPPING=1" in script.reported
 
 
 def test_nobody_else_can_read_the_token_while_it_is_written(

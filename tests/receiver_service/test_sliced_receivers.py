@@ -88,27 +88,27 @@ def test_slices_together_get_everything_once(receive: Receive, count: int, more:
         def arrived() -> int:
             return sum(len(some) for name in names for some in found(receive, name).values())
 
-        wait_until(lambda: arrived() >= total, receive.said, every=0.2)
+        wait_until(lambda: arrived() >= total, receive.printed, every=0.2)
         parts = [found(receive, name) for name in names]
-        assert is_whole({writer: some for part in parts for writer, some in part.items()}), receive.said()
+        assert is_whole({writer: some for part in parts for writer, some in part.items()}), receive.printed()
         for index, (part, name) in enumerate(zip(parts, names, strict=True)):
             assert {slice_of(writer, count) for writer in part} <= {index}
             counters = read_counters(receive.log(name))
             assert counters["reader.lost_samples"] == 0
             # not how many: what is lost on the way to those who only acknowledge it is not sent to them again
             if sum(map(len, part.values())) < total:
-                wait_until(partial(drops_some, receive.log(name)), receive.said)
+                wait_until(partial(drops_some, receive.log(name)), receive.printed)
             else:
                 assert counters["reader.of_other_slices"] == 0
             assert counters["status.subscription_matched.current_count"] == len(part)
     # what is dropped is nothing that was lost, and no error of anybody
-    assert "error" not in receive.said().lower()
+    assert "error" not in receive.printed().lower()
 
 
 def test_a_slice_that_is_killed_goes_on_where_it_was(receive: Receive) -> None:
     receive.start(subscription("a", "0/2") + subscription("b", "1/2"))
     with written(2):
-        wait_until(lambda: is_whole(found(receive, "a") | found(receive, "b")), receive.said, every=0.2)
+        wait_until(lambda: is_whole(found(receive, "a") | found(receive, "b")), receive.printed, every=0.2)
         assert receive.kill(signal.SIGKILL) != 0
         receive.start_again()
         assert is_whole(found(receive, "a") | found(receive, "b"))

@@ -22,7 +22,7 @@ def test_the_receiver_is_told(scene: Scene) -> None:
     assert config.slice == Slice(1, 4)
     assert ReceiverConfig.from_json(config.to_json()) == config
     assert scene.recorded()["a"]["options"]["slice"] == "1/4"
-    assert scene.servers[0].told[-1][0]["options"]["slice"] == "1/4"
+    assert scene.servers[0].reported[-1][0]["options"]["slice"] == "1/4"
 
 
 def test_errors_name_the_place(scene: Scene) -> None:

@@ -35,12 +35,12 @@ class TestStart:
         assert supervisor.is_ready and supervisor.port == 7777
         assert [each.config.topic for each in scene.receivers] == ["A", "B"]
         assert all(each.config.records_writer_types for each in scene.receivers)
-        told = scene.servers[0].told[-1]
-        assert [(each["name"], each["state"], each["error"]) for each in told] == [
+        reported = scene.servers[0].reported[-1]
+        assert [(each["name"], each["state"], each["error"]) for each in reported] == [
             ("a", "running", None),
             ("b", "running", None),
         ]
-        assert told[0]["log"] == scene.recorded()["a"]["log"]
+        assert reported[0]["log"] == scene.recorded()["a"]["log"]
 
     def test_retention(self, scene: Scene) -> None:
         scene.begin(A + B + '"retention" = "time"\n"retention.time" = "2s"\n')
@@ -102,12 +102,12 @@ class TestStart:
 
     def test_a_type_that_the_first_writer_named_is_told(self, scene: Scene) -> None:
         scene.begin(A)
-        assert scene.servers[0].told[-1][0]["type"] is None
+        assert scene.servers[0].reported[-1][0]["type"] is None
         log = StreamLog.open(scene.root / scene.keeper("a").log, max_bytes=1 << 20)
         log.amend(type="First")
         log.close()
         scene.steps()
-        assert scene.servers[0].told[-1][0]["type"] == "First"
+        assert scene.servers[0].reported[-1][0]["type"] == "First"
 
     def test_records_that_cannot_be_read(self, scene: Scene) -> None:
         (scene.root / "subscriptions.json").write_text('{"a": {"log": "../../etc", "options": {}}}')
@@ -147,13 +147,13 @@ class TestDeaths:
             scene.receivers[-1 if scene.receivers[-1].config.topic == "A" else 0].died = "killed again"
             scene.steps(1)
         assert scene.states() == {"a": "failed", "b": "running"}
-        assert scene.servers[0].told[-1][0]["error"] == "killed again"
+        assert scene.servers[0].reported[-1][0]["error"] == "killed again"
         assert "the next try is in a minute" in caplog.text
         count = len(scene.receivers)
         scene.steps(50)
         assert len(scene.receivers) == count
         scene.steps(15)
-        assert scene.states()["a"] == "running" and scene.servers[0].told[-1][0]["error"] is None
+        assert scene.states()["a"] == "running" and scene.servers[0].reported[-1][0]["error"] is None
 
     def test_a_receiver_that_cannot_start(self, scene: Scene) -> None:
         scene.refused["A"] = TransportError("no such interface")
@@ -170,14 +170,14 @@ class TestDeaths:
         scene.refused["A"] = error
         supervisor = scene.begin(A + B)
         assert supervisor.is_ready and scene.states()["b"] == "running"
-        assert str(error) in str(scene.servers[0].told[-1][0]["error"])
+        assert str(error) in str(scene.servers[0].reported[-1][0]["error"])
         scene.steps(20)
-        assert len(scene.receivers) == 1 and scene.receivers[0].goodbye is None
+        assert len(scene.receivers) == 1 and scene.receivers[0].dispose is None
         del scene.refused["A"]
         scene.steps(100)
         assert scene.states() == {"a": "running", "b": "running"}
-        assert supervisor.drain(goodbye=True, patience=1, pause=lambda: None) == []
-        assert [each.goodbye for each in scene.receivers] == [True, True] and scene.servers[0].stopped
+        assert supervisor.drain(dispose=True, patience=1, pause=lambda: None) == []
+        assert [each.dispose for each in scene.receivers] == [True, True] and scene.servers[0].stopped
 
     def test_one_while_it_is_watched_stops_what_runs_before_it_is_started_again(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -189,7 +189,7 @@ class TestDeaths:
 
         monkeypatch.setattr(scene.receivers[0], "check", half_written)
         scene.steps(5)
-        assert [each.goodbye for each in scene.receivers] == [False, None]
+        assert [each.dispose for each in scene.receivers] == [False, None]
         assert scene.states() == {"a": "running"} and scene.keeper("a").error is None
 
     def test_back_off(self, scene: Scene) -> None:
@@ -214,7 +214,7 @@ class TestDeaths:
         scene.servers[0].died = True
         scene.steps()
         assert [each.asked_port for each in scene.servers] == [0, 7777]
-        assert scene.servers[1].told[-1][0]["name"] == "a"
+        assert scene.servers[1].reported[-1][0]["name"] == "a"
         assert len(scene.receivers) == 1
 
     def test_a_server_that_dies_all_the_time_is_not_alive(self, scene: Scene) -> None:
@@ -235,7 +235,7 @@ class TestHanging:
     def test_it_is_killed(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         scene.begin(A)
         killed: list[tuple[int, int]] = []
-        monkeypatch.setattr("os.kill", lambda *told: killed.append(told))
+        monkeypatch.setattr("os.kill", lambda *reported: killed.append(reported))
         heartbeat = scene.now
         monkeypatch.setattr(scene.receivers[0], "counters", lambda: {"receiver.heartbeat_ns": heartbeat})
         scene.steps(59)
@@ -352,24 +352,24 @@ class TestLostLogs:
 class TestReload:
     def test_what_did_not_change_goes_on(self, scene: Scene) -> None:
         supervisor = scene.begin(A + B)
-        said = supervisor.reload(scene.config(B + A))
+        output = supervisor.reload(scene.config(B + A))
         scene.steps()
-        assert said == [] and len(scene.receivers) == 2 and len(scene.servers) == 1
+        assert output == [] and len(scene.receivers) == 2 and len(scene.servers) == 1
 
     def test_what_changed_starts_again_on_its_log(self, scene: Scene) -> None:
         supervisor = scene.begin(A + B)
-        said = supervisor.reload(scene.config(A + 'reliability = "best_effort"\n' + B))
+        output = supervisor.reload(scene.config(A + 'reliability = "best_effort"\n' + B))
         scene.steps(5)
-        assert said == ["a has changed and starts again"]
+        assert output == ["a has changed and starts again"]
         old, _, new = scene.receivers
-        assert old.goodbye is False and new.config.log_directory == old.config.log_directory
+        assert old.dispose is False and new.config.log_directory == old.config.log_directory
         assert new.config.qos != old.config.qos
 
     def test_retention_is_a_change(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
         supervisor.reload(scene.config(A + 'retention = "committed"\n'))
         scene.steps(5)
-        assert len(scene.receivers) == 2 and scene.servers[0].told[-1][0]["retention"] == "committed"
+        assert len(scene.receivers) == 2 and scene.servers[0].reported[-1][0]["retention"] == "committed"
 
     def test_another_topic_takes_a_new_log(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
@@ -377,7 +377,7 @@ class TestReload:
         scene.steps(5)
         old, new = scene.receivers
         assert new.config.topic == "C" and new.config.log_directory != old.config.log_directory
-        assert old.goodbye is True  # its writers wait for nobody: no receiver goes on with that log
+        assert old.dispose is True  # its writers wait for nobody: no receiver goes on with that log
 
     @pytest.mark.parametrize("other", ["domain = 7", 'partition = "b"'])
     def test_other_writers_take_a_new_log(self, scene: Scene, other: str) -> None:
@@ -395,7 +395,7 @@ class TestReload:
         assert supervisor.reload(scene.config(A)) == ["a has changed and starts again"]
         scene.steps(6)
         assert [each.config.topic for each in scene.receivers] == ["A"]
-        assert scene.receivers[0].goodbye is None and scene.keeper("a").log == log
+        assert scene.receivers[0].dispose is None and scene.keeper("a").log == log
 
     def test_a_change_that_is_taken_back_while_the_receiver_stops(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
@@ -435,10 +435,10 @@ class TestReload:
     def test_added_and_removed(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
         log = scene.keeper("a").log
-        said = supervisor.reload(scene.config(B))
+        output = supervisor.reload(scene.config(B))
         scene.steps()
-        assert scene.states() == {"b": "running"} and scene.receivers[0].goodbye is True
-        assert len(said) == 2 and log in said[0]
+        assert scene.states() == {"b": "running"} and scene.receivers[0].dispose is True
+        assert len(output) == 2 and log in output[0]
         supervisor.reload(scene.config(A + B))
         scene.steps()
         assert scene.keeper("a").log == log  # it was kept
@@ -450,7 +450,7 @@ class TestReload:
         assert supervisor.reload(scene.config(text)) == ["the server starts again"]
         scene.steps()
         assert scene.servers[0].stopped and scene.servers[1].config.tokens == {"admin": "x" * 20}
-        assert len(scene.receivers) == 1 and scene.servers[1].told
+        assert len(scene.receivers) == 1 and scene.servers[1].reported
 
     def test_the_directory_stays(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
@@ -510,7 +510,7 @@ class TestFullDisk:
         assert scene.ask("unsubscribe", name="X") == (None, "no space left")
         assert scene.states() == {"a": "running", "X": "running"}
         assert [each.config.topic for each in scene.receivers] == ["A", "X"]
-        assert [each.goodbye for each in scene.receivers] == [None, None]
+        assert [each.dispose for each in scene.receivers] == [None, None]
         monkeypatch.setattr(supervisor_module, "write_records", write)
         scene.steps(1)
         assert scene.recorded() == before
@@ -530,7 +530,7 @@ class TestPatterns:
         scene.steps()
         assert set(scene.states()) == {"robot/rt/imu", "robot/rt/odom"}
         assert {each.config.topic for each in scene.receivers} == {"rt/imu", "rt/odom"}
-        assert scene.servers[0].told[-1][0]["topic"] == "rt/imu"
+        assert scene.servers[0].reported[-1][0]["topic"] == "rt/imu"
 
     def test_found_topics_go_on_before_they_are_seen_again(self, scene: Scene) -> None:
         scene.topics.add("rt/imu")
@@ -571,7 +571,7 @@ class TestPatterns:
     def test_names_that_no_option_can_hold_are_said_within_bounds(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(supervisor_module, "_REFUSED_SAID_MAX", 3)
+        monkeypatch.setattr(supervisor_module, "_REFUSED_LOGGED_MAX", 3)
         scene.topics |= {" " * n for n in range(1, 9)} | {"Square"}
         scene.begin('[subscriptions.all]\ntopic = "*"\n')
         scene.steps(5)
@@ -588,7 +588,7 @@ class TestPatterns:
             return subscribing.wanted(name, options, **given)
 
         monkeypatch.setattr(supervisor_module, "wanted", wanted)
-        monkeypatch.setattr(supervisor_module, "_REFUSED_SAID_MAX", 3)
+        monkeypatch.setattr(supervisor_module, "_REFUSED_LOGGED_MAX", 3)
         blank = {" Square", "Square\t", "Square\u3000", "Squ\0are"}
         long = {"\N{REPLACEMENT CHARACTER}" * n for n in range(1_366, 1_374)}  # what is no UTF-8 on the wire
         scene.topics |= {"Square"} | blank | long
@@ -638,7 +638,7 @@ class TestSlowStarts:
         supervisor.reload(dataclasses.replace(supervisor.config, port=7421))
         scene.steps()
         assert [each.asked_port for each in scene.servers] == [0, 7421]
-        assert supervisor.drain(goodbye=True, patience=1, pause=lambda: None) == []
+        assert supervisor.drain(dispose=True, patience=1, pause=lambda: None) == []
         assert scene.receivers == [] and all(future.cancelled() for future, _ in slow.waiting)
 
 
@@ -651,14 +651,14 @@ class TestDrain:
         counters = Counters.create(scene.root / log / "counters")
         counters.counter("log.position").set(1000)
         scene.committed(log, slow=100, quick=1000)
-        left = supervisor.drain(goodbye=False, patience=10, pause=lambda: None)
+        left = supervisor.drain(dispose=False, patience=10, pause=lambda: None)
         assert left == ["a (topic 'A'): group slow is 900 bytes behind"]
-        assert [each.goodbye for each in scene.receivers] == [False, False] and scene.servers[0].stopped
+        assert [each.dispose for each in scene.receivers] == [False, False] and scene.servers[0].stopped
 
     def test_a_receiver_that_does_not_end(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         supervisor = scene.begin(A)
         monkeypatch.setattr(scene.keeper("a"), "step", lambda now: None)
-        assert supervisor.drain(goodbye=True, patience=0.05, pause=lambda: None) == [
+        assert supervisor.drain(dispose=True, patience=0.05, pause=lambda: None) == [
             "a: its receiver has not ended"
         ]
 

@@ -56,7 +56,7 @@ class TestClients:
         seen: list[list[str]] = []
         server = scene.servers[0]
         monkeypatch.setattr(
-            server, "answer", lambda *_, **__: seen.append([each["name"] for each in server.told[-1]])
+            server, "answer", lambda *_, **__: seen.append([each["name"] for each in server.reported[-1]])
         )
         server.waiting.append(Asked("subscribe", 1, {"topic": "C"}))
         scene.steps()
@@ -143,7 +143,7 @@ class TestClients:
         scene.begin(A)
         scene.ask("subscribe", options={"topic": "C"})
         assert scene.ask("unsubscribe", name="C") == ("C", None)
-        assert set(scene.states()) == {"a"} and scene.receivers[-1].goodbye is True
+        assert set(scene.states()) == {"a"} and scene.receivers[-1].dispose is True
         assert "C" not in scene.recorded()
 
     @pytest.mark.parametrize(("name", "why"), [("a", "of the receiver's file"), ("x", "no such")])

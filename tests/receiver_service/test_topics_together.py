@@ -25,8 +25,8 @@ def test_there_is_one_receiver_for_all(scene: Scene) -> None:
     assert receiver.config.qos.history is HistoryKind.KEEP_ALL  # nobody here knows instances
     assert receiver.config.records_writer_types
     assert ReceiverConfig.from_json(receiver.config.to_json()) == receiver.config
-    (told,) = scene.servers[0].told[-1]
-    assert told["topic"] == "rt/.*" and told["topics"] == {"names": (), "pattern": "rt/.*"}
+    (reported,) = scene.servers[0].reported[-1]
+    assert reported["topic"] == "rt/.*" and reported["topics"] == {"names": (), "pattern": "rt/.*"}
 
 
 def test_the_first_writer_of_each_topic_says_whether_there_is_a_key(scene: Scene) -> None:
@@ -99,7 +99,7 @@ def test_clients_ask_for_them_and_find_them_again(scene: Scene) -> None:
     ],
 )
 def test_what_a_receiver_tells_is_checked(wrong: object) -> None:
-    told = {
+    reported = {
         "name": "a",
         "topic": "rt/.*",
         "log": "6f6d6c0a-7a3f-4f5c-9e53-9a4b54a1c001",
@@ -108,9 +108,9 @@ def test_what_a_receiver_tells_is_checked(wrong: object) -> None:
         "retention": "bytes",
         **dict.fromkeys(("domain", "base", "position", "rows"), 0),
     }
-    assert SubscriptionInfo.parse(told).topics is None
-    assert SubscriptionInfo.parse({**told, "topics": {"names": ["a", "b"], "pattern": None}}).topics == (
+    assert SubscriptionInfo.parse(reported).topics is None
+    assert SubscriptionInfo.parse({**reported, "topics": {"names": ["a", "b"], "pattern": None}}).topics == (
         TopicSelection(names=("a", "b"))
     )
     with pytest.raises(ValueError, match=r"are no topics|a text has to be"):
-        SubscriptionInfo.parse({**told, "topics": wrong})
+        SubscriptionInfo.parse({**reported, "topics": wrong})

@@ -55,7 +55,7 @@ class Injection:
 
 
 def living(scene: Scene) -> list[FakeReceiver]:
-    return [each for each in scene.receivers if each.goodbye is None and each.died is None]
+    return [each for each in scene.receivers if each.dispose is None and each.died is None]
 
 
 def reloaded(scene: Scene, text: str) -> None:
@@ -99,9 +99,9 @@ def check(scene: Scene) -> None:
     logs = sorted(each.log for each in keepers)
     assert sorted(Path(each.config.log_directory).name for each in living(scene)) == logs
     assert sorted(record["log"] for record in scene.recorded().values()) == logs
-    assert [each["log"] for each in scene.servers[-1].told[-1]] == [each.log for each in keepers]
+    assert [each["log"] for each in scene.servers[-1].reported[-1]] == [each.log for each in keepers]
     assert not scene.servers[-1].stopped
-    assert scene.supervisor.drain(goodbye=False, patience=5, pause=lambda: None) == []
+    assert scene.supervisor.drain(dispose=False, patience=5, pause=lambda: None) == []
     assert living(scene) == [] and scene.servers[-1].stopped
 
 

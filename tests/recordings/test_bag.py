@@ -271,8 +271,8 @@ def test_damage_in_one_part_of_a_bag_leaves_the_other_parts(
     rows, whole = compared(read(file, "/imu", failOnDataLoss="false")), expected(of(drive, "/imu"))
     assert rows == [row for row in whole if row in rows]
     assert rows[-20:] == whole[-20:] and 40 < len(rows) < 100
-    said = [each for each in caplog.messages if "of the messages of '/imu' with ids " in each]
-    assert said and all("are read, because failOnDataLoss=false" in each for each in said)
+    output = [each for each in caplog.messages if "of the messages of '/imu' with ids " in each]
+    assert output and all("are read, because failOnDataLoss=false" in each for each in output)
 
 
 def test_an_error_of_sqlite_that_is_no_text_is_one_of_the_recording(

@@ -137,8 +137,8 @@ def test_a_capture_of_several_interfaces_is_read_where_it_can_be(caplog: pytest.
     )
     found = list(datagrams(np.frombuffer(data + packets, np.uint8), "a.pcapng"))
     assert [(each.time, each.payload) for each in found] == [(5_000, b"one."), (5_000_000, b"four")]
-    (said,) = caplog.messages
-    assert said == "a.pcapng: 2 packets of links of type 189, 201, which are not read, are left out"
+    (output,) = caplog.messages
+    assert output == "a.pcapng: 2 packets of links of type 189, 201, which are not read, are left out"
     with pytest.raises(RecordingError, match="a link of type 189, which is not read"):
         list(datagrams(np.frombuffer(others, np.uint8), "a.pcapng"))
 
@@ -251,17 +251,17 @@ def test_trains_of_datagrams_are_taken_apart(tmp_path: Path, idl: Path) -> None:
     source = CAPTURES / "c01_py_rich_final_xcdr1.pcap"
     wanted = read(source, "lab_Rich", **options).drop(["_rtps"])
     alone = list(datagrams(np.fromfile(source, np.uint8), "x"))
-    trains: list[list[bytes]] = []
+    gso_buffers: list[list[bytes]] = []
     for each in alone:
-        last = trains[-1] if trains else []
+        last = gso_buffers[-1] if gso_buffers else []
         size = len(last[0]) if last else 0
         same = last and last[0][:20] == each.payload[:20] and len(last) * size == sum(map(len, last))
         if same and len(each.payload) <= size and sum(map(len, last)) < 60_000:
             last.append(each.payload)
         else:
-            trains.append([each.payload])
-    assert max(map(len, trains)) > 1
-    packets = [ip(b"".join(train)) for train in trains]
+            gso_buffers.append([each.payload])
+    assert max(map(len, gso_buffers)) > 1
+    packets = [ip(b"".join(gso_buffer)) for gso_buffer in gso_buffers]
     path = tmp_path / "a.pcapng"
     path.write_bytes(pcapng(101, [(i * 1_000_000, packet) for i, packet in enumerate(packets)]))
     found = [each.payload for each in datagrams(np.fromfile(path, np.uint8), "x")]
@@ -276,8 +276,8 @@ def test_the_last_datagram_of_a_train_may_be_shorter(last: int) -> None:
     each.append(each[0][:22] + struct.pack("<H", last - 24) + each[0][24:last])
     (whole,) = datagrams(np.frombuffer(pcapng(101, [(0, ip(each[5]))]), np.uint8), "x")
     assert whole.payload == each[5]
-    train = pcapng(101, [(0, ip(b"".join(each)))])
-    assert [found.payload for found in datagrams(np.frombuffer(train, np.uint8), "x")] == each
+    gso_buffer = pcapng(101, [(0, ip(b"".join(each)))])
+    assert [found.payload for found in datagrams(np.frombuffer(gso_buffer, np.uint8), "x")] == each
 
 
 def test_a_message_within_a_sample_makes_no_train() -> None:

@@ -83,14 +83,14 @@ def test_damage_within_pcapng_is_an_error_that_tells_how_much_is_missing(
     damaged: bytes, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = SECTION + RAW_IP + ONE + damaged + TWO
-    said = (
+    output = (
         f"x: it is damaged: {what} at byte {AT}; from there on, {len(damaged + TWO)} bytes, it cannot be read"
     )
     with pytest.raises(RecordingError) as error:
         payloads(data)
-    assert str(error.value) == f"{said}; failOnDataLoss=false reads what lies before it"
+    assert str(error.value) == f"{output}; failOnDataLoss=false reads what lies before it"
     assert payloads(data, is_lenient=True) == [b"one."]
-    assert caplog.messages == [f"{said}; left out because failOnDataLoss=false"]
+    assert caplog.messages == [f"{output}; left out because failOnDataLoss=false"]
 
 
 def test_damage_within_a_classic_capture_is_an_error_too(caplog: pytest.LogCaptureFixture) -> None:

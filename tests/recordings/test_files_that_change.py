@@ -53,11 +53,11 @@ def test_a_capture_that_grows_gives_each_sample_once(
         end = end_of(reader, at)
         if i % 2:  # tasks run later, and again
             path.write_bytes(data[: len(data) * (i + 1) // (cuts + 1)])
-        told = rows(reader, at, end)
-        assert rows(reader, at, end) == told
+        reported = rows(reader, at, end)
+        assert rows(reader, at, end) == reported
         found += [
             (r["_rtps"]["writer"].replace(".", "").replace(":", ""), r["_rtps"]["sequence_number"])
-            for r in told
+            for r in reported
         ]
         at = end
     assert sorted(found) == sorted(samples)

@@ -123,8 +123,8 @@ def test_topics_of_several_types(
     assert sorted((row["topic"], row["value"]) for row in rows) == sorted((m.topic, m.data) for m in drive)
     is_known = "older" not in request.node.callspec.id
     hashes = {type: typestore().hash_rihs01(type) if is_known else None for type in (IMU, STRING)}
-    told = {row["topic"]: (row["type_name"], row["type_hash"]) for row in rows}
-    assert told == {FRONT: (IMU, hashes[IMU]), REAR: (IMU, hashes[IMU]), WORDS: (STRING, hashes[STRING])}
+    reported = {row["topic"]: (row["type_name"], row["type_hash"]) for row in rows}
+    assert reported == {FRONT: (IMU, hashes[IMU]), REAR: (IMU, hashes[IMU]), WORDS: (STRING, hashes[STRING])}
     with pytest.raises(OptionError, match="the topics have different types, which no columns fit"):
         query(recording, subscribePattern=".*", payload="cdr")
 
@@ -145,9 +145,9 @@ def test_columns_of_ones_own_read_each_topic_by_its_type(recording: Path, drive:
 
 
 def test_hashes_that_recorders_wrote_down(tmp_path: Path, drive: list[Message]) -> None:
-    told = f"RIHS01_{'5' * 64}"
-    path = write_mcap(tmp_path / "a.mcap", drive, metadata={"topic_type_hash": told})
-    assert {row["type_hash"] for row in query(path, subscribePattern=".*")} == {told}
+    reported = f"RIHS01_{'5' * 64}"
+    path = write_mcap(tmp_path / "a.mcap", drive, metadata={"topic_type_hash": reported})
+    assert {row["type_hash"] for row in query(path, subscribePattern=".*")} == {reported}
     path = write_mcap(tmp_path / "b.mcap", drive, metadata={"topic_type_hash": "", "rtps.type_hash": "ab"})
     assert {row["type_hash"] for row in query(path, subscribePattern=".*")} == {"ab"}
 
@@ -250,8 +250,8 @@ def test_topics_of_a_capture(tmp_path: Path) -> None:
         assert alone
         found = [row for row in rows if row["topic"] == topic]
         assert [{k: v for k, v in row.items() if not k.startswith("type_")} for row in found] == alone
-    told = {row["topic"]: (row["type_name"], len(row["type_hash"])) for row in rows}
-    assert told == {"lab_Rich": ("lab::Rich", 28), "lab_Small": ("lab::Small", 28)}
+    reported = {row["topic"]: (row["type_name"], len(row["type_hash"])) for row in rows}
+    assert reported == {"lab_Rich": ("lab::Rich", 28), "lab_Small": ("lab::Small", 28)}
     silent = query(CAPTURES / "f02_rich_notypeinfo.pcap", subscribe="lab_Rich", payload="binary")
     assert {(row["type_name"], row["type_hash"]) for row in silent} == {("lab::Rich", None)}
     idl = tmp_path / "lab.idl"

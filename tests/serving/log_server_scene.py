@@ -61,7 +61,7 @@ class SceneServer(ThreadingHTTPServer):
         self.pause: Callable[[], None] | None = None
         #: Added to what Content-Length says.
         self.length_lie = 0
-        self.change_about: Callable[[dict[str, Any]], Any] = lambda told: told
+        self.change_about: Callable[[dict[str, Any]], Any] = lambda reported: reported
         #: Answered instead, by path: status, facts, headers.
         self.instead: Callable[[str], tuple[int, dict[str, Any], dict[str, str]] | None] = lambda _: None
         self.asked: list[str] = []
@@ -152,19 +152,19 @@ class _Handler(BaseHTTPRequestHandler):
             path = server.directory / "writer_types.jsonl"
             self._body(path.read_bytes() if path.exists() else b"")
         else:
-            told = server.change_about(about(server.directory))
-            self._body(told if isinstance(told, bytes) else json.dumps(told).encode())
+            reported = server.change_about(about(server.directory))
+            self._body(reported if isinstance(reported, bytes) else json.dumps(reported).encode())
 
     def _frames(self, start: int, stop: int) -> None:
         server = self.server
-        told = about(server.directory)
+        reported = about(server.directory)
         if start % 32 or stop % 32 or not 0 <= start < stop or stop - start > 64 << 20:
             return self._json(400, {"error": "no range"}, {})
-        if start < (told["base"] or 0):
-            return self._json(410, {"error": "trimmed", "base": told["base"]}, {})
-        if told["tail"] is not None and stop > told["tail"]["most"]:
-            return self._json(416, {"error": "not appended", "end": told["tail"]["most"]}, {})
-        for base, size in told["segments"]:
+        if start < (reported["base"] or 0):
+            return self._json(410, {"error": "trimmed", "base": reported["base"]}, {})
+        if reported["tail"] is not None and stop > reported["tail"]["most"]:
+            return self._json(416, {"error": "not appended", "end": reported["tail"]["most"]}, {})
+        for base, size in reported["segments"]:
             if base <= start < base + size:
                 if stop > base + size:
                     return self._json(400, {"error": "crosses the end of a segment"}, {})

@@ -59,5 +59,5 @@ def test_a_place_of_a_log_that_is_trimmed_meanwhile_is_its_new_base(
 
     monkeypatch.setattr(log_queries, "_ends", trimmed_behind)
     query = {"position": "32"}
-    told = json.loads(answers.place(log.directory, Request(query, b"", None)).body)
-    assert told["cursor"] == [log.base, 0] and "before its beginning" in told["what"]
+    reported = json.loads(answers.place(log.directory, Request(query, b"", None)).body)
+    assert reported["cursor"] == [log.base, 0] and "before its beginning" in reported["what"]

@@ -246,18 +246,18 @@ def test_a_reader_that_stops_reading_is_given_up(tmp_path: Path) -> None:
 
 
 def test_strangers_make_room_for_those_who_know_the_token(scene: Scene) -> None:
-    strangers = []
+    unmatched_peers = []
     for _ in range(1000):
         try:
-            strangers.append(scene.connect())
+            unmatched_peers.append(scene.connect())
         except OSError:
             break  # this process may have no more descriptors
-        if len(strangers) % 100 == 0:
+        if len(unmatched_peers) % 100 == 0:
             scene.is_alive()
-    assert len(strangers) > 100
+    assert len(unmatched_peers) > 100
     assert len(scene.server._connections) <= QUICK.connections
     scene.is_alive()
-    for sock in strangers:
+    for sock in unmatched_peers:
         sock.close()
 
 
@@ -295,10 +295,10 @@ def test_the_connection_that_is_idle_for_longest_gives_way(patient: Scene) -> No
 
 def test_strangers_take_one_idle_connection_at_most(patient: Scene) -> None:
     connections = [known(patient) for _ in range(QUICK.connections)]
-    strangers = [patient.connect() for _ in range(5 * QUICK.connections)]
+    unmatched_peers = [patient.connect() for _ in range(5 * QUICK.connections)]
     latest = known(patient)  # which tells that all before it were taken
     assert [is_open(each) for each in connections] == [False] + 7 * [True]
-    for each in (*strangers, *connections, latest):
+    for each in (*unmatched_peers, *connections, latest):
         each.close()  # type: ignore[attr-defined]
 
 

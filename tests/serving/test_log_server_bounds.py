@@ -81,15 +81,15 @@ def everything(sock: socket.socket) -> bytes:
 
 def test_handshakes_that_never_come_hold_no_threads(tmp_path: Path, tls: dict[str, str]) -> None:
     s = Scene(tmp_path, bounds=replace(QUICK, request_seconds=30.0), **tls)
-    strangers = [s.connect() for _ in range(10 * QUICK.connections)]
+    unmatched_peers = [s.connect() for _ in range(10 * QUICK.connections)]
     context = ssl.create_default_context(cafile=tls["certificate"])
     context.check_hostname = False
     with context.wrap_socket(s.connect()) as sock:  # one more makes room for itself
         sock.sendall(request(f"/v1/logs/{LOG}", "GET", "Connection: close"))
         assert everything(sock).startswith(b"HTTP/1.1 200")  # which tells that all before it were taken
     assert eventually(lambda: serving_threads() <= QUICK.connections)
-    for stranger in strangers:
-        stranger.close()
+    for unmatched_peer in unmatched_peers:
+        unmatched_peer.close()
     s.close()
     assert eventually(lambda: serving_threads() == 0)
 
@@ -270,11 +270,11 @@ def test_it_ends_in_good_order_at_sigterm(tmp_path: Path) -> None:
 
 
 def test_it_knows_neither_spark_nor_what_decodes() -> None:
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", "import sys, spark_rtps.serving.server.log_server; print(*sys.modules)"],
         check=True, capture_output=True, text=True,
     ).stdout.split()  # fmt: skip
     rooms = ("spark_rtps.columns", "spark_rtps.api", "spark_rtps.datasource", "pyspark", "py4j")
     transport = "spark_rtps.transport"
     rooms += (f"{transport}.protocol.participant.participant", f"{transport}.net.node")  # type: ignore[assignment]  # and starts fast
-    assert not [name for name in told if name.startswith(rooms)]
+    assert not [name for name in reported if name.startswith(rooms)]

@@ -305,7 +305,7 @@ class Fake:
     def __init__(self, config: LogServerConfig) -> None:
         self.config = config
         self.read, self.write = os.pipe()
-        self.said: list[dict[str, object]] = []
+        self.output: list[dict[str, object]] = []
         self.status: int | None = None
         self.logs: list[str] = []
         self.is_stopped = False
@@ -322,16 +322,16 @@ class Fake:
         self.logs.append(log)
 
     def notes(self) -> list[dict[str, object]]:
-        said, self.said = self.said, []
-        if said and self.status is None:
+        output, self.output = self.output, []
+        if output and self.status is None:
             os.read(self.read, 1)
-        return said
+        return output
 
     def ended(self) -> int | None:
         return self.status
 
     def say(self, note: dict[str, object]) -> None:
-        self.said.append(note)
+        self.output.append(note)
         os.write(self.write, b"x")
 
     def end(self, status: int) -> None:

@@ -54,6 +54,6 @@ def test_reports_beside_the_logs_are_not_read(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(stream_counters, "read_decoding_report", lambda _: pytest.fail("it is read"))
     (tmp_path / LOG).mkdir()
     Counters.create(tmp_path / LOG / "counters").counter("reader.matched_writers").set(2)
-    _, told = readiness(tmp_path, ONE)
+    _, reported = readiness(tmp_path, ONE)
     checks = {"joined": False, "matched": True, "writing": False, "disk": True}
-    assert told == {"v": 1, "ready": False, "subscriptions": {"imu": checks}}
+    assert reported == {"v": 1, "ready": False, "subscriptions": {"imu": checks}}

@@ -60,27 +60,27 @@ def test_roles(scene: Scene, method: str, path: str, least: str) -> None:
         assert scene.get(path, wrong, method)[0] == 401
     roles = list(TOKENS)
     for role in roles:
-        status, told = scene.get(path, role, method)
+        status, reported = scene.get(path, role, method)
         if roles.index(role) < roles.index(least):
-            assert (status, least in told["error"]) == (403, True)
+            assert (status, least in reported["error"]) == (403, True)
         else:
             assert status not in (401, 403)
 
 
 def test_without_a_token_it_says_only_whether_it_works(scene: Scene) -> None:
     assert scene.get("/healthz", None) == (200, b"ok\n")
-    status, told = scene.get("/readyz", None)
-    assert status == 503 and told["subscriptions"]["cell/imu"]["joined"] is False
+    status, reported = scene.get("/readyz", None)
+    assert status == 503 and reported["subscriptions"]["cell/imu"]["joined"] is False
     counters = Counters.create(scene.directory / "counters")
     counters.counter("receiver.pid").set(os.getpid())
     until = time.monotonic() + 20
     while True:
         counters.counter("receiver.heartbeat_ns").set(time.monotonic_ns())
-        status, told = scene.get("/readyz", None)
+        status, reported = scene.get("/readyz", None)
         if status == 200 or time.monotonic() > until:
             break
     checks = {"joined": True, "matched": False, "writing": True, "disk": True}
-    assert (status, told["subscriptions"]) == (200, {"cell/imu": checks})
+    assert (status, reported["subscriptions"]) == (200, {"cell/imu": checks})
     scene.server.tell([{**scene.subscription, "state": "failed"}])
     until = time.monotonic() + 5
     while scene.get("/readyz", None)[0] == 200:
@@ -129,8 +129,8 @@ def frames(scene: Scene, start: object, stop: object, log: str = LOG) -> tuple[i
 def test_ranges_that_are_not_handed_out(scene: Scene) -> None:
     end = scene.end.position
     assert len(frames(scene, 0, 4096)[1]) == 4096
-    status, told = frames(scene, 1 << 40, (1 << 40) + 32)
-    assert (status, told["end"]) == (416, end), "forged: it was never there"
+    status, reported = frames(scene, 1 << 40, (1 << 40) + 32)
+    assert (status, reported["end"]) == (416, end), "forged: it was never there"
     for start, stop in (
         (-32, 0),
         (0, 0),
@@ -143,8 +143,8 @@ def test_ranges_that_are_not_handed_out(scene: Scene) -> None:
     ):
         assert frames(scene, start, stop)[0] == 400, "forged: it is no range"
     scene.log.trim(SEGMENT)
-    status, told = frames(scene, 0, 4096)
-    assert (status, told["base"]) == (410, SEGMENT), "trimmed, or expired"
+    status, reported = frames(scene, 0, 4096)
+    assert (status, reported["base"]) == (410, SEGMENT), "trimmed, or expired"
     with pytest.raises(
         LogLostError, match=f"position 0 of group g is no longer in the log .* begins at {scene.log.base}"
     ):
@@ -173,15 +173,17 @@ def test_a_thousand_connections(scene: Scene) -> None:
     """Those of strangers make room for whoever knows a token; the memory they take is bounded."""
     assert scene.client("read").tail(LOG).position == scene.end.position
     before = memory(scene.server.pid)
-    strangers = [socket.create_connection(("127.0.0.1", scene.server.port), timeout=20) for _ in range(1_000)]
-    for stranger in strangers:
+    unmatched_peers = [
+        socket.create_connection(("127.0.0.1", scene.server.port), timeout=20) for _ in range(1_000)
+    ]
+    for unmatched_peer in unmatched_peers:
         with suppress(OSError):
-            stranger.sendall(b"GET /v1/subscriptions HTTP/1.1\r\nX: " + b"y" * 4096)
+            unmatched_peer.sendall(b"GET /v1/subscriptions HTTP/1.1\r\nX: " + b"y" * 4096)
     assert scene.client("read").tail(LOG).position == scene.end.position
     assert len(frames(scene, 0, SEGMENT)[1]) == SEGMENT
     assert memory(scene.server.pid) - before < 64 << 20
-    for stranger in strangers:
-        stranger.close()
+    for unmatched_peer in unmatched_peers:
+        unmatched_peer.close()
 
 
 def test_who_sends_too_slowly_is_given_up(tmp_path: Path) -> None:

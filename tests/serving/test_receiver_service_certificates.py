@@ -127,16 +127,16 @@ def test_commands_show_a_certificate(secured: Scene, pem: Path) -> None:
             words += ["--from", "earliest", "--count", "1"]
         mine = ["--certificate", str(pem / "good.pem"), "--key", str(pem / "good.key")]
         found = CliRunner().invoke(app, [*words, *mine])
-        said = f"{found.output}{found.exception}"
-        assert "127.0.0.1" not in said or found.exit_code == 0, (name, said)
-        assert "option" not in said, (name, said)
+        printed = f"{found.output}{found.exception}"
+        assert "127.0.0.1" not in printed or found.exit_code == 0, (name, printed)
+        assert "option" not in printed, (name, printed)
         old = ["--certificate", str(pem / "old.pem"), "--key", str(pem / "old.key")]
         found = CliRunner().invoke(app, [*words, *old])
         assert "certificate expired" in f"{found.output}{found.exception}", (name, found.output)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (["--certificate", "good.pem"], "give both"),
         (["--certificate", "good.pem", "--key", "good.key"], "give --ca too"),
@@ -145,8 +145,8 @@ def test_commands_show_a_certificate(secured: Scene, pem: Path) -> None:
         (["--ca", "ca.pem"], "wants a token"),
     ],
 )
-def test_commands_that_cannot_be(pem: Path, words: list[str], said: str) -> None:
+def test_commands_that_cannot_be(pem: Path, words: list[str], printed: str) -> None:
     given = [word if word.startswith("--") else str(pem / word) for word in words]
     found = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["stat", "--receiver", "127.0.0.1:1", *given])
     assert found.exit_code == 2
-    assert said in found.output
+    assert printed in found.output

@@ -71,8 +71,8 @@ def test_what_no_group_can_commit(scene: Scene) -> None:
         with pytest.raises(UsageError):
             scene.client().commit(LOG, group, Cursor(0))
     scene.log.trim(SEGMENT)
-    status, told = scene.get(f"/v1/logs/{LOG}/groups/g", "commit", "PUT", b'{"v":1,"position":0,"row":0}')
-    assert (status, told["base"]) == (410, scene.log.base)
+    status, reported = scene.get(f"/v1/logs/{LOG}/groups/g", "commit", "PUT", b'{"v":1,"position":0,"row":0}')
+    assert (status, reported["base"]) == (410, scene.log.base)
     with pytest.raises(LogLostError):
         scene.client().commit(LOG, "g", Cursor(0))
 
@@ -155,9 +155,12 @@ def test_a_group_that_the_log_has_overtaken(scene: Scene) -> None:
     counters.counter("log.position").set(scene.end.position)
     scene.log.trim(SEGMENT)
     counters.counter("log.base").set(SEGMENT)
-    (told,) = scene.get("/v1/streams", "read")[1]["streams"]
+    (reported,) = scene.get("/v1/streams", "read")[1]["streams"]
     missed = SEGMENT - 64
-    assert (told["counters"]["groups.overtaken"], told["counters"]["groups.missed_bytes"]) == (1, missed)
+    assert (reported["counters"]["groups.overtaken"], reported["counters"]["groups.missed_bytes"]) == (
+        1,
+        missed,
+    )
     shown = scene.get("/metrics", "read")[1].decode()
     (line,) = [each for each in shown.splitlines() if each.startswith("spark_rtps_group_missed_bytes_total{")]
     assert 'group="late"' in line and float(line.split()[-1]) == missed

@@ -46,11 +46,11 @@ class Server:
             root, "127.0.0.1", 0, "", bounds=QUICK, receiver_service=True, tokens=TOKENS
         )  # fmt: skip
         self.server = ReceiverServiceServer(config, lambda _: None)
-        told = {
+        reported = {
             "name": "imu", "topic": "rt/imu", "type": None, "domain": 7, "log": LOG, "state": "running",
             "error": None, "dynamic": False, "options": {"topic": "rt/imu"}, "retention": "committed",
         }  # fmt: skip
-        self.server.answers.tell([told])
+        self.server.answers.tell([reported])
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
 
@@ -142,8 +142,10 @@ BODIES = [
 bodies = st.one_of(
     st.sampled_from(range(len(BODIES))).map(BODIES.__getitem__),
     st.binary(max_size=64),
-    values.map(lambda told: json.dumps(told).encode()),
-    st.dictionaries(st.sampled_from(KEYS), values).map(lambda told: json.dumps({"v": 1, **told}).encode()),
+    values.map(lambda reported: json.dumps(reported).encode()),
+    st.dictionaries(st.sampled_from(KEYS), values).map(
+        lambda reported: json.dumps({"v": 1, **reported}).encode()
+    ),
 )
 HEADERS = [
     "Content-Length: 5", "Content-Length: -1", f"Content-Length: {10**20}", "Transfer-Encoding: chunked",

@@ -46,11 +46,11 @@ def test_subscriptions(scene: Scene) -> None:
     assert (found.name, found.log, found.directory) == ("cell/imu", LOG, scene.directory)
     assert (found.base, found.position, found.rows) == (0, scene.end.position, scene.rows)
     assert found.place is not None and found.place.inode == scene.directory.stat().st_ino
-    told = scene.get("/v1/subscriptions/cell/imu")[1]
-    assert SubscriptionInfo.parse(told) == found and found.slice is None
-    assert SubscriptionInfo.parse({**told, "options": {"slice": "1/4"}}).slice == Slice(1, 4)
+    reported = scene.get("/v1/subscriptions/cell/imu")[1]
+    assert SubscriptionInfo.parse(reported) == found and found.slice is None
+    assert SubscriptionInfo.parse({**reported, "options": {"slice": "1/4"}}).slice == Slice(1, 4)
     with pytest.raises(ValueError, match="must have an index"):
-        SubscriptionInfo.parse({**told, "options": {"slice": "4/4"}})
+        SubscriptionInfo.parse({**reported, "options": {"slice": "4/4"}})
     for other in ("cell", "..%2f", "../cell/imu", "%00"):
         assert scene.get(f"/v1/subscriptions/{other}")[0] == 404
 

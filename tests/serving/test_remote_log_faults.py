@@ -235,7 +235,7 @@ def test_between_two_tries_is_little_time_and_waiting_is_said_once(
             pauses.append(timeout or 0.0)
             return super().wait(timeout)
 
-    monkeypatch.setattr(http_client, "_SAID_SECONDS", 0.3)
+    monkeypatch.setattr(http_client, "_LOGGED_SECONDS", 0.3)
     asking = http_client.HttpClient(Served((unused(),), TOKEN, None), scene.directory, patience=1)
     monkeypatch.setattr(asking, "_closed", Pauses())
     with pytest.raises(RangeServerError, match="is not reached"):

@@ -112,12 +112,12 @@ PATHS = [
 def test_lies_in_what_is_told_of_a_log(scene: Scene, server: SceneServer, path: tuple[Any, ...]) -> None:
     for wrong in WRONG:
 
-        def change(told: dict[str, Any], wrong: Any = wrong) -> dict[str, Any]:
-            at: Any = told
+        def change(reported: dict[str, Any], wrong: Any = wrong) -> dict[str, Any]:
+            at: Any = reported
             for key in path[:-1]:
                 at = at[key]
             at[path[-1]] = wrong
-            return told
+            return reported
 
         server.change_about = change
         with suppress(RtpsError):
@@ -148,7 +148,7 @@ def test_what_is_no_json_of_a_log(scene: Scene, server: SceneServer, raw: bytes)
     ids=["huge", "overlapping", "unordered", "many", "odd", "none"],
 )
 def test_segments_that_cannot_be(scene: Scene, server: SceneServer, segments: list[Any]) -> None:
-    server.change_about = lambda told: {**told, "segments": segments}
+    server.change_about = lambda reported: {**reported, "segments": segments}
     with pytest.raises((RangeServerError, LogError)):
         scene.fetch(server.served)
 

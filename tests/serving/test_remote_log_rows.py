@@ -46,8 +46,8 @@ from spark_rtps.transport.log.checksum import body_checksum, header_checksum
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor
 from spark_rtps.transport.log.segment import read_metadata, segment_path
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.log_once import LogOnce
 from spark_rtps.transport.receiver.writer_types import HAS_WRITER_TYPES, WriterTypes
-from spark_rtps.transport.said import Said
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.wire.samples import Run
 from tests.serving.log_server_scene import LOG, TOKEN, SceneServer
@@ -103,8 +103,8 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(malformed, "_TOLD", {})
-    monkeypatch.setattr(remote_log, "_SAID", Said(64))
+    monkeypatch.setattr(malformed, "_REPORTED", {})
+    monkeypatch.setattr(remote_log, "_LOGGED", LogOnce(64))
 
 
 def elsewhere(part: LogPartition) -> LogPartition:
@@ -227,7 +227,7 @@ def test_failfast_and_what_is_lost(scene: Scene, server: SceneServer) -> None:
     lost = rows(parts, PLAN, fail_on_data_loss=False)
     assert lost.num_rows < here.num_rows
     server.instead = lambda path: (410, {"base": 1 << 19}, {}) if "frames" in path else None
-    server.change_about = lambda told: {**told, "base": 1 << 19}
+    server.change_about = lambda reported: {**reported, "base": 1 << 19}
     with pytest.raises(LogLostError, match="no longer in the log"):
         rows(parts, PLAN)
     assert rows(parts, PLAN, fail_on_data_loss=False).num_rows == 0

@@ -42,12 +42,12 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_streams_with_those_that_ended(directory: Path) -> None:
-    told = parse_streams(report_queries.streams(directory))
-    assert [(stream.topic, stream.state) for stream in told] == [
+    reported = parse_streams(report_queries.streams(directory))
+    assert [(stream.topic, stream.state) for stream in reported] == [
         ("Square", State.ALIVE),
         ("Old", State.ENDED),
     ]
-    assert told == read_streams([directory], now=time.monotonic_ns())
+    assert reported == read_streams([directory], now=time.monotonic_ns())
 
 
 def test_errors_and_losses(directory: Path) -> None:
@@ -92,9 +92,9 @@ def test_topics(tmp_path: Path) -> None:
         robot.subscribe("Square", type="ShapeType", payload="binary")
 
         def seen() -> SeenTopics:
-            told = listener.topics(0.3)
-            assert told is not None
-            return SeenTopics.parse(told)
+            reported = listener.topics(0.3)
+            assert reported is not None
+            return SeenTopics.parse(reported)
 
         wait_until(lambda: [each.topic for each in seen().endpoints] == ["Square"])
         (participant,) = seen().participants

@@ -55,15 +55,15 @@ def main(text: str) -> None:
         "startingOffsets": "earliest",
         "type": "Number",
     }
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "session": type(spark).__module__,
         "embedded": copied(spark, folder, "embedded", given["topic"], **embedded),
         "service": copied(spark, folder, "service", given["topic"], **service),
     }
     spark.dataSource.register(RtpsDataSource)
     recorded = spark.read.format("rtps").schema(COLUMNS).options(**service).load(given["topic"])
-    told["recorded"] = recorded.count()
-    told["listened"] = (
+    reported["recorded"] = recorded.count()
+    reported["listened"] = (
         spark.read.format("rtps")
         .schema(COLUMNS)
         .options(**embedded)
@@ -75,7 +75,7 @@ def main(text: str) -> None:
     alerts = spark.range(7).selectExpr("0 AS source", "cast(id AS int) AS number").repartition(1)
     sink = {"domain": given["domain"], "interface": "lo", "type": "Number", "nullable": "required"}
     alerts.write.format("rtps").options(**sink).mode("append").save(given["onward"])
-    print(json.dumps(told))
+    print(json.dumps(reported))
     spark.stop()
 
 

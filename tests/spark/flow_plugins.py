@@ -35,9 +35,9 @@ class Noted(FlowControl):
         self._note(receivers=len(receivers))
         return super().limit(receivers)
 
-    def _note(self, **told: object) -> None:
+    def _note(self, **reported: object) -> None:
         with self._notes.open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(reported) + "\n")
 
 
 def broken(policy: FlowControlPolicy, stream: StreamInfo) -> FlowControl:

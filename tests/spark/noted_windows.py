@@ -19,7 +19,7 @@ class Quarter(CongestionControl):
 
     def __init__(self, policy: CongestionControlPolicy, stream: StreamInfo) -> None:
         self._window = policy.max_window // 4
-        told = {
+        reported = {
             "topic": stream.topic,
             "writer": str(stream.writer),
             "channel": stream.channel,
@@ -28,7 +28,7 @@ class Quarter(CongestionControl):
             "window": self._window,
         }
         with notes(stream.topic).open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(reported) + "\n")
 
     def on_track_rebuild(
         self, *, now: int, consumption: int, received: int, datagram: int, loss: bool

@@ -193,17 +193,17 @@ def test_a_reader_that_stops_ends_the_query_with_its_name_position_and_limit(
     reader = slow_reader(4_000_000)
     with meanwhile(reader.stop_consuming_once_it_has_some), pytest.raises(PySparkException) as caught:
         write(spark, topic, 100_000, offer_timeout="1s")
-    said = " ".join(str(caught.value).split())
-    named = re.search(r"waiting for reader ([^ ]+) \(acknowledged (\d+) of (\d+)\)", said)
-    assert named, said
+    output = " ".join(str(caught.value).split())
+    named = re.search(r"waiting for reader ([^ ]+) \(acknowledged (\d+) of (\d+)\)", output)
+    assert named, output
     assert named[1] == reader.guid
     assert int(named[2]) < int(named[3])
-    assert f"writing to topic '{topic}' made no progress for 1 s" in said
-    limits = re.search(r"at pub-pos (\d+), pub-lmt (\d+), snd-pos (\d+), snd-lmt (\d+)", said)
-    assert limits, said
+    assert f"writing to topic '{topic}' made no progress for 1 s" in output
+    limits = re.search(r"at pub-pos (\d+), pub-lmt (\d+), snd-pos (\d+), snd-lmt (\d+)", output)
+    assert limits, output
     pub_pos, pub_lmt, snd_pos, _ = map(int, limits.groups())
     assert snd_pos <= pub_pos and snd_pos <= pub_lmt
-    assert "raise offer_timeout" in said and "flow_control.receiver_timeout" in said
+    assert "raise offer_timeout" in output and "flow_control.receiver_timeout" in output
 
 
 # --- the source ------------------------------------------------------------------------------------------

@@ -78,10 +78,10 @@ def test_a_session_reads_and_writes(receive: Receive, numbers: None, topic: str,
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["session"] == "pyspark.sql.connect.session"
-    first = told["embedded"][0]
-    assert told["embedded"] == list(range(first, first + len(told["embedded"])))
-    assert told["service"] == list(range(len(told["service"])))
-    assert told["recorded"] >= len(told["service"]) and told["listened"] == 5
-    wait_until(lambda: receive.numbers("onward") == list(range(7)), receive.said)
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported["session"] == "pyspark.sql.connect.session"
+    first = reported["embedded"][0]
+    assert reported["embedded"] == list(range(first, first + len(reported["embedded"])))
+    assert reported["service"] == list(range(len(reported["service"])))
+    assert reported["recorded"] >= len(reported["service"]) and reported["listened"] == 5
+    wait_until(lambda: receive.numbers("onward") == list(range(7)), receive.printed)

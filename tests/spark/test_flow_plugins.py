@@ -42,7 +42,7 @@ def noted(topic: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def told(path: Path) -> list[dict[str, Any]]:
+def reported(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -64,7 +64,7 @@ def test_both_are_told_of_the_stream_and_pace_it(
         written.write.format("rtps").options(**options).mode("append").save(topic)
         found = wait_for_rows(spark, query, ROWS)
         assert sorted(row.id for row in found.collect()) == list(range(ROWS))
-    strategies, windows = told(flow_plugins.notes(topic)), told(noted_windows.notes(topic))
+    strategies, windows = reported(flow_plugins.notes(topic)), reported(noted_windows.notes(topic))
     made = [note for note in strategies if "topic" in note]
     assert made and {note["receivers"] for note in strategies if "receivers" in note} >= {1}
     streams = [note for note in windows if note["term_length"]]  # it is tried once, without a stream
@@ -77,7 +77,7 @@ def test_both_are_told_of_the_stream_and_pace_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "output"),
     [
         ("broken", "fails when it is called with .*nobody paces"),
         ("missing", "cannot be loaded where the task runs: .* no attribute 'missing'"),
@@ -85,11 +85,11 @@ def test_both_are_told_of_the_stream_and_pace_it(
     ],
 )
 def test_a_strategy_that_is_none_fails_the_task(
-    spark: SparkSession, topic: str, name: str, said: str
+    spark: SparkSession, topic: str, name: str, output: str
 ) -> None:
     options = sink_options(flow_control__strategy=f"flow_plugins:{name}", on_no_reader="drop")
     points = spark.range(3).selectExpr("CAST(id AS INT) AS id", "id / 2 AS x")
-    with pytest.raises(PySparkException, match=f"'flow_plugins:{name}': {said}"):
+    with pytest.raises(PySparkException, match=f"'flow_plugins:{name}': {output}"):
         points.write.format("rtps").options(**options).mode("append").save(topic)
 
 

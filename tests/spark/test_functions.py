@@ -20,8 +20,8 @@ BLOBS = [{"id": i, "data": [i] * i} for i in range(20)]
 def test_store_raw_decode_later(spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path) -> None:
     with CyclonePeer(DOMAIN) as peer:
         peer.writer(topic, Blob)
-        told = schema_of_cdr(topic, {k: v for k, v in network().items() if k in ("domain", "interface")})
-        assert "struct Blob" in told
+        reported = schema_of_cdr(topic, {k: v for k, v in network().items() if k in ("domain", "interface")})
+        assert "struct Blob" in reported
         raw = source(spark, topic, log_dir, None, payload="binary", type=None, key=None)
         with running(raw, tmp_path / "checkpoint") as query:
             peer.wait_for_match(topic)
@@ -29,10 +29,10 @@ def test_store_raw_decode_later(spark: SparkSession, topic: str, log_dir: Path, 
             rows = wait_for_rows(spark, query, len(BLOBS))
             rows.write.parquet(str(tmp_path / "bronze"))
     bronze = spark.read.parquet(str(tmp_path / "bronze"))
-    silver = bronze.select(from_cdr("value", told).alias("blob")).select("blob.*").orderBy("id")
+    silver = bronze.select(from_cdr("value", reported).alias("blob")).select("blob.*").orderBy("id")
     assert [(row.id, list(row.data)) for row in silver.collect()] == [(i, [i] * i) for i in range(20)]
-    again = bronze.select("value", to_cdr(from_cdr(F.col("value"), told), told).alias("written"))
-    assert again.select(from_cdr("written", told).alias("s")).where("s.id = 7").count() == 1
+    again = bronze.select("value", to_cdr(from_cdr(F.col("value"), reported), reported).alias("written"))
+    assert again.select(from_cdr("written", reported).alias("s")).where("s.id = 7").count() == 1
 
 
 def test_a_payload_that_does_not_decode(spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ from spark_rtps.transport.protocol.policies import CongestionControlPolicy, Read
 from tests.spark import flow_plugins
 from tests.spark.spark_streams import DOMAIN, Publisher, running, sink_options, source, wait_for_rows
 from tests.spark.spark_views import source_counter
-from tests.spark.test_flow_plugins import told
+from tests.spark.test_flow_plugins import reported
 from tests.support.paced_reader import PacedReader
 from tests.support.stream_logs import POINT, points
 from tests.support.surroundings import INTERFACE, IS_CLUSTER
@@ -201,7 +201,7 @@ def test_a_sink_sends_to_a_group_unless_it_is_told_not_to(
         save(spark, topic, multicast__send=send, **paced)
         assert [reader.count for reader in readers] == [received] * 2
         # the strategy of groups is asked only while there is one
-        asked = notes.exists() and any("receivers" in note for note in told(notes))
+        asked = notes.exists() and any("receivers" in note for note in reported(notes))
         assert asked == (send == "auto")
     notes.unlink()
 

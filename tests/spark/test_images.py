@@ -85,7 +85,7 @@ def test_each_image_arrives_or_is_told_to_be_lost(
             wait_for_rows(spark, query, IMAGES)
             assert losses(log_dir) == {}
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             """What of a best-effort writer is lost shows by what comes behind it."""
             nonlocal sent, seen
             before, seen = seen, rows(spark, query).count() + sum(losses(log_dir).values())
@@ -94,7 +94,9 @@ def test_each_image_arrives_or_is_told_to_be_lost(
                 sent += 1
             return seen == sent
 
-        wait_until(is_told, lambda: f"{sent} images: {seen} came or are lost; {losses(log_dir)}", every=0.2)
+        wait_until(
+            is_reported, lambda: f"{sent} images: {seen} came or are lost; {losses(log_dir)}", every=0.2
+        )
         found = rows(spark, query).toArrow().sort_by("number").to_pylist()
     numbers = [row["number"] for row in found]
     assert numbers == sorted(set(numbers)), "none came twice"

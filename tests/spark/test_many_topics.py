@@ -71,7 +71,7 @@ def test_topics_of_different_types_join_and_are_decoded_later(
             peer.write(names["v"], vehicles(50, 10))
             peer.write(names["late"], vehicles(130, 10))
             wait_until(lambda: stored().count() >= 120, every=0.3)
-        told = schema_of_cdr(names["v"], here), schema_of_cdr(names["b"], here)
+        reported = schema_of_cdr(names["v"], here), schema_of_cdr(names["b"], here)
     raw = stored().cache()
     found = raw.collect()
     assert len(found) == len({(row.writer, row.sequence_number) for row in found}) == 120
@@ -83,14 +83,14 @@ def test_topics_of_different_types_join_and_are_decoded_later(
     }
     assert len({type_hash for _, type_hash, _ in per_type}) == 2
     decoded = raw.where("type_name = 'interop::Vehicle'").select(
-        "topic", from_cdr("value", told[0]).alias("v")
+        "topic", from_cdr("value", reported[0]).alias("v")
     )
     rows = decoded.groupBy("topic").agg(F.count("*"), F.count_distinct("v.id"), F.sum("v.speed")).collect()
     assert {tuple(row) for row in rows} == {
         (names["v"], 60, 60, sum(row["speed"] for row in vehicles(0, 60))),
         (names["late"], 40, 40, sum(row["speed"] for row in vehicles(100, 40))),
     }
-    blobs = raw.where("type_name = 'interop::Blob'").select(from_cdr("value", told[1]).alias("b"))
+    blobs = raw.where("type_name = 'interop::Blob'").select(from_cdr("value", reported[1]).alias("b"))
     assert sorted(row.b.id for row in blobs.collect()) == list(range(20))
 
 

@@ -167,11 +167,11 @@ def test_topics_share_a_subscription(
         publishers[late] = Publisher(node, late)
         publishers[late].write(points(200, 50), readers=2)
         rows = wait_for_rows(spark, query, 300)
-        told = {
+        reported = {
             (row.topic, row.type_name): row["count"]
             for row in rows.groupBy("topic", "type_name").count().collect()
         }
-    assert told == {(name, "Point"): 100 for name in publishers}
+    assert reported == {(name, "Point"): 100 for name in publishers}
     typed = spark.read.format("rtps").schema(f"topic STRING, {POINT_DDL}").options(**options).load()
     assert numbers(typed.where(f"topic = '{two}'")) == sorted([*range(100, 150)] * 2)
     assert typed.count() == 300
@@ -182,11 +182,11 @@ def test_slices_have_to_be_there_once(
 ) -> None:
     def give(name: str, part: str) -> None:
         receiver, runs = receivers[name], "subscription points: its receiver runs"
-        before = receiver.said().count(runs)
+        before = receiver.printed().count(runs)
         whole = receiver.file.read_text().partition("slice = ")[0]
         receiver.file.write_text(f'{whole}slice = "{part}"\n')
         receiver.signal(signal.SIGHUP)
-        wait_until(lambda: receiver.said().count(runs) > before, receiver.said)
+        wait_until(lambda: receiver.printed().count(runs) > before, receiver.printed)
 
     df = spark.readStream.format("rtps").schema(POINT_DDL).options(**options_of(receivers, topic))
     give("one", "0/2")

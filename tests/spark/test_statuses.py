@@ -41,7 +41,7 @@ class Followed:
         finally:
             query.stop()
 
-    def told(self, kind: str, status: str) -> list[Row]:
+    def reported(self, kind: str, status: str) -> list[Row]:
         rows = itertools.chain.from_iterable(list(self._batches.values()))
         return [row for row in rows if (row.kind, row.status) == (kind, status)]
 
@@ -50,7 +50,7 @@ class Followed:
 
         def found() -> list[Row]:
             assert self._query is not None and self._query.exception() is None
-            return [row for row in self.told(kind, status) if changes.items() <= row.changes.items()]
+            return [row for row in self.reported(kind, status) if changes.items() <= row.changes.items()]
 
         wait_until(found, f"{changes} of {status}", every=0.05)
         return found()[0]
@@ -90,5 +90,5 @@ def test_a_query_follows_the_statuses_of_others(
                 sink = followed.wait_for("sink", "PUBLICATION_MATCHED", total_count=1)
                 assert sink.participant != joined.participant
                 assert {row.topic for row in now().collect()} == {topic}
-                assert len(followed.told("source", "REQUESTED_INCOMPATIBLE_QOS")) == 1
+                assert len(followed.reported("source", "REQUESTED_INCOMPATIBLE_QOS")) == 1
     wait_until(lambda: not now().where("kind = 'source'").count(), "its receiver to end")

@@ -26,7 +26,7 @@ def cyclone() -> Iterator[CyclonePeer]:
         yield peer
 
 
-def told(spark: SparkSession, topic: str, log_dir: Path, **options: object) -> DataFrame:
+def reported(spark: SparkSession, topic: str, log_dir: Path, **options: object) -> DataFrame:
     """A source that is told neither type nor columns."""
     given = {**NETWORK, "log.dir": log_dir, **{k.replace("__", "."): v for k, v in options.items()}}
     reader = spark.readStream.format("rtps")
@@ -50,7 +50,7 @@ class TestDiscovery:
         self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
         cyclone.writer(topic, cyclone_types.Nested)
-        df = told(spark, topic, log_dir)
+        df = reported(spark, topic, log_dir)
         point = "struct<x:double,y:double,tag:smallint>"
         assert df.schema.simpleString() == (
             f"struct<before:smallint,p:{point},path:array<{point}>,box:array<{point}>>"
@@ -65,7 +65,7 @@ class TestDiscovery:
         self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
         cyclone.writer(topic, cyclone_types.Vehicle)
-        df = told(
+        df = reported(
             spark,
             topic,
             log_dir,
@@ -83,7 +83,7 @@ class TestDiscovery:
         self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
         """Before there is a writer, which says what the type is called and that it has a key."""
-        df = told(spark, topic, log_dir, schema="speed DOUBLE, id BIGINT")
+        df = reported(spark, topic, log_dir, schema="speed DOUBLE, id BIGINT")
         with running(df, tmp_path / "c") as query:
             cyclone.writer(topic, cyclone_types.Vehicle)
             write(cyclone, topic, [{"id": i, "note": "x" * i, "speed": i / 2} for i in range(5)])
@@ -93,7 +93,7 @@ class TestDiscovery:
     def test_binary_needs_no_name(
         self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
-        with running(told(spark, topic, log_dir, payload="binary"), tmp_path / "c") as query:
+        with running(reported(spark, topic, log_dir, payload="binary"), tmp_path / "c") as query:
             cyclone.writer(topic, cyclone_types.Part)
             write(cyclone, topic, [{"plant": "p", "number": 1, "weight": 0.5}])
             assert wait_for_rows(spark, query, 1).first().encapsulation == "CDR_LE"
@@ -110,7 +110,7 @@ class TestDiscovery:
         cyclone.writer(f"{topic}_other", cyclone_types.Part)
         for timeout in ("1.5", "10", "30"):  # as long as a loaded machine has discovered nobody by then
             with pytest.raises(PySparkException) as caught:
-                told(spark, topic, log_dir, type__discovery_timeout=f"{timeout}s")
+                reported(spark, topic, log_dir, type__discovery_timeout=f"{timeout}s")
             assert f"no one is on topic '{topic}' of domain {DOMAIN} after {timeout} s" in str(caught.value)
             if f"'{topic}_other'" in str(caught.value):
                 break
@@ -123,7 +123,7 @@ class TestEvolution:
         self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path, tmp_path: Path
     ) -> None:
         cyclone.writer(topic, cyclone_types.Growing)
-        df = told(spark, topic, log_dir)
+        df = reported(spark, topic, log_dir)
         assert df.schema.simpleString() == "struct<id:int,name:string>"
         with running(df, tmp_path / "c") as query, CyclonePeer(DOMAIN) as later:
             write(cyclone, topic, [{"id": 1, "name": "old"}])
@@ -135,7 +135,7 @@ class TestEvolution:
             assert sorted(map(tuple, found.collect())) == [(1, "old"), (2, "new"), (3, "old")]
             # who asks now is told both, and takes the one that both can be read as; or it finds one of them first
             both = ["id", "name", "weight", "notes"]
-            wait_until(lambda: told(spark, topic, log_dir).columns == both, "both to be found in time")
+            wait_until(lambda: reported(spark, topic, log_dir).columns == both, "both to be found in time")
 
 
 class TestSink:
@@ -151,7 +151,7 @@ class TestSink:
             "on_no_reader": "drop",
         }
         rows.write.format("rtps").options(**options).mode("append").save(topic)
-        df = told(spark, topic, log_dir, startingOffsets="earliest")
+        df = reported(spark, topic, log_dir, startingOffsets="earliest")
         assert df.schema.simpleString() == (
             "struct<id:bigint,na_me:string,counts:map<string,int>,"
             "inner:struct<at:bigint,deep:array<struct<x:double>>>>"
@@ -180,7 +180,7 @@ class TestSink:
             "on_no_reader": "drop",
         }
         rows.write.format("rtps").options(**options, **ros).mode("append").save(topic)
-        df = told(spark, topic, log_dir, startingOffsets="earliest", time="timestamp", **ros)
+        df = reported(spark, topic, log_dir, startingOffsets="earliest", time="timestamp", **ros)
         with running(df, tmp_path / "c") as query:
             found = wait_for_rows(spark, query, 2).selectExpr(
                 "header.stamp", "header.frame_id", "temperature"

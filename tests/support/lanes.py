@@ -18,10 +18,10 @@ LANES = (
 def lane_of(nodeid: str) -> int:
     """The lane of a test, given its node id or its file as ``tests/<room>/…``; ``len(LANES)`` if it has none."""
     name = nodeid.partition("/")[2]
-    return next((lane for lane, begins in enumerate(LANES) if name.startswith(begins)), len(LANES))
+    return next((group for group, begins in enumerate(LANES) if name.startswith(begins)), len(LANES))
 
 
 def scope_of(nodeid: str) -> str:
     """What runs in one process: a whole lane, else a file."""
-    lane = lane_of(nodeid)
-    return f"lane {lane}" if lane < len(LANES) else nodeid.partition("::")[0]
+    group = lane_of(nodeid)
+    return f"lane {group}" if group < len(LANES) else nodeid.partition("::")[0]

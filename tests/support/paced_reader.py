@@ -99,16 +99,16 @@ def main(domain: str, topic: str, type_name: str, config: str, port: str = "") -
     node = Node.open(NodeConfig(domain=int(domain), **given)).start()
     reader = PacedReader(node, topic, type_name, paced=rate > 0, keyed=keyed)
     print(reader.reader.guid, flush=True)
-    said = 0
+    output = 0
     stopped: list[int] = []
     signal.signal(signal.SIGUSR1, lambda number, _: stopped.append(number))
     while True:
         time.sleep(0.01)
         if rate and not stopped:
             reader.consume(rate // 100)
-        if reader.count != said:
-            said = reader.count
-            print(said, flush=True)
+        if reader.count != output:
+            output = reader.count
+            print(output, flush=True)
 
 
 if __name__ == "__main__":

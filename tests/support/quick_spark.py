@@ -88,9 +88,9 @@ def make() -> None:
         *_QUIET.split(),
         "-version",
     ]
-    said = subprocess.run(command, capture_output=True, text=True)
-    if said.returncode or said.stdout or not unready.exists():
-        raise RuntimeError(f"{said.stdout}{said.stderr}")
+    output = subprocess.run(command, capture_output=True, text=True)
+    if output.returncode or output.stdout or not unready.exists():
+        raise RuntimeError(f"{output.stdout}{output.stderr}")
     unready.replace(ARCHIVE)
 
 

@@ -61,20 +61,20 @@ class Receive:
                 cwd=ROOT,
                 env={**child_environment(), **self._environment},
             )
-        self.told("READY=1")
+        self.reported("READY=1")
 
-    def told(self, field: str) -> str:
+    def reported(self, field: str) -> str:
         """What the service manager is told with a field, which must come."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                said = self.notified.recv(4096).decode()
+                printed = self.notified.recv(4096).decode()
             except TimeoutError:
-                assert self.process is not None and self.process.poll() is None, self.said()
+                assert self.process is not None and self.process.poll() is None, self.printed()
                 continue
-            if field in said.split("\n"):
-                return said
-        raise AssertionError(f"no {field}: {self.said()}")
+            if field in printed.split("\n"):
+                return printed
+        raise AssertionError(f"no {field}: {self.printed()}")
 
     def silent(self) -> None:
         """Nothing that was told so far counts any more."""
@@ -86,7 +86,7 @@ class Receive:
             pass
         self.notified.settimeout(1)
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text() if self.output.exists() else ""
 
     def kill(self, number: int = signal.SIGKILL) -> int:

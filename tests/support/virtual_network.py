@@ -137,7 +137,7 @@ class VirtualNetwork:
         while self._in_flight and self._in_flight[0][0] <= self.now:
             _, number, source, destination, datagram = heapq.heappop(self._in_flight)
             if number in self._announced and destination in self._hosts:
-                self._hosts[destination].discovery.heard_by_multicast({source}, now=self.now)
+                self._hosts[destination].discovery.received_by_multicast({source}, now=self.now)
             if self.drains:
                 drains.setdefault(destination, []).append((datagram, source))
             else:

@@ -13,7 +13,7 @@ import pytest
 
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import struct_from_arrow
-from spark_rtps.transport.types.cdr import lanes
+from spark_rtps.transport.types.cdr import cursors
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.cdr.decoding.arrays import string_array
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -75,7 +75,7 @@ def test_steps_of_a_sample_are_its_own(
     count: int, elements: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many samples of so many elements lie beside it."""
-    monkeypatch.setattr(lanes, "DECODE_STEPS_MAX", 1 << 14)
+    monkeypatch.setattr(cursors, "DECODE_STEPS_MAX", 1 << 14)
     many, few = (XCDR1 + u4(n) + u4(0, 7) * n for n in (elements, 2))
     parts = list(codec(STRUCTS).parts(samples(*[many] * count, few)))
     assert [part.reason(i) for part in parts for i in range(part.count)] == [reason] * count + [""]
@@ -84,7 +84,7 @@ def test_steps_of_a_sample_are_its_own(
 
 def test_members_of_many_lists_are_a_samples_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The headers of members are stepped over as well."""
-    monkeypatch.setattr(lanes, "DECODE_STEPS_MAX", 1 << 12)
+    monkeypatch.setattr(cursors, "DECODE_STEPS_MAX", 1 << 12)
     members = " ".join(f"@optional octet m{i};" for i in range(8))
     c = codec(f"@mutable struct E {{ {members} }}; @final struct S {{ E e[3]; long a; }};")
     element = u4(8 * 8 - 3) + b"".join(u4(i, 1) for i in range(8))

@@ -128,7 +128,7 @@ def test_unions(idl: str, payload: bytes, value: dict[str, Any]) -> None:
 
 
 def test_unions_of_many_samples() -> None:
-    """Lanes are grouped by branch, and go on where each ends."""
+    """Cursors are grouped by branch, and go on where each ends."""
     red, blue = LE1 + u4(1, 9) + b"\x07", LE1 + u4(5, 3) + b"hi\0\x08"
     found = rows(codec(UNIONS % "@final").decode(samples(*[red, blue, blue] * 100)))
     assert found == [RED, *[{"u": {"discriminator": "BLUE", "r": None, "b": "hi"}, "t": 8}] * 2] * 100

@@ -11,7 +11,7 @@ import pytest
 
 from spark_rtps.transport.errors import TooManySamplesError
 from spark_rtps.transport.limits import DECODE_LEAVES_MAX
-from spark_rtps.transport.types.cdr import lanes
+from spark_rtps.transport.types.cdr import cursors
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.cdr.decoding import scalars
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -56,7 +56,7 @@ def leaves(array: pa.Array) -> int:
 
 @pytest.fixture
 def bound(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    return lambda most: monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", most)
+    return lambda most: monkeypatch.setattr(cursors, "DECODE_LEAVES_MAX", most)
 
 
 #: A type, a sample of it that is small, and whether that is a key.
@@ -161,7 +161,7 @@ def test_one_sample_is_decoded_whatever_it_becomes(
     bound(10)
     assert [part.count for part in c.parts(samples(payload, payload, payload))] == [1, 1, 1]
     assert c.decode(samples(payload)).malformed is None
-    monkeypatch.setattr(lanes, "SAMPLE_LEAVES_MAX", 999)
+    monkeypatch.setattr(cursors, "SAMPLE_LEAVES_MAX", 999)
     decoded = c.decode(samples(payload))
     assert decoded.count == 1 and decoded.reason(0) == "it would become more than a row can hold"
 

@@ -316,7 +316,7 @@ def test_maps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("t", "value", "said"),
+    ("t", "value", "output"),
     [
         (
             INT32,
@@ -337,9 +337,9 @@ def test_maps() -> None:
         ),
     ],
 )
-def test_a_null_says_what_to_do(t: Type, value: object, said: str) -> None:
+def test_a_null_says_what_to_do(t: Type, value: object, output: str) -> None:
     kind = arrow_schema(Struct("S", (Member("x", t, 0),))).field("x").type
-    with pytest.raises(EncodeError, match=said), explained():
+    with pytest.raises(EncodeError, match=output), explained():
         body(t, pa.array([value], kind))
 
 

@@ -139,15 +139,15 @@ def test_wireshark_reads_the_same(compressed: bool) -> None:
     value = Library(True).type_object(EVERYTHING)
     parameter = (0x8021, packed(1, value, zlib.compress(value))) if compressed else (0x0072, value)
     message = announcement([(0x0005, b"\2\0\0\0T\0\0\0"), parameter])
-    said = tshark(write_pcap([message]), "-V")
-    assert "Malformed" not in said
+    output = tshark(write_pcap([message]), "-V")
+    assert "Malformed" not in output
     assert tshark(write_pcap([message]), "-Y", "_ws.expert || _ws.malformed") == ""
     for member in EVERYTHING.own_members:
-        assert f"{member.name} (ID: {member.id})" in said
+        assert f"{member.name} (ID: {member.id})" in output
     for name in ("lab::Everything", "lab::Base", "lab::Choice", "lab::Color", "lab::Colors"):
-        assert name in said
+        assert name in output
     for literal in ("RED", "GREEN"):
-        assert f"Enum name: {literal}" in said
+        assert f"Enum name: {literal}" in output
 
 
 # --- compressed -----------------------------------------------------------------------------------------

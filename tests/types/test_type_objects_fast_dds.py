@@ -17,11 +17,11 @@ def test_literals_are_qualified() -> None:
         "s3::Car"
     ]
     assert isinstance(expected, Struct)
-    told = type_objects_of(expected)
-    assert told.information.complete is not None
-    top, (color,) = told.information.complete.type.id, told.information.complete.dependents
+    reported = type_objects_of(expected)
+    assert reported.information.complete is not None
+    top, (color,) = reported.information.complete.type.id, reported.information.complete.dependents
 
-    described = decode(x.TypeObject, told.objects[color.id])
+    described = decode(x.TypeObject, reported.objects[color.id])
     enum = described.value.value
     assert isinstance(enum, x.EnumeratedType)
     literals = tuple(
@@ -34,7 +34,7 @@ def test_literals_are_qualified() -> None:
     )
     identifier = identifier_of(qualified)
 
-    described = decode(x.TypeObject, told.objects[top])
+    described = decode(x.TypeObject, reported.objects[top])
     car = described.value.value
     assert isinstance(car, x.StructType)
     (member,) = car.member_seq

@@ -126,9 +126,9 @@ class Library:
         properties = self.value()
         name = getattr(t, "name", f"anonymous_{len(self.ids)}")
         flags = {Extensibility.FINAL: 1, Extensibility.APPENDABLE: 0, Extensibility.MUTABLE: 2}
-        said = flags[t.extensibility] | 4 * t.nested if isinstance(t, Struct | Union) else 0
+        output = flags[t.extensibility] | 4 * t.nested if isinstance(t, Struct | Union) else 0
         self.ids[t] = self.following
-        properties.put("H", said, self.kind(t)).put("Q", self.ids[t]).text(name)
+        properties.put("H", output, self.kind(t)).put("Q", self.ids[t]).text(name)
         whole = self.value()
         self.put(whole, 0, properties)
         self.put(whole, 1, self.value().put("I", 0))

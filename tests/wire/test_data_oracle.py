@@ -35,7 +35,7 @@ from tests.wire.plain_data import (
     rows_of,
     status,
 )
-from tests.wire.test_datagrams import _Routes, told
+from tests.wire.test_datagrams import _Routes, reported
 
 PREFIX = b"\1" * 12
 #: The reader that `told` has.
@@ -80,9 +80,9 @@ def runs_of(message: bytes, lookahead: int = 65_507) -> list[Run]:
 
 def told_of(message: bytes) -> list[Row]:
     """What a reader is told of a message without its header."""
-    reader, _ = told([Header((2, 1), b"\x01\x7e", PREFIX).encode() + message], 8, together=False)
+    reader, _ = reported([Header((2, 1), b"\x01\x7e", PREFIX).encode() + message], 8, together=False)
     rows = []
-    for writer, all_told in reader.told.items():
+    for writer, all_told in reader.reported.items():
         for each in all_told:
             sn, payload, stamp, flags, key, coherent_set, reader_id = cast(Any, each)
             key_hash = key if flags & HAS_KEY_HASH else b""

@@ -129,7 +129,7 @@ def test_a_run_has_one_source() -> None:
     assert [(each.first, each.run.first_sn, each.run.count) for each in found] == [(0, 1, 20), (20, 21, 20)]
     turns = scan_datagrams(data, starts, stops, np.arange(40) % 2)
     assert [each.run.count for each in turns.runs] == [1] * 40
-    datagrams, _ = train(1, 1, 80, 8, 150)
+    datagrams, _ = gso_buffer(1, 1, 80, 8, 150)
     data, starts, stops = lay_out(datagrams, 4)
     half = len(datagrams) // 2
     found, rest = scan_datagrams(data, starts, stops, (np.arange(len(datagrams)) >= half).astype(np.int64))
@@ -237,13 +237,13 @@ def test_whichever_bit_of_a_heartbeats_header_differs(little: bool) -> None:
     for bit in range(32):
         tail = flip(beat, [bit // 8], 1 << bit % 8)
         datagrams = [datagram(1, sn, bytes(8), sn, tail if sn == 5 else b"") for sn in range(1, 13)]
-        alone, drops = told(datagrams, 8, together=False)
-        reader, dropped = told(datagrams, 8, together=True)
+        alone, drops = reported(datagrams, 8, together=False)
+        reader, dropped = reported(datagrams, 8, together=True)
         writer = Guid(b"\1" * 12, b"\0\0\1\3")
-        heard = [
-            [each for each in all.told[writer] if isinstance(each, Heartbeat)] for all in (alone, reader)
+        received = [
+            [each for each in all.reported[writer] if isinstance(each, Heartbeat)] for all in (alone, reader)
         ]
-        assert (heard[1], dropped) == (heard[0], drops), bit
+        assert (received[1], dropped) == (received[0], drops), bit
 
 
 def test_datagrams_too_short_to_hold_a_sample_are_left() -> None:
@@ -259,7 +259,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.guid = Guid(bytes(12), b"\0\0\0\4")
-        self.told: defaultdict[Guid, list[object]] = defaultdict(list)
+        self.reported: defaultdict[Guid, list[object]] = defaultdict(list)
         self.runs = 0
 
     def on_run(self, run: Run, *, now: int) -> None:
@@ -271,18 +271,20 @@ class Recorder:
             key = b"" if hashes is None else hashes[i].tobytes()
             flags, stamp = int(run.sample_flags()[i]), int(stamps[i])
             payload = bytes(samples.payload(i))
-            self.told[run.writer].append((sn, payload, stamp, flags, key, run.coherent_set, run.reader_id))
+            self.reported[run.writer].append(
+                (sn, payload, stamp, flags, key, run.coherent_set, run.reader_id)
+            )
 
     def on_heartbeat(self, writer: Guid, heartbeat: Heartbeat, *, now: int) -> None:
-        self.told[writer].append(heartbeat)
+        self.reported[writer].append(heartbeat)
 
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
-        self.told[writer].append(gap)
+        self.reported[writer].append(gap)
 
     fragment_bytes = 0
 
     def on_data_frag(self, writer: Guid, *submessage: object, now: int) -> None:
-        self.told[writer].append(submessage)
+        self.reported[writer].append(submessage)
 
     on_batch = on_heartbeat_batch = on_heartbeat_frag = on_rtt_measurement = on_gap
 
@@ -298,7 +300,7 @@ class _Routes(dict[Guid, Any]):
         return self._readers
 
 
-def told(
+def reported(
     datagrams: Sequence[bytes], alignment: int, *, together: bool, slot: int = 0
 ) -> tuple[Recorder, Counter[DropReason]]:
     """What readers are told of the datagrams of a drain, taken together or each alone."""
@@ -323,7 +325,7 @@ def many(writer: int, stamp: int, body: bytes) -> bytes:
     return Header((2, 1), b"\x01\x7e", bytes([writer]) * 12).encode() + InfoTimestamp(stamp).encode() + body
 
 
-def train(
+def gso_buffer(
     writer: int, sn: int, count: int, size: int, budget: int, stamp: int = 0, **how: Any
 ) -> tuple[list[bytes], int]:
     """Datagrams of equal samples of ``size`` bytes, as our writers send them, and the next sequence number."""
@@ -334,7 +336,7 @@ def train(
 
 
 @st.composite
-def trains(draw: st.DrawFn) -> list[bytes]:
+def gso_buffers(draw: st.DrawFn) -> list[bytes]:
     """Drains in which stretches of equal datagrams are common, cut in every way."""
     writers = draw(st.integers(1, 2))
     next_sn = {w: draw(st.sampled_from([1, (1 << 32) - 40, 1 << 33])) for w in range(1, writers + 1)}
@@ -351,7 +353,7 @@ def trains(draw: st.DrawFn) -> list[bytes]:
             how = {"coherent_set": next_sn[w]}
         if draw(st.integers(0, 5)) == 0:
             next_sn[w] += 3
-        some, next_sn[w] = train(w, next_sn[w], count, size, budget, i, **how)
+        some, next_sn[w] = gso_buffer(w, next_sn[w], count, size, budget, i, **how)
         if draw(st.integers(0, 3)) == 0:  # as if each had been written alone
             some = [
                 each[:20] + InfoTimestamp(stamp * 1_000_000_000).encode() + each[32:]
@@ -391,7 +393,7 @@ def rows_of(datagram: bytes) -> range:
 @st.composite
 def disturbed(draw: st.DrawFn) -> list[bytes]:
     """Such drains after a bad network and a hostile hand."""
-    datagrams = draw(trains())
+    datagrams = draw(gso_buffers())
     for _ in range(draw(st.integers(0, 4))):
         i = draw(st.integers(0, len(datagrams) - 1))
         bits = draw(st.sampled_from([1, 2, 4, 8, 0x10, 0x80, 0xFF]))
@@ -427,7 +429,7 @@ def told_in_order(
     """What readers are told of a drain taken together, those of one sample, which may come sooner, aside."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire_datagrams, "_SINGLES_MIN", 1 << 30)
-        return told(datagrams, alignment, together=True, slot=slot)
+        return reported(datagrams, alignment, together=True, slot=slot)
 
 
 @settings(max_examples=500, deadline=None)
@@ -435,9 +437,9 @@ def told_in_order(
 def test_together_readers_are_told_what_they_are_told_of_each_alone(
     datagrams: list[bytes], alignment: int, slot: int
 ) -> None:
-    alone, drops = told(datagrams, alignment, together=False)
+    alone, drops = reported(datagrams, alignment, together=False)
     reader, dropped = told_in_order(datagrams, alignment, slot)
-    assert reader.told == alone.told  # in the same order
+    assert reader.reported == alone.reported  # in the same order
     assert dropped == drops
 
 
@@ -445,7 +447,7 @@ def test_together_readers_are_told_what_they_are_told_of_each_alone(
 @pytest.mark.parametrize("where", ["a row", "a datagram", "all"])
 def test_whichever_byte_differs(hashed: bool, where: str) -> None:
     hashes = {"key_hashes": np.zeros((40, 16), np.uint8)} if hashed else {}
-    datagrams, _ = train(1, 1, 40, 8, 256, **hashes)
+    datagrams, _ = gso_buffer(1, 1, 40, 8, 256, **hashes)
     rows = rows_of(datagrams[2])
     for at in range(-32, rows.step):
         for bits in (1, 0x80):
@@ -455,9 +457,9 @@ def test_whichever_byte_differs(hashed: bool, where: str) -> None:
                 flip(each, [place + at for place in places], bits) if i in changed else each
                 for i, each in enumerate(datagrams)
             ]
-            alone, drops = told(hostile, 8, together=False)
+            alone, drops = reported(hostile, 8, together=False)
             reader, dropped = told_in_order(hostile)
-            assert (reader.told, dropped) == (alone.told, drops), (at, bits)
+            assert (reader.reported, dropped) == (alone.reported, drops), (at, bits)
 
 
 @settings(max_examples=200, deadline=None)
@@ -471,11 +473,13 @@ def test_both_forms_in_one_drain(
 
     def samples(reader: Recorder) -> dict[Guid, Counter[object]]:
         found = {
-            w: Counter(each for each in all if isinstance(each, tuple)) for w, all in reader.told.items()
+            w: Counter(each for each in all if isinstance(each, tuple)) for w, all in reader.reported.items()
         }
         return {w: each for w, each in found.items() if each}  # type: ignore[misc]
 
-    assert samples(told(mixed, 8, together=True, slot=slot)[0]) == samples(told(mixed, 8, together=False)[0])
+    assert samples(reported(mixed, 8, together=True, slot=slot)[0]) == samples(
+        reported(mixed, 8, together=False)[0]
+    )
 
 
 @pytest.mark.parametrize("hashed", [False, True])
@@ -485,7 +489,7 @@ def test_a_train_is_a_run_of_what_counts(hashed: bool) -> None:
         if hashed
         else {}
     )
-    datagrams, _ = train(1, 5, 280, 68, 1400, stamp=9, **hashes)
+    datagrams, _ = gso_buffer(1, 5, 280, 68, 1400, stamp=9, **hashes)
     data, starts, stops = lay_out(datagrams, 4)
     (found,), rest = scan_datagrams(data, starts, stops)
     assert rest == [len(datagrams) - 1]  # shorter
@@ -495,7 +499,7 @@ def test_a_train_is_a_run_of_what_counts(hashed: bool) -> None:
 
 
 def test_a_hole_cuts_a_train_and_costs_nothing_else() -> None:
-    datagrams, _ = train(1, 1, 15 * 40, 68, 1400)
+    datagrams, _ = gso_buffer(1, 1, 15 * 40, 68, 1400)
     del datagrams[17]
     data, starts, stops = lay_out(datagrams)
     runs, rest = scan_datagrams(data, starts, stops)
@@ -505,7 +509,7 @@ def test_a_hole_cuts_a_train_and_costs_nothing_else() -> None:
 
 def test_a_run_is_no_longer_than_a_datagram_could_be() -> None:
     """Else a window that is smaller would refuse what it would take piece by piece."""
-    datagrams, _ = train(1, 1, 15 * 400, 68, 1400)
+    datagrams, _ = gso_buffer(1, 1, 15 * 400, 68, 1400)
     data, starts, stops = lay_out(datagrams)
     runs, rest = scan_datagrams(data, starts, stops)
     assert not rest and sum(each.run.count for each in runs) == 6000  # type: ignore[misc]
@@ -514,7 +518,7 @@ def test_a_run_is_no_longer_than_a_datagram_could_be() -> None:
 
 def test_where_the_pitch_changes_another_stretch_begins() -> None:
     """Trains of 44 bytes behind others: the kernel packs the datagrams of a train, a drain aligns each train."""
-    datagrams, _ = train(1, 1, 80, 12, 80)
+    datagrams, _ = gso_buffer(1, 1, 80, 12, 80)
     data, starts, stops = np.zeros(8192, np.uint8), [], []
     assert len(datagrams) == 40 and len(datagrams[0]) == 104
     at = 0
@@ -532,7 +536,7 @@ def test_where_the_pitch_changes_another_stretch_begins() -> None:
 def test_datagrams_that_lie_backwards_are_no_stretch(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else memory would be looked at that is not theirs."""
     monkeypatch.setattr("spark_rtps.transport.wire.equal_datagrams.comparable", None)
-    datagrams, _ = train(1, 1, 8 * 8, 8, 256)
+    datagrams, _ = gso_buffer(1, 1, 8 * 8, 8, 256)
     assert {len(each) for each in datagrams} == {288}
     starts = np.arange(len(datagrams) - 1, -1, -1) * -step
     data = np.zeros(int(starts[0]) + 288, np.uint8)
@@ -545,21 +549,21 @@ def test_datagrams_that_lie_backwards_are_no_stretch(step: int, monkeypatch: pyt
 def test_a_number_that_wraps_where_it_must_not_is_not_the_next() -> None:
     """Its high word has to go on by one."""
     sn = (2 << 32) - 2
-    datagrams, _ = train(1, sn, 8 * 12, 8, 256)
+    datagrams, _ = gso_buffer(1, sn, 8 * 12, 8, 256)
     assert datagrams[0][32 + 2 * 32 + 16 :][:8] == b"\2\0\0\0\0\0\0\0"
     wrong = flip(datagrams[0], [row + 16 for row in rows_of(datagrams[0])[2:]], 3)
     for first in (datagrams[0], wrong):
-        alone, _ = told([first, *datagrams[1:]], 8, together=False)
-        reader, _ = told([first, *datagrams[1:]], 8, together=True)
-        assert reader.told == alone.told
-        numbers = [cast(Any, each)[0] for each in reader.told[Guid(b"\1" * 12, b"\0\0\1\2")]]
+        alone, _ = reported([first, *datagrams[1:]], 8, together=False)
+        reader, _ = reported([first, *datagrams[1:]], 8, together=True)
+        assert reader.reported == alone.reported
+        numbers = [cast(Any, each)[0] for each in reader.reported[Guid(b"\1" * 12, b"\0\0\1\2")]]
         third_is = 2 << 32 if first == datagrams[0] else 1 << 32
         assert numbers[:3] == [sn, sn + 1, third_is]
 
 
 def test_what_is_built_in_is_left() -> None:
     """Who sent it matters."""
-    datagrams, _ = train(1, 1, 15 * 40, 68, 1400)
+    datagrams, _ = gso_buffer(1, 1, 15 * 40, 68, 1400)
     each = [flip(datagram, [row + 15 for row in rows_of(datagram)], 0xC0) for datagram in datagrams]
     data, starts, stops = lay_out(each)
     assert scan_datagrams(data, starts, stops) == ([], list(range(40)))
@@ -570,10 +574,10 @@ def test_a_writer_of_small_and_large_writes_keeps_its_order() -> None:
     datagrams: list[bytes] = []
     sn, singles = 1, 0
     for i in range(40):
-        some, sn = train(1, sn, [1, 75, 3, 40, 1][i % 5], 68, 1400, stamp=i)
+        some, sn = gso_buffer(1, sn, [1, 75, 3, 40, 1][i % 5], 68, 1400, stamp=i)
         singles += [each[32:].count(b"\x15\x05\x58\0") for each in some].count(1)
         datagrams += some
     assert singles >= DATAGRAMS_MIN
-    reader, _ = told(datagrams, 8, together=True)
-    (numbers,) = ([cast(Any, each)[0] for each in all] for all in reader.told.values())
+    reader, _ = reported(datagrams, 8, together=True)
+    (numbers,) = ([cast(Any, each)[0] for each in all] for all in reader.reported.values())
     assert numbers == list(range(1, sn))

@@ -23,7 +23,7 @@ BODY = 32
 SECOND = 1_000_000_000
 
 
-def train(
+def gso_buffer(
     messages: int, *, each: int = 5, size: int = 68, first_sn: int = 1, flags: int = 0, hashed: bool = False
 ) -> tuple[U8, int]:
     """Messages that lie end to end, of other times each, and the bytes of one."""
@@ -70,7 +70,7 @@ def alone(data: U8, start: int, nbytes: int, i: int) -> list[object]:
 def test_each_message_is_the_run_that_it_is_by_itself(
     messages: int, each: int, size: int, first_sn: int, flags: int, hashed: bool, broken: int | None
 ) -> None:
-    data, nbytes = train(messages, each=each, size=size, first_sn=first_sn, flags=flags, hashed=hashed)
+    data, nbytes = gso_buffer(messages, each=each, size=size, first_sn=first_sn, flags=flags, hashed=hashed)
     if broken is not None:
         data[broken // 8 % data.nbytes] ^= 1 << broken % 8
     runs, looked_at = scan_messages(data, 0, nbytes, nbytes, messages)
@@ -89,7 +89,7 @@ def test_each_message_is_the_run_that_it_is_by_itself(
 
 
 def test_what_lies_between_messages_is_passed_over() -> None:
-    data, nbytes = train(4, hashed=True)
+    data, nbytes = gso_buffer(4, hashed=True)
     apart = np.zeros((4, nbytes + 8), np.uint8)
     apart[:, :nbytes] = data.reshape(4, nbytes)
     runs, looked_at = scan_messages(apart.reshape(-1), 0, nbytes, nbytes + 8, 4)
@@ -104,14 +104,14 @@ def test_what_lies_between_messages_is_passed_over() -> None:
     ids=["magic", "version", "writer", "INFO_TS", "flags", "octets", "entity", "number"],
 )
 def test_a_message_that_is_not_like_the_first_ends_them(at: int, value: int) -> None:
-    data, nbytes = train(5)
+    data, nbytes = gso_buffer(5)
     data[3 * nbytes + at] = value
     runs, looked_at = scan_messages(data, 0, nbytes, nbytes, 5)
     assert (len(runs), looked_at) == (3, 3)
 
 
 def test_one_sample_that_is_not_like_the_others_ends_them() -> None:
-    data, nbytes = train(5)
+    data, nbytes = gso_buffer(5)
     data[3 * nbytes + BODY + 92 + 20] ^= 1
     runs, looked_at = scan_messages(data, 0, nbytes, nbytes, 5)
     assert (len(runs), looked_at) == (3, 5)  # those behind it are not looked at again and again
@@ -119,7 +119,7 @@ def test_one_sample_that_is_not_like_the_others_ends_them() -> None:
 
 @pytest.mark.parametrize("first_sn", [(1 << 32) - 12, (1 << 32) - 3])
 def test_numbers_whose_high_word_changes_are_left(first_sn: int) -> None:
-    data, nbytes = train(5, first_sn=first_sn)
+    data, nbytes = gso_buffer(5, first_sn=first_sn)
     runs, _ = scan_messages(data, 0, nbytes, nbytes, 5)
     assert [run.first_sn for run in runs] == (
         [first_sn, first_sn + 5] if first_sn % (1 << 32) < (1 << 32) - 5 else []
@@ -127,7 +127,7 @@ def test_numbers_whose_high_word_changes_are_left(first_sn: int) -> None:
 
 
 def test_samples_of_built_in_writers_are_left() -> None:
-    data, nbytes = train(3)
+    data, nbytes = gso_buffer(3)
     for i in range(3):
         rows = data[i * nbytes + BODY : (i + 1) * nbytes].reshape(5, -1)
         rows[:, 12:16] = np.frombuffer(ENTITYID_SPDP_WRITER, np.uint8)
@@ -135,5 +135,5 @@ def test_samples_of_built_in_writers_are_left() -> None:
 
 
 def test_messages_that_overlap_are_left() -> None:
-    data, nbytes = train(3)
+    data, nbytes = gso_buffer(3)
     assert scan_messages(data, 0, nbytes, nbytes - 4, 3)[0] == []

@@ -43,11 +43,13 @@ def test_a_train_of_messages_holds_what_plain_framing_makes(
         size, budget, len(HEADERS), flags=flags, with_key_hash=with_key_hash, coherent_set=coherent_set
     )
     out = np.full(shape.nbytes(count), 0xAA, np.uint8)
-    train = frame_messages(out, shape, HEADERS, samples, WRITER, first_sn, flags=flags, key_hashes=hashes)
+    gso_buffer = frame_messages(
+        out, shape, HEADERS, samples, WRITER, first_sn, flags=flags, key_hashes=hashes
+    )
     blocks = frame(
         samples, WRITER, first_sn, budget=budget, flags=flags, key_hashes=hashes, coherent_set=coherent_set
     )
     assert out.tobytes() == b"".join(HEADERS + block.data.tobytes() for block in blocks)
-    assert (train.first_sn, train.count, train.nbytes) == (first_sn, count, out.nbytes)
-    found = list(train.blocks(first_sn, first_sn + count - 1))
+    assert (gso_buffer.first_sn, gso_buffer.count, gso_buffer.nbytes) == (first_sn, count, out.nbytes)
+    found = list(gso_buffer.blocks(first_sn, first_sn + count - 1))
     assert [(each.first_sn, each.count) for each in found] == [(each.first_sn, each.count) for each in blocks]

@@ -16,7 +16,7 @@ from ..wire.samples import U8
 from .buffers import buffer
 from .checkpoint import read_tail
 from .frame import ALIGNMENT, align
-from .frame_walk import mapped
+from .frame_scan import mapped
 from .partial_frames import PartialFrames
 from .segment import SegmentFile
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from .frame_walk import Header, SegmentFrames
+from .frame_scan import Header, SegmentFrames
 
 #: Frames between two marks: walking so many takes milliseconds.
 MARK_FRAMES: Final = 1024
@@ -46,7 +46,7 @@ class FrameIndex:
         with self._lock:
             marks = self._marks.setdefault(segment.base, [])
             if not marks or not is_beyond(marks[-1]):
-                self._walk_on(segment, stop, marks, is_beyond, still)
+                self._scan_on(segment, stop, marks, is_beyond, still)
             at = bisect_left(marks, True, key=is_beyond)
             return marks[at - 1] if at else None
 
@@ -56,7 +56,7 @@ class FrameIndex:
             for base in self._marks.keys() - set(bases):
                 del self._marks[base]
 
-    def _walk_on(
+    def _scan_on(
         self,
         segment: SegmentFrames,
         stop: int,

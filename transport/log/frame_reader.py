@@ -10,7 +10,7 @@ from ..wire.samples import Run
 from .checkpoint import Tail
 from .damage import Damage
 from .frame import Cursor, Frame, Pad
-from .frame_walk import Gap, Header
+from .frame_scan import Gap, Header
 from .log_files import LogFiles
 from .log_segments import LogSegments, holder
 
@@ -42,9 +42,9 @@ class FrameReader:
             if holder(held, position) is None:
                 self._segments.check_trimmed(position)
         self._files.expect(start.position, end.position + (end.row > 0))
-        return self._walk_items(start, end, tail, bodies=bodies, exact=exact)
+        return self._scan_items(start, end, tail, bodies=bodies, exact=exact)
 
-    def _walk_items(
+    def _scan_items(
         self, start: Cursor, end: Cursor, tail: Tail | None, *, bodies: bool, exact: bool
     ) -> Iterator[Item]:
         before = _Before(None, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from .frame import Cursor
 from .frame_index import MARK_FRAMES, FrameIndex, Mark
-from .frame_walk import Header
+from .frame_scan import Header
 from .log_segments import LogSegments, base_of, holder
 
 

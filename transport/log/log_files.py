@@ -8,7 +8,7 @@ from typing import Protocol
 from ..value_classes import value
 from .checkpoint import Base, Tail, read_base, read_tail
 from .copied_frames import CopiedFrames
-from .frame_walk import SegmentFrames
+from .frame_scan import SegmentFrames
 from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
 
 

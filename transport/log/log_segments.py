@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import LogLostError
 from .checkpoint import Base
-from .frame_walk import Gap, Header, SegmentFrames
+from .frame_scan import Gap, Header, SegmentFrames
 from .log_files import LogFiles
 from .segment import SegmentFile, StreamLogMetadata, refusal, segment_path
 

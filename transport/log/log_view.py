@@ -11,8 +11,8 @@ from .damage import Damage
 from .frame import Cursor, Frame, Pad
 from .frame_index import FrameIndex
 from .frame_reader import FrameReader, Item, check_range
+from .frame_scan import Header
 from .frame_search import FrameSearch, byte_at, cursor_at
-from .frame_walk import Header
 from .log_files import LogDirectory, LogFiles
 from .log_segments import MAPPED_MAX, LogSegments
 from .segment import JSON, SegmentFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .frame import Cursor, Pad
-from .frame_walk import SegmentFrames
+from .frame_scan import SegmentFrames
 from .log_view import LogView
 from .segment import SCARCE, SegmentFile, refusal, segment_path
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..wire.samples import Run
 from .frame import ALIGNMENT, HEADER_BYTES, align
-from .frame_walk import Header, SegmentFrames
+from .frame_scan import Header, SegmentFrames
 
 
 class PartialFrames(SegmentFrames, ABC):

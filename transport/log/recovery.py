@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..structure import Guid
 from .checkpoint import Checkpoint, has_room, read_tail, remember
-from .frame_walk import Header, SegmentFrames
+from .frame_scan import Header, SegmentFrames
 from .segment import SUFFIX, SegmentFile, extend_segment, list_segments, page_ceil
 from .small_file import UNFINISHED
 from .spare_segments import SPARE

@@ -48,8 +48,8 @@ from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_len
 from .host_clocks import Clocks
 from .log_view import LogView
 from .permissions import PRIVATE, make_folder, protect
-from .places import Places
 from .recovery import Recovered, left_segments, recover
+from .reserved_frames import ReservedFrames
 from .segment import (
     JSON,
     METADATA,
@@ -106,7 +106,7 @@ class StreamLog:
         self._is_torn = False  # an exception came where a frame was stored, and not all of what is told of it
         self._tail: Segment | None = None  # the last segment while it has room
         #: Where samples are being put together that are to be appended next.
-        self.places = Places()
+        self.places = ReservedFrames()
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class StreamLog:
         Raises LogLostError for a log that cannot be resumed, LogAccessError for another user's, LogError for one that
         cannot be opened.
         """
-        settings = told = read_metadata(directory)
+        settings = announced = read_metadata(directory)
         if max_bytes is not None:
             fitting = fitting_segment_bytes(max_bytes, settings.segment_bytes)
             settings = StreamLogMetadata(max_bytes, fitting, settings.seed, settings.given)
@@ -186,9 +186,11 @@ class StreamLog:
             locked = lock(directory)
             try:
                 read_metadata(directory)  # which is gone if the log was removed meanwhile
-                if settings.max_bytes != told.max_bytes:  # readers plan by it
+                if settings.max_bytes != announced.max_bytes:  # readers plan by it
                     with contextlib.suppress(OSError):  # a full disk: a later start writes it
-                        write_metadata(directory, replace(told, max_bytes=settings.max_bytes), durable=True)
+                        write_metadata(
+                            directory, replace(announced, max_bytes=settings.max_bytes), durable=True
+                        )
                 checkpoint = read_checkpoint(directory, settings.seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
                 log._recover(checkpoint, align(reached))

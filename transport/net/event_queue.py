@@ -7,13 +7,13 @@ import time
 from typing import Final
 
 from ..errors import DropReason
-from ..limits import EVENTS_MAX, MISMATCHES_SAID_MAX
+from ..limits import EVENTS_MAX, MISMATCHES_LOGGED_MAX
+from ..log_once import LogOnce
 from ..protocol.participant.events import Event, MessageTooLarge, TypeNotKnown
 from ..protocol.participant.participant import Participant
-from ..said import Said
 from ..structure import Guid
+from .ipc_reading import ReadLogs
 from .node_config import NodeConfig
-from .on_host import ReadLogs
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class EventWarnings:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._too_large_from = Said(_SENDERS_NAMED_MAX)
-        self._type_not_known = Said(MISMATCHES_SAID_MAX)
+        self._too_large_from = LogOnce(_SENDERS_NAMED_MAX)
+        self._type_not_known = LogOnce(MISMATCHES_LOGGED_MAX)
 
     def on_event(self, event: Event) -> None:
         """Warn of what the event says, if it is worth a warning and none was given of it."""
@@ -79,12 +79,12 @@ class EventWarnings:
     def _warn_of_type(self, event: TypeNotKnown) -> None:
         if not self._type_not_known.is_new(event.topic):
             return
-        remedy = self._config.type_remedy
+        hint = self._config.type_hint
         _log.warning(
             "topic %r: the type that is announced has int8 or uint8 members; Cyclone DDS%s of %s does not know them "
             "and crashes when it asks for the type%s",
             event.topic,
             f" {event.product_version}" if event.product_version else "",
             event.remote,
-            f" ({remedy})" if remedy else "",
+            f" ({hint})" if hint else "",
         )

@@ -41,4 +41,4 @@ class JoinedGroup:
             return
         if (routes := self._participant.endpoints.routes_changed) != self._listening:
             self._listening = routes
-            self._sockets.listen_to(self._participant.endpoints.heard_prefixes)
+            self._sockets.listen_to(self._participant.endpoints.received_prefixes)

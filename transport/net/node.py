@@ -33,18 +33,18 @@ from .directory import Directory
 from .duty_cycle import DutyCycle
 from .event_queue import EventQueue
 from .forked import disowned_by_children
+from .ipc_writing import WrittenLogs, term_length, unnamed_log
 from .join import join
 from .joined_group import JoinedGroup
-from .naps import Naps
 from .node_config import NodeConfig
 from .node_counters import NodeCounters
 from .plugins import interceptor_of, load_congestion_control, load_flow_control
+from .receive_coalescing import ReceiveCoalescing
 from .receive_turns import ReceiveTurns
 from .recipients import Recipient, Recipients
 from .ros_graph import RosGraph, join_graph
 from .sockets import Sockets
 from .wake_pipe import WakePipe
-from .written_logs import WrittenLogs, term_length, unnamed_log
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Node:
         self._after_cycle = after_cycle
         self._recipients = Recipients()
         self._turns = ReceiveTurns(participant, sockets, self._recipients)
-        self._naps = Naps()
+        self._coalescing = ReceiveCoalescing()
         self._read_logs = self._turns.read_logs
         self._written_logs = WrittenLogs(self.guid_prefix, config.domain)
         self._wake_pipe = WakePipe()
@@ -284,10 +284,12 @@ class Node:
             self.wake()  # who steers may wait for what was taken in here
         elif received:
             now, room = time.monotonic_ns(), self.sockets.granted_receive_buffer
-            if nap := self._naps.after(received, self._turns.received_bytes, room=room, now=now):
-                time.sleep(nap / NANOSECONDS)
-                self._naps.woke(time.monotonic_ns() - now - nap)
-                self.sockets.drain_bytes = self._naps.drain_bytes
+            if coalescing_ns := self._coalescing.after(
+                received, self._turns.received_bytes, room=room, now=now
+            ):
+                time.sleep(coalescing_ns / NANOSECONDS)
+                self._coalescing.woke(time.monotonic_ns() - now - coalescing_ns)
+                self.sockets.burst_bytes = self._coalescing.burst_bytes
 
     def do_work(self) -> int:
         """One duty cycle without waiting: receive, timers, send. Returns the number of datagrams received."""

@@ -61,7 +61,7 @@ class NodeConfig:
     #: The node of a ROS graph that the participant is; None: it is none.
     ros: RosNode | None = None
     #: What a user can do where a peer does not know the types of members that are announced to it; "": it is not said.
-    type_remedy: str = ""
+    type_hint: str = ""
 
 
 def new_guid_prefix() -> bytes:

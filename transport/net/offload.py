@@ -36,14 +36,14 @@ _REFUSED: Final = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
 _ROUTES_MAX: Final = PARTICIPANTS_MAX * LOCATORS_MAX
 #: So many datagrams of one length and of our own kind, one behind another, are a train that was taken apart; those that
 #: are shorter may be HEARTBEATs.
-_TRAIN_SEEN: Final = 8
-_TRAIN_SEGMENT_MIN: Final = 64
+_GSO_SEEN: Final = 8
+_GSO_SEGMENT_MIN: Final = 64
 CONTROL_SIZE: Final = socket.CMSG_SPACE(4)
 #: What a train received may take up in the buffer: at most 3 bytes are put behind each message.
-TRAIN_ROOM: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
+GSO_CAPACITY: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
 
 #: Datagrams to the same destinations, bytes of each of them but the last, which may have fewer, and bytes of all.
-Train = tuple[list[OutgoingDatagrams], int, int]
+GsoBuffer = tuple[list[OutgoingDatagrams], int, int]
 
 
 def control(segment: int) -> list[tuple[int, int, bytes]]:
@@ -58,50 +58,50 @@ def pieces(buffers: list[Buffer], nbytes: int) -> list[Buffer]:
     return buffers
 
 
-def trains(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[Train]:
+def gso_buffers(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[GsoBuffer]:
     """All datagrams in order, together as far as they go together."""
-    train: list[OutgoingDatagrams] = []
+    gso_buffer: list[OutgoingDatagrams] = []
     segment = nbytes = 0
     for each in datagrams:
         size = sum(map(len, each.buffers))
-        if train:
+        if gso_buffer:
             if (
                 not each.segment
                 and 0 < size <= segment <= SEGMENT_SIZE_MAX
-                and len(train) * segment == nbytes  # none of them is shorter
+                and len(gso_buffer) * segment == nbytes  # none of them is shorter
                 and nbytes + size <= UDP_PAYLOAD_MAX
-                and len(train) < SEGMENTS_MAX
-                and each.destinations == train[0].destinations
+                and len(gso_buffer) < SEGMENTS_MAX
+                and each.destinations == gso_buffer[0].destinations
             ):
-                train.append(each)
+                gso_buffer.append(each)
                 nbytes += size
                 continue
-            yield train, segment, nbytes
-        train, segment, nbytes = [each], min(each.segment or size, size), size
+            yield gso_buffer, segment, nbytes
+        gso_buffer, segment, nbytes = [each], min(each.segment or size, size), size
         if segment < size:  # it comes as a train
             if segment > SEGMENT_SIZE_MAX:
-                yield train, segment, nbytes
+                yield gso_buffer, segment, nbytes
             else:
                 for group in each.groups():
                     yield from _system_calls(group, len(group.buffers[0]))
-            train = []
-    if train:
-        yield train, segment, nbytes
+            gso_buffer = []
+    if gso_buffer:
+        yield gso_buffer, segment, nbytes
 
 
-def _system_calls(train: OutgoingDatagrams, nbytes: int) -> Iterator[Train]:
+def _system_calls(gso_buffer: OutgoingDatagrams, nbytes: int) -> Iterator[GsoBuffer]:
     """A train that was made as one, in parts that the kernel takes."""
-    segment = train.segment
+    segment = gso_buffer.segment
     step = segment * max(1, min(SEGMENTS_MAX, UDP_PAYLOAD_MAX // segment))
     if nbytes <= step:
-        yield [train], min(segment, nbytes), nbytes
+        yield [gso_buffer], min(segment, nbytes), nbytes
         return
-    (buffer,) = train.buffers
+    (buffer,) = gso_buffer.buffers
     view = memoryview(buffer)
     for at in range(0, nbytes, step):
         part = view[at : at + step]
         size = len(part)
-        yield [OutgoingDatagrams([part], train.destinations, segment)], min(segment, size), size
+        yield [OutgoingDatagrams([part], gso_buffer.destinations, segment)], min(segment, size), size
 
 
 class Routes:
@@ -123,7 +123,7 @@ class Routes:
         self._refused[sender, to] = 0 if error.errno == errno.EIO else segment
 
 
-def takes_trains(sender: socket.socket) -> bool:
+def takes_gso(sender: socket.socket) -> bool:
     """Whether the kernel knows UDP_SEGMENT; one that does not would send a train as one datagram."""
     try:
         sender.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
@@ -132,7 +132,7 @@ def takes_trains(sender: socket.socket) -> bool:
     return True
 
 
-def receive_trains(receiver: socket.socket) -> bool:
+def receive_coalesced(receiver: socket.socket) -> bool:
     """Have trains handed out in one piece; False where the kernel cannot."""
     try:
         receiver.setsockopt(_SOL_UDP, _UDP_GRO, 1)
@@ -141,19 +141,19 @@ def receive_trains(receiver: socket.socket) -> bool:
     return True
 
 
-def is_train(data: U8, spans: list[Span]) -> bool:
+def is_gso(data: U8, spans: list[Span]) -> bool:
     """Whether the datagrams of a drain look as if they had come in a train.
 
     Only participants of this kind send trains, and the system call that reports trains takes longer: from all others
     every datagram would only cost more.
     """
-    if len(spans) <= _TRAIN_SEEN:
+    if len(spans) <= _GSO_SEEN:
         return False
     start, stop, _ = spans[-2]  # the last may be shorter
     vendor = data[start + 6 : start + 8].tobytes()  # RTPS 2.5 §9.4.4: behind magic and version
-    if vendor != VENDOR_ID or not _TRAIN_SEGMENT_MIN <= stop - start <= SEGMENT_SIZE_MAX:
+    if vendor != VENDOR_ID or not _GSO_SEGMENT_MIN <= stop - start <= SEGMENT_SIZE_MAX:
         return False
-    return {stop - start for start, stop, _ in spans[-1 - _TRAIN_SEEN : -1]} == {stop - start}
+    return {stop - start for start, stop, _ in spans[-1 - _GSO_SEEN : -1]} == {stop - start}
 
 
 def take_apart(

@@ -11,7 +11,7 @@ from ..protocol.agenda import Failures
 from ..protocol.participant.participant import Participant, Reception
 from ..protocol.receiving.message_receiver import Span
 from ..wire.samples import U8
-from .on_host import ReadLogs
+from .ipc_reading import ReadLogs
 from .recipients import Recipients
 from .sockets import Sockets
 
@@ -70,7 +70,7 @@ class ReceiveTurns:
                 return received
             if source is self._sockets.discovery:
                 sources = {span[2] for span in spans}
-                self._participant.discovery.heard_by_multicast(sources, now=time.monotonic_ns())
+                self._participant.discovery.received_by_multicast(sources, now=time.monotonic_ns())
             received += len(spans)
             self.received_bytes += spans[-1][1]
             begun, fresh = time.monotonic_ns(), True

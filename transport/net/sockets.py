@@ -32,17 +32,17 @@ from .interfaces import Interface
 from .many_datagrams import MANY_ROOM, ManyDatagrams
 from .offload import (
     CONTROL_SIZE,
+    GSO_CAPACITY,
     SEGMENT_SIZE_MAX,
-    TRAIN_ROOM,
+    GsoBuffer,
     Routes,
-    Train,
     control,
-    is_train,
+    gso_buffers,
+    is_gso,
     pieces,
-    receive_trains,
+    receive_coalesced,
     take_apart,
-    takes_trains,
-    trains,
+    takes_gso,
 )
 from .send_failures import SendFailures
 
@@ -50,14 +50,14 @@ _log = logging.getLogger(__name__)
 
 #: What a drain may gather before the protocol sees it: most of what a drain costs is the same for 16 datagrams and 64,
 #: but what is longer has left the processor's caches when it is copied.
-DRAIN_BYTES: Final = 1 << 21
+BURST_BYTES: Final = 1 << 21
 #: The same for large datagrams where other processes want the processors: the caches hold nothing of this one's then.
-CROWDED_DRAIN_BYTES: Final = 1 << 23
+CONTENDED_BURST_BYTES: Final = 1 << 23
 #: So many bytes more it gathers of large datagrams until one is shorter than the one before, as the last of a sample
 #: is: samples that are whole cost least.
-_DRAIN_ON: Final = DRAIN_BYTES // 2
+_RECEIVE_ON: Final = BURST_BYTES // 2
 #: Trains of small datagrams, of which each is a step, pay off longer.
-_TRAINS_BYTES: Final = 2 * DRAIN_BYTES
+_GSO_BYTES: Final = 2 * BURST_BYTES
 #: Bytes of a socket that wait for the network at most.
 SEND_BUFFER: Final = 4 << 20
 #: What an empty datagram takes up: a drain of nothing else must end, too.
@@ -98,7 +98,7 @@ class Sockets:
         self._groups: list[socket.socket] = []
         self._filtered = False
         #: What a drain of large datagrams may gather.
-        self.drain_bytes = DRAIN_BYTES
+        self.burst_bytes = BURST_BYTES
         self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
@@ -106,9 +106,9 @@ class Sockets:
         #: System calls that took less than they were given.
         self.short_sends = 0
         self._routes = Routes()
-        self._sends_trains = takes_trains(self._senders[0])
+        self._sends_gso = takes_gso(self._senders[0])
         #: Those of the sockets for samples whose trains come in one piece.
-        self._of_trains: set[socket.socket] = set()
+        self._of_gso: set[socket.socket] = set()
         #: By socket for samples: how it receives many datagrams at once.
         self._many = {self.user: ManyDatagrams.of()}
         self._last_error = 0
@@ -194,7 +194,7 @@ class Sockets:
 
     def renew_buffer(self) -> None:
         """Drain into another buffer from now on: the one before is still being read."""
-        self.buffer: U8 = np.empty(CROWDED_DRAIN_BYTES + MANY_ROOM, np.uint8)
+        self.buffer: U8 = np.empty(CONTENDED_BURST_BYTES + MANY_ROOM, np.uint8)
         self._view = memoryview(self.buffer)
 
     def drain(self, source: socket.socket) -> list[Span]:
@@ -202,10 +202,10 @@ class Sockets:
         spans: list[Span] = []
         many = self._many.get(source)
         try:
-            if source in self._of_trains:
-                self._drain_trains(source, spans)
+            if source in self._of_gso:
+                self._receive_coalesced(source, spans)
             elif many is not None and many.expects_many:
-                many.drain(source, self.buffer, DRAIN_BYTES, spans)
+                many.drain(source, self.buffer, BURST_BYTES, spans)
             else:
                 self._drain(source, spans)
         except BlockingIOError:
@@ -214,31 +214,31 @@ class Sockets:
             # An ICMP "port unreachable" for something sent earlier shows up here; nothing was received.
             if error.errno != errno.ECONNREFUSED:
                 _log.warning("receiving failed: %s", error)
-        if source in self._many and source not in self._of_trains:
+        if source in self._many and source not in self._of_gso:
             if many is not None and not many.expects_many:
                 many.note(spans)
-            if is_train(self.buffer, spans) and receive_trains(source):
-                self._of_trains.add(source)
+            if is_gso(self.buffer, spans) and receive_coalesced(source):
+                self._of_gso.add(source)
         return spans
 
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:
         view, at, before = self._view, 0, 0
-        receive, enough = source.recvfrom_into, self.drain_bytes
-        while at + UDP_PAYLOAD_MAX <= enough + _DRAIN_ON:
+        receive, enough = source.recvfrom_into, self.burst_bytes
+        while at + UDP_PAYLOAD_MAX <= enough + _RECEIVE_ON:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
             # Of small datagrams, each of which is a step, a drain never gathers more than this.
-            if at >= DRAIN_BYTES and (
+            if at >= BURST_BYTES and (
                 max(size, before) < SMALL_BYTES or (at >= enough and size < max(before, SMALL_BYTES))
             ):
                 break
             before = size
 
-    def _drain_trains(self, source: socket.socket, spans: list[Span]) -> None:
+    def _receive_coalesced(self, source: socket.socket, spans: list[Span]) -> None:
         view, at = self._view, 0
         receive = source.recvmsg_into
-        while at + TRAIN_ROOM <= _TRAINS_BYTES:
+        while at + GSO_CAPACITY <= _GSO_BYTES:
             size, control, _, address = receive((view[at:],), CONTROL_SIZE)
             stop = take_apart(self.buffer, at, size, control, address[0], spans)
             at = (stop + 7) & ~7 if size else at + _EMPTY_TAKES
@@ -248,22 +248,22 @@ class Sockets:
         counted."""
         before = self.sent
         senders = self._senders
-        for train in trains(datagrams):
-            alone = train[1] == train[2]
-            for to in train[0][0].destinations:
+        for gso_buffer in gso_buffers(datagrams):
+            alone = gso_buffer[1] == gso_buffer[2]
+            for to in gso_buffer[0][0].destinations:
                 # A unicast destination takes the kernel's route; a multicast one goes out of every interface, or of
                 # that one where its readers are.
                 for sender in senders[self._through[to.via]] if to.is_multicast else senders[:1]:
-                    if train[1] > SEGMENT_SIZE_MAX and not alone:
-                        self._send_large(sender, train, to)
-                    elif alone or not self._send_train(sender, train, to):
-                        self._send_each(sender, train, to)
+                    if gso_buffer[1] > SEGMENT_SIZE_MAX and not alone:
+                        self._send_large(sender, gso_buffer, to)
+                    elif alone or not self._send_gso(sender, gso_buffer, to):
+                        self._send_each(sender, gso_buffer, to)
         return self.sent - before
 
-    def _send_train(self, sender: socket.socket, train: Train, to: Locator) -> bool:
+    def _send_gso(self, sender: socket.socket, gso_buffer: GsoBuffer, to: Locator) -> bool:
         """Whether all of it could be sent at once."""
-        datagrams, segment, nbytes = train
-        if not self._sends_trains or not self._routes.takes(sender, to, segment):
+        datagrams, segment, nbytes = gso_buffer
+        if not self._sends_gso or not self._routes.takes(sender, to, segment):
             return False
         buffers = pieces([buffer for each in datagrams for buffer in each.buffers], nbytes)
         try:
@@ -275,9 +275,9 @@ class Sockets:
         self.short_sends += size < nbytes
         return True
 
-    def _send_large(self, sender: socket.socket, train: Train, to: Locator) -> None:
+    def _send_large(self, sender: socket.socket, gso_buffer: GsoBuffer, to: Locator) -> None:
         """Send messages too long for the kernel to cut, one after another."""
-        (each,), segment, nbytes = train
+        (each,), segment, nbytes = gso_buffer
         view, address = memoryview(each.buffers[0]), (to.address, to.port)
         send, sent = sender.sendto, 0
         for at, stop in message_spans(nbytes, segment, each.group):
@@ -289,8 +289,8 @@ class Sockets:
                 self._send_failed(sender, error, to)
         self.sent += sent
 
-    def _send_each(self, sender: socket.socket, train: Train, to: Locator) -> None:
-        datagrams, size, left = train
+    def _send_each(self, sender: socket.socket, gso_buffer: GsoBuffer, to: Locator) -> None:
+        datagrams, size, left = gso_buffer
         for datagram in chain.from_iterable(each.apart() for each in datagrams):
             size = min(size, left)
             left -= size

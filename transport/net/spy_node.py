@@ -25,8 +25,8 @@ from ..types.model import Struct
 from ..value_classes import slotted
 from ..wire.samples import U8
 from .forked import disowned_by_children
+from .ipc_reading import ReadLogs
 from .node_counters import NodeCounters
-from .on_host import ReadLogs
 from .plugins import load_congestion_control
 from .recipients import Recipient, Recipients
 from .spy_directory import SpyDirectory, qos_offered, writer_of

@@ -27,7 +27,7 @@ _NAMES_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class ToldType:
+class AnnouncedType:
     """The type that one endpoint of a topic announces. ``struct`` is None if it announces none, for which ``failure``
     has the reason, or if it has not been asked for yet."""
 
@@ -52,13 +52,13 @@ def await_type(
     type_name: str | None = None,
     need_struct: bool = True,
     stopping: Callable[[], bool] = bool,
-) -> ToldType:
+) -> AnnouncedType:
     """The type that all others on the topic can be read as; of endpoints named ``type_name`` only, if that is given.
 
     It waits as :func:`await_types` does. Raises UnknownTypeError saying what was seen, or which types contradict each
     other.
     """
-    told = await_types(
+    announced = await_types(
         directory,
         TopicSelection(names=(topic,)),
         timeout=timeout,
@@ -66,7 +66,7 @@ def await_type(
         need_struct=need_struct,
         stopping=stopping,
     )
-    return widest(told, topic)
+    return widest(announced, topic)
 
 
 def await_types(
@@ -77,7 +77,7 @@ def await_types(
     type_name: str | None = None,
     need_struct: bool = True,
     stopping: Callable[[], bool] = bool,
-) -> list[ToldType]:
+) -> list[AnnouncedType]:
     """What the endpoints on the selected topics tell, of those named ``type_name`` if that is given; writers alone,
     where there are any.
 
@@ -87,40 +87,40 @@ def await_types(
     """
     deadline = time.monotonic() + timeout
     settled: float | None = None
-    seen: list[ToldType] = []
+    seen: list[AnnouncedType] = []
     changes = -1
     while True:
         if directory.changes != changes:
             changes = directory.changes
             seen = [each for each in _types(directory, selection) if type_name in (None, each.type_name)]
-        told = [each for each in seen if each.struct is not None or not need_struct]
+        announced = [each for each in seen if each.struct is not None or not need_struct]
         waits = need_struct and any(each.struct is None and each.failure is None for each in seen)
-        topics = {each.endpoint.topic for each in told}
+        topics = {each.endpoint.topic for each in announced}
         now = time.monotonic()
         if settled is None and topics and topics.issuperset(selection.names):
             settled = now + _SETTLE_SECONDS
         is_settled = settled is not None and now >= settled and not waits
         if is_settled or now >= deadline or stopping():
-            if not told:
+            if not announced:
                 raise _unknown(directory, selection, type_name, seen, timeout)
-            return [each for each in told if each.endpoint.kind == "writer"] or told
+            return [each for each in announced if each.endpoint.kind == "writer"] or announced
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def common_type(told: list[ToldType], selection: TopicSelection) -> ToldType | None:
+def common_type(announced: list[AnnouncedType], selection: TopicSelection) -> AnnouncedType | None:
     """The type that all others can be read as; None: they have different names, or no one type can stand for all."""
-    if len({each.type_name for each in told}) > 1:
+    if len({each.type_name for each in announced}) > 1:
         return None
     try:
-        return widest(told, str(selection))
+        return widest(announced, str(selection))
     except UnknownTypeError:
         return None
 
 
-def widest(told: list[ToldType], topic: str) -> ToldType:
+def widest(announced: list[AnnouncedType], topic: str) -> AnnouncedType:
     """The type with most members that the others are assignable to. Raises UnknownTypeError if there is none."""
-    writers = [each for each in told if each.endpoint.kind == "writer"] or told
-    distinct: dict[object, ToldType] = {}
+    writers = [each for each in announced if each.endpoint.kind == "writer"] or announced
+    distinct: dict[object, AnnouncedType] = {}
     for each in writers:
         distinct.setdefault(each.struct if each.struct is not None else each.type_name, each)
     candidates = sorted(distinct.values(), key=lambda each: -len(each.struct.members) if each.struct else 0)
@@ -136,13 +136,13 @@ def widest(told: list[ToldType], topic: str) -> ToldType:
     )
 
 
-def _is_read_as(writer: ToldType, reader: ToldType) -> bool:
+def _is_read_as(writer: AnnouncedType, reader: AnnouncedType) -> bool:
     if writer.struct is None or reader.struct is None:
         return False
     return not incompatibilities_of_types(writer.struct, reader.struct, TypeConsistency())
 
 
-def _types(directory: Directory, selection: TopicSelection) -> list[ToldType]:
+def _types(directory: Directory, selection: TopicSelection) -> list[AnnouncedType]:
     """What the endpoints that are known by now say, writers first."""
     with directory.node.lock:
         known = directory.participant.database
@@ -151,27 +151,27 @@ def _types(directory: Directory, selection: TopicSelection) -> list[ToldType]:
         else:
             endpoints = [each for each in known.endpoints if selection.selects(each.topic)]
         endpoints.sort(key=lambda each: (each.kind != "writer", each.guid))
-        return [ToldType(e, known.type_of(e.guid), known.type_failure(e.guid)) for e in endpoints]
+        return [AnnouncedType(e, known.type_of(e.guid), known.type_failure(e.guid)) for e in endpoints]
 
 
 def _unknown(
     directory: Directory,
     selection: TopicSelection,
     type_name: str | None,
-    seen: list[ToldType],
+    seen: list[AnnouncedType],
     timeout: float,
 ) -> UnknownTypeError:
     is_one = len(selection.names) == 1
     where = f"{'topic' if is_one else 'the topics'} {str(selection)!r} of domain {directory.domain}"
     if seen:
-        said = "; ".join(
+        message = "; ".join(
             f"{each.endpoint.kind} {each.endpoint.participant_name or each.endpoint.guid}"
             f"{'' if is_one else f' of {each.endpoint.topic!r}'}, type {each.type_name!r}: "
             f"{each.failure or 'has not answered yet'}"
             for each in seen[:_NAMES_MAX]
         )
-        why = f"nobody on {where} told a type within {timeout:g} s ({said})"
-        return UnknownTypeError(why, gap=TypeGap.UNTOLD)
+        why = f"nobody on {where} told a type within {timeout:g} s ({message})"
+        return UnknownTypeError(why, gap=TypeGap.UNEXPLAINED)
     with directory.node.lock:
         endpoints = list(directory.participant.database.endpoints)
         participants = len(directory.participant.database.participants)

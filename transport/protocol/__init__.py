@@ -5,5 +5,5 @@
 * ``discovery``: participants, endpoints and types that are announced; who matches whom;
 * ``reading`` and ``writing``: one stateful reader, and one stateful writer, by stage.
 
-Beside the folders is what several of them use.
+Sidecar the folders is what several of them use.
 """

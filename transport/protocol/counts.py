@@ -51,13 +51,13 @@ def next_count(count: int, now: int) -> int:
 class CountFilter:
     """Lets through only counts that are news."""
 
-    __slots__ = ("_accepted_at", "_latest", "_lines", "_rumour", "_seen")
+    __slots__ = ("_accepted_at", "_latest", "_lines", "_seen", "_unconfirmed")
 
     def __init__(self) -> None:
         #: The last count of each line, the newest line at the end, and how often the line has gone on.
         self._lines: dict[int, int] = {}
         self._seen: deque[int] = deque(maxlen=SEEN_MAX)
-        self._rumour: int | None = None
+        self._unconfirmed: int | None = None
         self._accepted_at = 0
         #: The highest count accepted since all was forgotten.
         self._latest = 0
@@ -79,8 +79,8 @@ class CountFilter:
             return self._follow(count, max(lines[last] for last in before), now)
         if any((last - count) % _WRAP <= STEP for last in lines):
             return False
-        rumour, self._rumour = self._rumour, count
-        return rumour is not None and count == (rumour + 1) % _WRAP and self._follow(count, 0, now)
+        unconfirmed, self._unconfirmed = self._unconfirmed, count
+        return unconfirmed is not None and count == (unconfirmed + 1) % _WRAP and self._follow(count, 0, now)
 
     def is_latest(self, count: int) -> bool:
         """Whether no higher count was accepted; a lower one may have been overtaken on its way."""

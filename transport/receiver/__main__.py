@@ -42,14 +42,14 @@ def main() -> int:
     directory = Path(config.log_directory)
     log_errors(lambda: directory / ERROR_LOG)
     stop = StopRequest()
-    signal.signal(signal.SIGTERM, lambda *_: stop.make(goodbye=True))
+    signal.signal(signal.SIGTERM, lambda *_: stop.make(dispose=True))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         host = Host.open(config, stop)
     except (RtpsError, OSError) as error:
         _answer(answers, {"error": str(error), "kind": type(error).__name__, "facts": _facts(error)})
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
+    signal.signal(signal.SIGTERM, lambda *_: host.stop(dispose=True))
     _answer(answers, {"ready": True})
     answers.close()
     threading.Thread(target=_watch_parent, args=(host, commands), name="rtps-parent", daemon=True).start()
@@ -59,7 +59,7 @@ def main() -> int:
     except Exception as error:
         _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
         # Writers wait for a successor on the log. Not for one that ended rather than have them wait.
-        host.stop(goodbye=isinstance(error, LogFullError))
+        host.stop(dispose=isinstance(error, LogFullError))
         try:
             host.close(keep_log=True)  # which gives back what may be short: descriptors
         except (RtpsError, OSError) as failure:
@@ -97,7 +97,7 @@ def _facts(error: Exception) -> dict[str, str | int]:
 
 def _watch_parent(host: Host, commands: TextIO) -> None:
     line = commands.readline()
-    host.stop(goodbye=line.strip() == "stop")
+    host.stop(dispose=line.strip() == "stop")
 
 
 if __name__ == "__main__":

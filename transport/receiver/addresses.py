@@ -132,7 +132,7 @@ def _reserved(root: Path, now: Clocks, *, but: Path | None = None) -> tuple[int,
 
 def write_addresses(directory: Path, addresses: Addresses) -> None:
     """Replace the file. If the disk is full, the next receiver believes that it is where the last one was."""
-    told = {
+    announced = {
         "participant_index": addresses.participant_index,
         "locators": sorted(addresses.locators),
         "moved_from": {guid.to_bytes().hex(): sn for guid, sn in addresses.moved_from.items()},
@@ -141,7 +141,7 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
     }
     path = directory / _FILE
     try:
-        replace_text(path, json.dumps(told))
+        replace_text(path, json.dumps(announced))
     except OSError as error:
         _log.warning("%s is not written: %s", path, reason(error))
 
@@ -151,16 +151,19 @@ def _read(path: Path) -> Addresses:
     return _addresses(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _addresses(told: dict[str, Any]) -> Addresses:
+def _addresses(announced: dict[str, Any]) -> Addresses:
     """Raises ValueError, TypeError, LookupError, AttributeError or ArithmeticError if nobody can have written this."""
-    moved_from = {_guid(raw): int(sn) for raw, sn in told["moved_from"].items()}
+    moved_from = {_guid(raw): int(sn) for raw, sn in announced["moved_from"].items()}
     if len(moved_from) > WRITERS_MAX:
         raise ValueError(f"it names {len(moved_from)} writers")
     if not all(0 <= sn < INFINITE for sn in moved_from.values()):
         raise ValueError("it has numbers that no sample has")
-    locators, lease_duration = frozenset(map(str, told["locators"])), int(told.get("lease_duration", 0))
-    prefix = bytes.fromhex(told.get("guid_prefix", ""))
-    return Addresses(int(told["participant_index"]), locators, moved_from, lease_duration, prefix)
+    locators, lease_duration = (
+        frozenset(map(str, announced["locators"])),
+        int(announced.get("lease_duration", 0)),
+    )
+    prefix = bytes.fromhex(announced.get("guid_prefix", ""))
+    return Addresses(int(announced["participant_index"]), locators, moved_from, lease_duration, prefix)
 
 
 def _guid(raw: str) -> Guid:

@@ -65,7 +65,7 @@ class ReceiverConfig:
     #: Whether the reader announces the type itself, not only its name.
     announces_type: bool = False
     #: Whether a QoS policy distinguishes instances; without a type, only the key hashes on the wire tell them apart.
-    tells_instances: bool = False
+    reports_instances: bool = False
     #: Whether to record the types that writers announce: the user gave columns, and their type is a guess.
     records_writer_types: bool = False
     #: Expression and parameters of a content filter, for writers that filter. The receiver keeps all that arrives.
@@ -101,8 +101,8 @@ class ReceiverConfig:
     spy: bool = False
     #: The receiver removes its log when it ends, however its parent ends: a batch read leaves nothing behind.
     ephemeral: bool = False
-    #: What a user can do about a warning, by its kind (:mod:`.remedies`).
-    remedies: Mapping[str, str] = field(default_factory=dict)
+    #: What a user can do about a warning, by its kind (:mod:`.hints`).
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The configuration as one line of JSON."""

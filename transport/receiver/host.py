@@ -33,8 +33,8 @@ from ..protocol.participant.events import (
 )
 from ..structure import Guid
 from .addresses import Addresses, write_addresses
-from .adviser import Adviser
 from .config import ERROR_FILE, UNMATCHED_FILE, ReceiverConfig
+from .empty_topic_warning import EmptyTopicWarning
 from .followed_topics import Followed, followed_topics
 from .identity import join_domain
 from .known_participants import write_known_participants
@@ -59,10 +59,10 @@ class StopRequest:
         # no Event: a signal handler that is interrupted by its like would deadlock
         self.is_made = False
         #: The participant is disposed at the end, unless somebody asked for an end without it.
-        self.goodbye = True
+        self.dispose = True
 
-    def make(self, *, goodbye: bool) -> None:
-        self.goodbye = self.goodbye and goodbye
+    def make(self, *, dispose: bool) -> None:
+        self.dispose = self.dispose and dispose
         self.is_made = True
 
 
@@ -88,7 +88,7 @@ class Host:
         self.node = node
         self._addresses = addresses
         self.shown = ShownCounters(self.directory, log, domain=config.node.domain)
-        self.adviser = Adviser(config, node, now=now)
+        self.adviser = EmptyTopicWarning(config, node, now=now)
         self._stop = stop or StopRequest()
         self._why_unmatched = ""
         self._housekeeping_at = 0
@@ -130,14 +130,14 @@ class Host:
                 self._housekeeping_at = now + max(_HOUSEKEEPING_NS, period)
                 self._keep_house(now)
 
-    def stop(self, *, goodbye: bool) -> None:
-        """End the duty cycle (any thread, or a signal handler); ``goodbye`` disposes the participant."""
-        self._stop.make(goodbye=goodbye)
+    def stop(self, *, dispose: bool) -> None:
+        """End the duty cycle (any thread, or a signal handler); ``dispose`` disposes the participant."""
+        self._stop.make(dispose=dispose)
         self.node.wake()
 
     def close(self, *, keep_log: bool = False) -> None:
         """Let go of sockets and log; ``keep_log``: also of an ephemeral one, for a successor."""
-        if self._stop.goodbye:
+        if self._stop.dispose:
             self.node.close()
             self._leave()
         else:

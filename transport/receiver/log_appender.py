@@ -22,8 +22,8 @@ from ..protocol.reading.reader import StatefulReader
 from ..structure import NANOSECONDS, Guid
 from ..wire.samples import U8, Run
 from .consumption import Consumed, Consumption
-from .filling import OnLogFull
-from .remedies import DISK_FULL, LOG_FULL, with_remedies
+from .full_log_warning import OnLogFull
+from .hints import DISK_FULL, LOG_FULL, with_hints
 from .sample_retention import Retention
 from .shown_counters import ShownCounters
 from .writer_types import WriterTypes
@@ -63,7 +63,7 @@ class LogAppender:
 
     ``consumption``: what waits until Spark commits it; None: what is in the log counts as consumed. ``writer_types``
     records the types of the writers, if anybody reads them. ``retention`` makes room; None: only commits do.
-    ``remedies`` says what to do about a full log, ``on_full`` what happens to what finds no room in it. ``topic``: that
+    ``hints`` says what to do about a full log, ``on_full`` what happens to what finds no room in it. ``topic``: that
     of the reader, if others append to the log, too.
     """
 
@@ -75,7 +75,7 @@ class LogAppender:
         consumption: Consumption | None,
         writer_types: WriterTypes | None,
         *,
-        remedies: Mapping[str, str],
+        hints: Mapping[str, str],
         retention: Retention | None = None,
         topic: str | None = None,
         on_full: OnLogFull = OnLogFull.HOLD,
@@ -85,7 +85,7 @@ class LogAppender:
         self._shown = shown
         self._consumption = consumption
         self._writer_types = writer_types
-        self._remedies = remedies
+        self._hints = hints
         self._retention = retention
         self._topic = topic
         #: Whose reader it is: another one's may have to vacate its places in the log.
@@ -199,9 +199,9 @@ class LogAppender:
                 raise
             if not self._reported_disk_full:
                 then = "samples are dropped" if self._on_full is OnLogFull.DROP else "writers are held back"
-                told = f"{error}; {then} until there is room"
+                announced = f"{error}; {then} until there is room"
                 kind = DISK_FULL if error.limit is None else LOG_FULL
-                _log.error("%s", with_remedies(told, [kind], self._remedies, needed=error.needed))
+                _log.error("%s", with_hints(announced, [kind], self._hints, needed=error.needed))
             self._reported_disk_full = True
             taken = False
         except LogError as error:

@@ -15,7 +15,7 @@ from ..protocol.policies import LossCause
 from ..protocol.reading.reader import StatefulReader
 from ..structure import Guid
 from .addresses import Addresses, write_addresses
-from .remedies import LOG_DROPPED, lost_for, with_remedies
+from .hints import LOG_DROPPED, lost_for, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("spark_rtps.receiver")
 #: an overflow that was seen no longer ago, or since which its writer was silent.
 _OVERFLOW_NS: Final = 2_000_000_000
 #: What became of samples.
-_TOLD: Final = {
+_REPORTED: Final = {
     LossCause.MOVED: "were missed while the receiver moved to another address",
     LossCause.STOPPED: "were lost that were sent while the receiver was stopped",
     LossCause.OUT_OF_REACH: "were lost that were sent while their writers were out of reach",
@@ -43,7 +43,7 @@ class Losses:
         self,
         directory: Path,
         topic: str,
-        remedies: Mapping[str, str],
+        hints: Mapping[str, str],
         addresses: Addresses | None = None,
         report: LossReport | None = None,
     ) -> None:
@@ -51,12 +51,12 @@ class Losses:
         self._directory = directory
         self._topic = topic
         self._addresses = addresses
-        self._remedies = remedies
+        self._hints = hints
         self._report = report or LossReport(directory / LOSS_REPORT)
         self._overflows = self._overflowed_at = 0
         #: The best-effort writers of which nothing came for long after that, and what is expected of them.
         self._silent: dict[Guid, int] = {}
-        self._dropped = self._dropped_told = 0
+        self._dropped = self._dropped_reported = 0
 
     def report(self, reader: StatefulReader, log: StreamLog, *, overflows: int, now: int) -> None:
         """Report what was lost since the last call; ``overflows``: the datagrams that found receive buffers full.
@@ -82,8 +82,8 @@ class Losses:
                 if guid in reader.writers and reader.writers[guid].expected == sn
             }
         for cause, count in counts.items():
-            told = f"topic {self._topic!r}: {count} samples {_TOLD[cause]}"
-            _log.warning("%s", with_remedies(told, [lost_for(cause)], self._remedies))
+            announced = f"topic {self._topic!r}: {count} samples {_REPORTED[cause]}"
+            _log.warning("%s", with_hints(announced, [lost_for(cause)], self._hints))
         if LossCause.MOVED in counts and self._addresses is not None:
             write_addresses(self._directory, self._addresses)
 
@@ -105,8 +105,8 @@ class Losses:
                 writer, self._topic, count, now=time.time_ns(), sample_bytes=size, cause=LossCause.LOG_FULL
             )
         self._dropped += sum(dropped.values())
-        if self._dropped < 2 * self._dropped_told:
+        if self._dropped < 2 * self._dropped_reported:
             return  # there may be some twenty times a second
-        self._dropped_told = self._dropped
-        told = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
-        _log.warning("%s", with_remedies(told, [LOG_DROPPED], self._remedies))
+        self._dropped_reported = self._dropped
+        announced = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
+        _log.warning("%s", with_hints(announced, [LOG_DROPPED], self._hints))

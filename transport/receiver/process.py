@@ -107,15 +107,15 @@ class ReceiverProcess:
         vars(ended).update(json.loads(facts))
         raise ended
 
-    def stop(self, *, goodbye: bool = True) -> None:
+    def stop(self, *, dispose: bool = True) -> None:
         """End the receiver in good order; kill it if it does not end within ``_STOP_SECONDS``.
 
-        Without a ``goodbye`` writers still wait for its successor on the log.
+        Without a ``dispose`` writers still wait for its successor on the log.
         """
         if self._child.poll() is None:
             assert self._child.stdin is not None
             try:
-                if goodbye:
+                if dispose:
                     self._child.stdin.write(b"stop\n")
                 self._child.stdin.close()
             except OSError:

@@ -43,7 +43,7 @@ class Retention:
         #: What the clocks showed at the last look, or what an earlier receiver of the log has written down of that.
         self._seen: Clocks | None = None
         self._write_at = self._none_until = 0
-        self._is_told = self._is_refused = False
+        self._is_reported = self._is_refused = False
 
     @classmethod
     def of(cls, config: ReceiverConfig, log: StreamLog, shown: ShownCounters) -> Retention | None:
@@ -55,8 +55,8 @@ class Retention:
         base = self._log.base
         if not self._log.trim_oldest():
             return False
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_reported:
+            self._is_reported = True
             _log.warning(
                 "topic %r: the log %s is full; from now on its oldest samples make room for new ones",
                 self._topic,
@@ -92,8 +92,10 @@ class Retention:
             self._is_refused = False
         except LogError as error:
             if not self._is_refused:
-                said = "topic %r: samples that are old enough cannot be given up now: %s; it is tried again"
-                _log.error(said, self._topic, error)
+                message = (
+                    "topic %r: samples that are old enough cannot be given up now: %s; it is tried again"
+                )
+                _log.error(message, self._topic, error)
             self._is_refused = True
         self._shown.add_trimmed(self._log.base - base)
 

@@ -21,7 +21,7 @@ from ..value_classes import value
 from .addresses import Addresses
 from .config import ReceiverConfig
 from .consumption import Consumption
-from .filling import Filling, OnLogFull
+from .full_log_warning import FullLogWarning, OnLogFull
 from .instance_keys import InstanceKeys
 from .log_appender import LogAppender
 from .losses import Losses
@@ -83,7 +83,7 @@ class Subscription:
         self._heartbeats = HeartbeatWarnings(config)
         self._doubts = DoubtWarnings(config)
         report = None if shared is None else shared.losses
-        self._losses = Losses(directory, config.topic, config.remedies, addresses, report)
+        self._losses = Losses(directory, config.topic, config.hints, addresses, report)
         moved_from: Mapping[Guid, int] = {} if addresses is None else addresses.moved_from
         known: Mapping[Guid, int] = log.writers
         if shared is not None:
@@ -99,14 +99,14 @@ class Subscription:
             types = WriterTypes(directory, node.directory.type_of)
         self._retention = Retention.of(config, log, shown)
         on_full = OnLogFull(config.on_log_full)
-        self._filling = Filling(config.topic, log, on_full, config.remedies)
+        self._filling = FullLogWarning(config.topic, log, on_full, config.hints)
         self._appender = LogAppender(
             log,
             self._cache,
             shown,
             consumption,
             types,
-            remedies=config.remedies,
+            hints=config.hints,
             retention=self._retention,
             topic=None if shared is None else config.topic,
             on_full=on_full,
@@ -176,13 +176,13 @@ class Subscription:
 
 
 def _instance_keys(config: ReceiverConfig, struct: Struct | None, node: ReceivingNode) -> InstanceKeys:
-    if not config.tells_instances:
+    if not config.reports_instances:
         return InstanceKeys(None)
     return InstanceKeys(struct, node.directory.type_of if config.records_writer_types else None)
 
 
 def _struct(config: ReceiverConfig) -> Struct | None:
-    if config.type is None or not (config.announces_type or config.tells_instances):
+    if config.type is None or not (config.announces_type or config.reports_instances):
         return None
     from ..types.idl.parser import parse_struct
 

@@ -1,4 +1,4 @@
-"""Warnings of a receiver, each logged once for a subscription, with hints what to do about it (:mod:`.remedies`)."""
+"""Warnings of a receiver, each logged once for a subscription, with hints what to do about it (:mod:`.hints`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..protocol.reading.cache.reader_cache import ReaderCacheCounters
 from ..protocol.reading.reader import StatefulReader
 from ..structure import NANOSECONDS, Guid
 from .config import ReceiverConfig
-from .remedies import DOUBTED, EXPIRED, FAR_AHEAD, SUPPRESSED_HEARTBEATS, with_remedies
+from .hints import DOUBTED, EXPIRED, FAR_AHEAD, SUPPRESSED_HEARTBEATS, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -22,9 +22,9 @@ class ClockWarnings:
 
     def __init__(self, config: ReceiverConfig) -> None:
         self._topic = config.topic
-        self._remedies = config.remedies
+        self._hints = config.hints
         self._tolerance = config.qos.source_timestamp_tolerance
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def look(self, counters: ReaderCacheCounters) -> None:
         """Warn of what is counted now and was not before."""
@@ -37,9 +37,9 @@ class ClockWarnings:
             ),
             (EXPIRED, counters.expired_dropped_sample_count, "had outlived their LIFESPAN when they came"),
         ):
-            if count and kind not in self._said:
-                self._said.add(kind)
-                text = with_remedies(f"samples dropped that {what}", [kind], self._remedies)
+            if count and kind not in self._logged:
+                self._logged.add(kind)
+                text = with_hints(f"samples dropped that {what}", [kind], self._hints)
                 _log.warning("topic %r: %s", self._topic, text)
 
 
@@ -52,19 +52,19 @@ class DoubtWarnings:
 
     def __init__(self, config: ReceiverConfig) -> None:
         self._topic = config.topic
-        self._remedies = config.remedies
-        self._is_said = False
+        self._hints = config.hints
+        self._is_logged = False
 
     def look(self, reader: StatefulReader) -> None:
         """Warn if it is the first time that the reader is in doubt."""
-        if self._is_said or not reader.counters.doubted_samples:
+        if self._is_logged or not reader.counters.doubted_samples:
             return
-        self._is_said = True
-        text = with_remedies(
+        self._is_logged = True
+        text = with_hints(
             "a reliable writer sends only samples with numbers that were read before: it repeats them for others, "
             "or was restarted under the same GUID; they are dropped",
             [DOUBTED],
-            self._remedies,
+            self._hints,
         )
         _log.warning("topic %r: %s", self._topic, text)
 
@@ -78,25 +78,25 @@ class HeartbeatWarnings:
 
     def __init__(self, config: ReceiverConfig) -> None:
         self._topic = config.topic
-        self._remedies = config.remedies
-        self._is_said = False
+        self._hints = config.hints
+        self._is_logged = False
 
     def writer_matched(self, reader: StatefulReader, writer: Guid) -> None:
         """Warn if it is the first such writer."""
         proxy = reader.writers.get(writer)
         if (
-            self._is_said
+            self._is_logged
             or proxy is None
             or not proxy.reliable
             or not proxy.info.is_suppressed(reader.policy)
         ):
             return
-        self._is_said = True
+        self._is_logged = True
         silence, period = reader.policy.heartbeat_suppression_duration, proxy.info.heartbeat_period
-        text = with_remedies(
+        text = with_hints(
             f"the reader answers no HEARTBEAT for {silence / NANOSECONDS:g} s after one that it answers, but writer "
             f"{writer} repeats its own after {period / NANOSECONDS:g} s: losses may be repaired later",
             [SUPPRESSED_HEARTBEATS],
-            self._remedies,
+            self._hints,
         )
         _log.warning("topic %r: %s", self._topic, text)

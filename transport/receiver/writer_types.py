@@ -262,7 +262,7 @@ _UNKNOWN_TOPIC: Final = WriterTopic()
 
 
 @value
-class ToldTypes:
+class AnnouncedTypes:
     """The types of a log's writers; None: a writer told none. ``damage`` names a damaged line; empty: there is none.
 
     ``topics``: in the log of several topics, those of each writer, one after the other.
@@ -283,16 +283,16 @@ class ToldTypes:
         return len(self.by_writer) >= TYPED_WRITERS_MAX
 
 
-def read_writer_types(directory: Path) -> ToldTypes:
+def read_writer_types(directory: Path) -> AnnouncedTypes:
     """What writers told; of a damaged file what can be read."""
     _, writers, topics, damage = _contents(directory)
-    return ToldTypes(writers, damage, topics)
+    return AnnouncedTypes(writers, damage, topics)
 
 
-def parse_writer_types(raw: bytes, directory: Path) -> ToldTypes:
+def parse_writer_types(raw: bytes, directory: Path) -> AnnouncedTypes:
     """What writers told, in the bytes of the file of the log in ``directory``, which need not be on this host."""
     _, writers, topics, damage = _parsed(raw, directory / WRITER_TYPES)
-    return ToldTypes(writers, damage, topics)
+    return AnnouncedTypes(writers, damage, topics)
 
 
 def _line(entry: dict[str, object]) -> str:

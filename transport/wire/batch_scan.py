@@ -22,7 +22,17 @@ from .inline_qos import scan_inline_qos, walk_inline_qos
 from .message import FLAG_E
 from .numbers import SEQUENCE_NUMBER_MAX, pair
 from .runs import FLAG_Q, Words, alike_between
-from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
+from .samples import (
+    HAS_KEY_HASH,
+    I64,
+    KEY_ONLY,
+    REMOVED,
+    SAMPLE_INDEX,
+    U8,
+    Run,
+    equal_ranges,
+    source_timestamps,
+)
 
 #: The flags of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
 SAMPLE_INFO_FLAGS: Final = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20)
@@ -37,7 +47,7 @@ _BATCH_SIZE: Final = 40
 BATCH_OCTETS_TO_INLINE_QOS: Final = 32
 #: By how many bytes about a microsecond is needed, where words are compared, and looked at one by one; for a part.
 BYTES_PER_WORK: Final = 2_048
-BYTES_PER_WORK_WALKED: Final = 12
+BYTES_PER_WORK_SCANNED: Final = 12
 _WORK_PART: Final = 20
 _U32: Final = pair("I")
 _U16: Final = pair("H")
@@ -103,7 +113,7 @@ def scan_batch(
     if list_bytes > end - at or list_bytes % 4 or not list_bytes:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
     parts = _parts(data, at, at + list_bytes, little)
-    if parts is None and list_bytes // BYTES_PER_WORK_WALKED > work_max:
+    if parts is None and list_bytes // BYTES_PER_WORK_SCANNED > work_max:
         raise DecodeError(DropReason.OVER_LIMIT, "a DATA_BATCH that is too much work")
     payloads = _Payloads(data, at + list_bytes, end, timestamp, little)
     run = None if parts is None else _plain(parts, payloads)
@@ -118,7 +128,7 @@ def scan_batch(
         raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"samples up to {runs[-1].last_sn} of {last_sn}")
     work = 20 + (end - at) // BYTES_PER_WORK
     if parts is None:
-        work += list_bytes // BYTES_PER_WORK_WALKED
+        work += list_bytes // BYTES_PER_WORK_SCANNED
     else:
         work += sum(_WORK_PART + shape.size // 4 for shape, _ in parts)
     return Batch(batch_sn, first_sn, last_sn, runs, end, reader_id, run.writer, work)
@@ -471,5 +481,5 @@ def _consecutive(run: Run, infos: _Infos) -> list[Run]:
             first_sn=run.first_sn + int(numbers[first]),
             coherent_set=run.coherent_set if sets is None or not sets[first] else int(sets[first]),
         )
-        for first, last in stretches(cut)
+        for first, last in equal_ranges(cut)
     ]

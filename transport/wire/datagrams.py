@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ..structure import Guid
 from ..value_classes import value
-from .batch_stretches import PLAIN_BATCH, BatchStretch, scan_batches
+from .batch_ranges import PLAIN_BATCH, BatchRange, scan_batches
 from .compressed import COMPRESSED
 from .datagram_layout import (
     BODY,
@@ -49,7 +49,7 @@ from .datagram_layout import (
 from .equal_datagrams import scan_equal
 from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE
 from .runs import DATA, FLAG_D, Words
-from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
+from .samples import I64, SAMPLE_INDEX, U8, Run, equal_ranges, source_timestamps
 from .status_messages import RttMeasurement, StatusMessage
 from .submessages import DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
 from .unread_samples import alike_in_datagrams
@@ -73,7 +73,7 @@ DATAGRAMS_MIN: Final = 8
 #: Below this many datagrams of one sample, too.
 _SINGLES_MIN: Final = DATAGRAMS_MIN
 #: And below this many datagrams in a stretch.
-_STRETCH_MIN: Final = 3
+_RANGE_MIN: Final = 3
 
 
 @value
@@ -92,7 +92,7 @@ class DatagramRun(NamedTuple):
     """
 
     first: int
-    run: Run | Unread | BatchStretch
+    run: Run | Unread | BatchRange
     heartbeats: tuple[tuple[int, int], ...] = ()
 
 
@@ -111,7 +111,7 @@ def _reads_all(writer: Guid) -> bool:
     return False
 
 
-class _Drain(NamedTuple):
+class _Burst(NamedTuple):
     """The datagrams of a drain, each at ``data[starts[i] : stops[i]]``."""
 
     data: U8
@@ -152,7 +152,7 @@ def scan_datagrams(
     data_ends = starts + (BODY + 4) + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
     fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
-    drain = _Drain(data, starts, stops, head, data_ends, sources, passes_over)
+    drain = _Burst(data, starts, stops, head, data_ends, sources, passes_over)
     single = (
         fit & ((head[:, BODY_WORD] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, OCTETS_WORD] == _TO_INLINE_QOS)
     )
@@ -163,9 +163,9 @@ def scan_datagrams(
     if np.count_nonzero(single) >= _SINGLES_MIN:
         runs += _singles(drain, np.flatnonzero(single), heartbeat, left)
     of_many = fit & ~single & (stops > data_ends) & ((stops - starts - BODY) % (lengths + 4) == 0)
-    if np.count_nonzero(of_many) >= _STRETCH_MIN:
-        runs += _stretches(drain, of_many, left)
-    if np.count_nonzero(of_batches) >= _STRETCH_MIN:
+    if np.count_nonzero(of_many) >= _RANGE_MIN:
+        runs += _sample_ranges(drain, of_many, left)
+    if np.count_nonzero(of_batches) >= _RANGE_MIN:
         runs += _batches(drain, of_batches, left)
     runs.sort(key=_position)
     return DatagramScan(runs, np.flatnonzero(left).tolist())
@@ -174,8 +174,8 @@ def scan_datagrams(
 _position: Final = itemgetter(0)
 
 
-def _stretches(
-    drain: _Drain, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+def _sample_ranges(
+    drain: _Burst, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of many samples; clears ``left`` of those in them."""
     data, starts, stops, head, data_ends, _, passes_over = drain
@@ -199,7 +199,7 @@ def _stretches(
 
 
 def _batches(
-    drain: _Drain, of_batches: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+    drain: _Burst, of_batches: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
     """The stretches of batches that somebody reads; clears ``left`` of the datagrams in them."""
     data, starts, stops, head, _, _, passes_over = drain
@@ -210,12 +210,12 @@ def _batches(
         ):
             continue
         pitch = int(starts[first + 1]) - at
-        for start, stop, stretch in scan_batches(data, at, size, pitch, last - first):
+        for start, stop, range_ in scan_batches(data, at, size, pitch, last - first):
             left[first + start : first + stop] = False
-            yield DatagramRun(first + start, stretch)
+            yield DatagramRun(first + start, range_)
 
 
-def _linked(drain: _Drain, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+def _linked(drain: _Burst, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """[first, last) of each stretch of datagrams among ``taken`` that are as long as each other, lie at a constant
     pitch and agree in what tells the writer."""
     _, starts, stops, head, _, sources, _ = drain
@@ -230,11 +230,11 @@ def _linked(drain: _Drain, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, 
     steady[1:-1] = pitch[1:] == pitch[:-1]
     linked &= steady[1:] | steady[:-1]
     linked[1:] &= steady[1:-1] | ~linked[:-1]
-    return ((first, last) for first, last in stretches(~linked) if last - first >= _STRETCH_MIN)
+    return ((first, last) for first, last in equal_ranges(~linked) if last - first >= _RANGE_MIN)
 
 
 def _singles(
-    drain: _Drain,
+    drain: _Burst,
     taken: npt.NDArray[Any],
     heartbeat: npt.NDArray[np.bool_],
     left: npt.NDArray[np.bool_],
@@ -279,7 +279,7 @@ def _singles(
             yield DatagramRun(int(rows[0]), run, _heartbeats_of(data, rows, heartbeat, data_ends))
 
 
-def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _tails(drain: _Burst, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there.
 
     It is one of the same writer to the same readers, which does not assert liveliness: of several, only one counts. One

@@ -31,7 +31,7 @@ from .datagram_layout import (
 )
 from .message import FLAG_E, HEADER_SIZE, MAGIC
 from .runs import FLAG_D, FLAG_K, LOW_MAX, ROWS_MAX, First, Words, comparable, parse, until_wrap
-from .samples import SAMPLE_INDEX, U8, Run, source_timestamps, stretches
+from .samples import SAMPLE_INDEX, U8, Run, equal_ranges, source_timestamps
 from .submessages import DATA_HEADER_SIZE
 
 #: Header, INFO_TS, and the header of the first DATA.
@@ -80,7 +80,7 @@ class EqualDatagrams(NamedTuple):
             broken[at[inside > 0]] = True
             cut = broken[1:] | broken[:-1]
             cut[at[inside == 0] - 1] = True
-            found = [(start, stop) for start, stop in stretches(cut) if not broken[start]]
+            found = [(start, stop) for start, stop in equal_ranges(cut) if not broken[start]]
             unlike = rows[[start * each for start, _ in found]] != rows[0]
             unlike[:, _SN_HIGH : _SN_LOW + 1] = False
             found = [found[i] for i in np.flatnonzero(~unlike.any(axis=1)).tolist()]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from .batch import DATA_BATCH
-from .batch_stretches import BatchStretch, scan_batches
+from .batch_ranges import BatchRange, scan_batches
 from .datagram_layout import BODY
 from .equal_datagrams import find_equal
 from .large_fragments import FRAGMENTS_AT, LargeFragments, Spans, scan_fragments
@@ -44,7 +44,7 @@ class LargeBatches(NamedTuple):
 
     first: int
     stop: int
-    stretch: BatchStretch
+    range_: BatchRange
 
 
 class LargeMessages(NamedTuple):
@@ -125,6 +125,6 @@ def _batches(data: U8, spans: Spans, at: int, found: list[Large]) -> int:
     pitch, count = _at_one_pitch(spans, at, len(spans))
     if (stop - start) % 4 or pitch % 4:
         return at
-    for first, end, stretch in scan_batches(data, start, stop - start, pitch, count):
-        found.append(LargeBatches(at + first, at + end, stretch))
+    for first, end, range_ in scan_batches(data, start, stop - start, pitch, count):
+        found.append(LargeBatches(at + first, at + end, range_))
     return at + count

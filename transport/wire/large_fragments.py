@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ..structure import Guid, is_builtin
 from .datagram_layout import BODY, INFO_TS_LE
-from .fragment_stretches import FragmentStretch, Piece
+from .fragment_ranges import FragmentRange, Piece
 from .info import InfoTimestamp
 from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
 from .samples import NO_TIMESTAMP, U8
@@ -53,7 +53,7 @@ class LargeFragments(NamedTuple):
 
     first: int
     stop: int
-    stretches: list[FragmentStretch]
+    equal_ranges: list[FragmentRange]
     heartbeats: list[int]
     is_divided: bool
 
@@ -123,21 +123,21 @@ def scan_fragments(
     if shares:
         pieces.sort()
     writer, reader_id = Guid(head[8:HEADER_SIZE], writer_id), ids[:4]
-    stretches = [
-        (low, high, FragmentStretch(data, writer, reader_id, pieces[low:high], is_whole=is_whole))
+    equal_ranges = [
+        (low, high, FragmentRange(data, writer, reader_id, pieces[low:high], is_whole=is_whole))
         for low, high, is_whole in _parts(pieces)
     ]
     if shares:
         beats = [beat for _, beat in heartbeats]
         is_divided = any(datagram < places[-1] for datagram, _ in heartbeats)
-        found.append(LargeFragments(at, stop_at, [each for _, _, each in stretches], beats, is_divided))
+        found.append(LargeFragments(at, stop_at, [each for _, _, each in equal_ranges], beats, is_divided))
         return stop_at
-    for low, high, stretch in stretches:
+    for low, high, range_ in equal_ranges:
         if high - low > 1:
             begin, end = places[low], places[high] if high < len(places) else stop_at
             within = [each for each in heartbeats if begin <= each[0] < end]
             is_divided = any(datagram < places[high - 1] for datagram, _ in within)
-            found.append(LargeFragments(begin, end, [stretch], [beat for _, beat in within], is_divided))
+            found.append(LargeFragments(begin, end, [range_], [beat for _, beat in within], is_divided))
     return stop_at
 
 

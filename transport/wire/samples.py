@@ -55,7 +55,7 @@ def source_timestamps(seconds: npt.NDArray[Any], fractions: npt.NDArray[Any]) ->
     return stamps
 
 
-def stretches(changed: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+def equal_ranges(changed: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """[first, last) of each stretch of like samples; ``changed`` (n - 1,): sample i + 1 is unlike sample i."""
     return pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), len(changed) + 1])
 

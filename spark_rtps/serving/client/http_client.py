@@ -37,7 +37,7 @@ _PAUSE_SECONDS_MAX: Final = 0.25
 #: A server that came back has this long to learn which logs it serves.
 _UNKNOWN_SECONDS: Final = 2.0
 #: Waiting longer than this is said.
-_SAID_SECONDS: Final = 1.0
+_LOGGED_SECONDS: Final = 1.0
 
 _T = TypeVar("_T")
 
@@ -181,7 +181,7 @@ class HttpClient:
         read: Callable[[http.client.HTTPResponse, Connection], _T],
     ) -> _T:
         """What ``read`` makes of the answer, once there is one."""
-        pause, have, is_said = _FIRST_PAUSE_SECONDS, patience.have, False
+        pause, have, is_logged = _FIRST_PAUSE_SECONDS, patience.have, False
         refusals = _Refusals()
         waits_since: float | None = None
         while True:
@@ -197,8 +197,8 @@ class HttpClient:
             if patience.have > have:  # it is there, but connections break
                 pause, have, waits_since = _FIRST_PAUSE_SECONDS, patience.have, None
             waits_since = waits_since or time.monotonic()
-            if time.monotonic() - waits_since > _SAID_SECONDS and not is_said:
-                is_said = True
+            if time.monotonic() - waits_since > _LOGGED_SECONDS and not is_logged:
+                is_logged = True
                 _log.warning("%s; trying for %.0f s more", self._unreached(failed), patience.left)
             self._closed.wait(min(patience.left, max(pause, *(each.pause for each in failed.values()))))
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
@@ -257,8 +257,8 @@ class HttpClient:
         except ssl.SSLEOFError:
             raise  # it ended
         except (ssl.SSLError, ValueError) as error:  # ValueError: of certificates that are none
-            said = distrust(connection.address, error)
-            raise Refused(RangeServerError(said, addresses=self._served.addresses)) from error
+            message = distrust(connection.address, error)
+            raise Refused(RangeServerError(message, addresses=self._served.addresses)) from error
 
     def _unreached(self, failed: dict[str, Again]) -> RangeServerError:
         tried = "; ".join(f"{address}: {error}" for address, error in failed.items())

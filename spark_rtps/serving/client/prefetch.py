@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ...transport.errors import RangeServerError, RtpsError
 from ...transport.log.buffers import buffer
 from ...transport.log.frame import ALIGNMENT, align
-from ...transport.log.frame_walk import Header
+from ...transport.log.frame_scan import Header
 from ...transport.log.partial_frames import PartialFrames
 from ...transport.log.segment import SegmentFile
 from ...transport.protocol.intervals import IntervalSet

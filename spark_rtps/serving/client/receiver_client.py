@@ -14,7 +14,7 @@ from ...monitoring.consumer_groups import parse_groups
 from ...monitoring.untrusted_json import ANSWER_BYTES_MAX, parse_entries, parse_object, parse_text
 from ...transport.errors import LogAccessError, RangeServerError, UsageError
 from ...transport.log.frame import Cursor
-from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
+from ...transport.receiver.writer_types import AnnouncedTypes, parse_writer_types
 from ..wire_format.misplaced_offset import MisplacedOffset
 from ..wire_format.receiver_service import (
     PIECES_MAX,
@@ -128,11 +128,11 @@ class ReceiverClient:
         """Where the samples behind an offset begin. Raises LogLostError for one beyond the log's end."""
 
         def read(raw: bytes) -> Cursor | MisplacedOffset:
-            told = parse_object(raw)
-            place = parse_cursor(told.get("cursor"))
-            if "what" not in told:
+            parsed = parse_object(raw)
+            place = parse_cursor(parsed.get("cursor"))
+            if "what" not in parsed:
                 return place
-            return MisplacedOffset(parse_text(told["what"]), parse_text(told.get("cause")), place)
+            return MisplacedOffset(parse_text(parsed["what"]), parse_text(parsed.get("cause")), place)
 
         return self._in_log(log, "place", read, **cursor._asdict())
 
@@ -140,7 +140,7 @@ class ReceiverClient:
         """Where the first sample is that was received at or after this time; the end if there is none."""
         return self._in_log(log, "at", _cursor, time=max(0, time_ns))
 
-    def writer_types(self, log: str) -> ToldTypes:
+    def writer_types(self, log: str) -> AnnouncedTypes:
         """What the log's writers told of their types."""
         target = f"/v1/logs/{_checked(log)}/writer-types"
         raw = self._client.get(target, "the types of writers", max_bytes=WRITER_TYPES_BYTES_MAX)
@@ -196,7 +196,7 @@ class ReceiverClient:
         try:
             raw = self._client.ask(method, target, what, sent, max_bytes=ANSWER_BYTES_MAX, patience=patience)
         except LogAccessError as error:
-            error.remedy = _OTHER_TOKEN
+            error.hint = _OTHER_TOKEN
             raise
         try:
             return read(raw)

@@ -72,5 +72,5 @@ class ReceiverReports:
         try:
             return read(raw)
         except ValueError as error:
-            said = f"what {address} tells of {what} cannot be: {error}"
-            raise RangeServerError(said, addresses=self._served.addresses) from error
+            message = f"what {address} tells of {what} cannot be: {error}"
+            raise RangeServerError(message, addresses=self._served.addresses) from error

@@ -13,8 +13,8 @@ from ...transport.limits import LOG_POSITION_MAX
 from ...transport.log.checkpoint import WRITERS, Base, Tail
 from ...transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ...transport.log.segment import SegmentFile, StreamLogMetadata, lost
-from ...transport.receiver.writer_types import ToldTypes, parse_writer_types
-from ...transport.said import Said
+from ...transport.log_once import LogOnce
+from ...transport.receiver.writer_types import AnnouncedTypes, parse_writer_types
 from ...transport.value_classes import value
 from ..wire_format.served import WRITER_TYPES_BYTES_MAX, Served
 from .http_client import PATIENCE_SECONDS, HttpClient
@@ -29,7 +29,7 @@ _REPORT_BYTES_MAX: Final = 1 << 20
 #: A report is not worth more of a task's time.
 _REPORT_SECONDS: Final = 5.0
 #: Logs whose reports this process could not deliver.
-_SAID: Final = Said(64)
+_LOGGED: Final = LogOnce(64)
 
 
 @value
@@ -44,8 +44,8 @@ class About:
     @classmethod
     def parse(cls, raw: bytes) -> About:
         """Raises ValueError if it is not of the form, or cannot be."""
-        told = parse_object(raw)
-        match told:
+        parsed = parse_object(raw)
+        match parsed:
             case {
                 "v": 1,
                 "metadata": {
@@ -61,7 +61,7 @@ class About:
                 metadata = StreamLogMetadata(
                     _number(max_bytes), _number(size), _number(seed, _SEED_MAX), given
                 )
-                start = told.get("start", base)  # older servers do not tell it
+                start = parsed.get("start", base)  # older servers do not tell it
                 begin = None if base is None else Base(_number(base), _number(start))
                 return cls(metadata, begin, _parse_tail(tail), _parse_segments(segments))
         raise ValueError("it is not of version 1 of its form")
@@ -137,7 +137,7 @@ class RemoteLog:
 
     # --- beside the frames -------------------------------------------------------------------------
 
-    def writer_types(self) -> ToldTypes:
+    def writer_types(self) -> AnnouncedTypes:
         """What the log's writers told of their types."""
         raw = self._client.get(
             f"/v1/logs/{self._log}/writer-types", "the types of writers", max_bytes=WRITER_TYPES_BYTES_MAX
@@ -189,7 +189,7 @@ class RemoteLog:
 
 
 def _unreported(directory: Path, why: str) -> None:
-    if _SAID.is_new(directory):
+    if _LOGGED.is_new(directory):
         _log.warning(
             "%s; `spark-rtps errors` and `loss` will not show what became no rows of the log %s",
             why,
@@ -201,8 +201,8 @@ def _number(value: object, most: int = LOG_POSITION_MAX) -> int:
     return parse_number(value, most=most)
 
 
-def _parse_tail(told: object) -> Tail | None:
-    match told:
+def _parse_tail(parsed: object) -> Tail | None:
+    match parsed:
         case None:
             return None
         case {"position": position, "rows": rows, "most": most}:
@@ -213,11 +213,11 @@ def _parse_tail(told: object) -> Tail | None:
     raise ValueError("its tail is not of the form")
 
 
-def _parse_segments(told: list[object]) -> list[SegmentFile]:
-    if len(told) > _SEGMENTS_MAX:
-        raise ValueError(f"{len(told)} segments are more than there can be")
+def _parse_segments(parsed: list[object]) -> list[SegmentFile]:
+    if len(parsed) > _SEGMENTS_MAX:
+        raise ValueError(f"{len(parsed)} segments are more than there can be")
     found: list[SegmentFile] = []
-    for each in told:
+    for each in parsed:
         match each:
             case [base, size]:
                 file = SegmentFile(_number(base), _number(size) // ALIGNMENT * ALIGNMENT)

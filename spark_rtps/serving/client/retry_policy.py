@@ -66,25 +66,25 @@ def check(response: http.client.HTTPResponse, what: str, path: Path, address: st
     if status in (200, 204):
         return
     sentence, facts = _refusal(response)
-    said = f": {sentence}" if sentence else ""
+    message = f": {sentence}" if sentence else ""
     if status == 401:
-        raise Refused(LogAccessError(f"{address} refuses the token for {what}{said}"))
+        raise Refused(LogAccessError(f"{address} refuses the token for {what}{message}"))
     if status == 403:
-        raise Refused(LogAccessError(f"{address} refuses {what}{said}"))
+        raise Refused(LogAccessError(f"{address} refuses {what}{message}"))
     if status == 410:
         base = facts.get("base")
         held = f", which begins at {base}" if isinstance(base, int) else ""
         raise LogLostError(f"{what} is no longer in the log in {path}{held}", path=path)
     if status == 404 and facts.get("lost") is True:
-        raise LogLostError(f"{what} is not to be had of the log in {path}{said}", path=path)
+        raise LogLostError(f"{what} is not to be had of the log in {path}{message}", path=path)
     if status == 404:
-        unknown = LogLostError(f"{address} serves no stream log {path}{said}", path=path)
+        unknown = LogLostError(f"{address} serves no stream log {path}{message}", path=path)
         raise Refused(unknown, is_known=False)
     if status == 416:
-        raise LogLostError(f"{what} is not yet in the log in {path}{said}", path=path)
+        raise LogLostError(f"{what} is not yet in the log in {path}{message}", path=path)
     if status in _PASSING:
-        raise Again(f"HTTP {status}{said}", _pause(response))
-    raise RangeServerError(f"{address} answers HTTP {status} for {what}{said}", addresses=(address,))
+        raise Again(f"HTTP {status}{message}", _pause(response))
+    raise RangeServerError(f"{address} answers HTTP {status} for {what}{message}", addresses=(address,))
 
 
 def length(response: http.client.HTTPResponse, address: str) -> int:

@@ -148,10 +148,10 @@ class ConsumerGroupFile:
             with suppress(Refusal):  # a disk that is full now keeps nobody from what needs none
                 self._write(self._groups, now)
             for name in old:
-                said = (
+                message = (
                     "group %s of the log in %s committed nothing for %.0f s (groups_retention): it is removed"
                 )
-                _log.warning(said, name, self._directory, self._retention_ns / 1e9)
+                _log.warning(message, name, self._directory, self._retention_ns / 1e9)
         return self._groups
 
     def _read(self, now: Clocks) -> dict[str, _Kept]:
@@ -170,11 +170,11 @@ class ConsumerGroupFile:
             with suppress(OSError):
                 os.replace(path, self._directory / _DAMAGED)
             self._unknown_until_ns = now.uptime_ns + _KNOWN_AGAIN_NS
-            said = (
+            message = (
                 "%s is damaged (%s) and put aside as %s; each consumer group is known again when it commits, and after "
                 "%d s the log waits for none that has not"
             )
-            _log.error(said, path, error, _DAMAGED, _KNOWN_AGAIN_NS // NANOSECONDS)
+            _log.error(message, path, error, _DAMAGED, _KNOWN_AGAIN_NS // NANOSECONDS)
             return {}
         since = now.since(written, at_most=self._retention_ns // _OFF)
         self._written_ns = now.uptime_ns - since
@@ -211,12 +211,12 @@ class ConsumerGroupFile:
         overtaken = [name for name, each in groups.items() if each.group.position < base]
         for name in overtaken:
             if name not in self._overtaken:
-                said = (
+                message = (
                     "group %s of the log in %s: %d bytes were trimmed before it committed them. A query that has not "
                     "read them fails, or goes on behind them if failOnDataLoss=false: raise log.max_bytes or "
                     "retention.time, or set retention=committed"
                 )
-                _log.warning(said, name, self._directory, base - groups[name].group.position)
+                _log.warning(message, name, self._directory, base - groups[name].group.position)
         self._overtaken = self._overtaken & groups.keys() | set(overtaken)
 
     def _counters(self) -> Counters | None:

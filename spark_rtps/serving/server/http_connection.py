@@ -31,14 +31,14 @@ _RATE_MIN: Final = 32 << 10
 _SERVER: Final = (("Server", "spark-rtps"),)
 #: Whoever is refused has so long to read why.
 _LET_READ_SECONDS: Final = 1.0
-_SAID: Final = json.dumps(
+_LOGGED: Final = json.dumps(
     {
         "error": "this server speaks TLS: ask with its certificate (receiver.ca, --ca), and renew a token sent in clear"
     }
 ).encode()
 _IN_CLEAR: Final = (
     b"HTTP/1.1 400 Bad Request\r\nServer: spark-rtps\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%s" % (len(_SAID), _SAID)
+    b"Content-Length: %d\r\n\r\n%s" % (len(_LOGGED), _LOGGED)
 )
 
 

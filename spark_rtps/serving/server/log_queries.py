@@ -70,8 +70,13 @@ class LogQueries:
             if not isinstance(error, UnicodeDecodeError) and may_pass(error):
                 raise
             counters = {}  # its receiver has not started yet
-        told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "max_bytes": max_bytes}
-        return json_answer({"v": 1, **told, "counters": counters})
+        parsed = {
+            "base": base,
+            "position": max(base, tail.position),
+            "rows": tail.rows,
+            "max_bytes": max_bytes,
+        }
+        return json_answer({"v": 1, **parsed, "counters": counters})
 
     def advance(self, directory: Path, request: Request) -> Answer:
         start, tail = _cursor(request), request.number("tail")
@@ -150,9 +155,9 @@ class LogQueries:
             self._turns.release()
 
 
-def committed(directory: Path, told: dict[str, Any]) -> tuple[Cursor, int]:
+def committed(directory: Path, parsed: dict[str, Any]) -> tuple[Cursor, int]:
     """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
-    position, row = told.get("position"), told.get("row", 0)
+    position, row = parsed.get("position"), parsed.get("row", 0)
     for value in (position, row):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LOG_POSITION_MAX:
             raise Refusal(400, '"position" and "row" have to be numbers')

@@ -76,19 +76,19 @@ class LogServer:
 
     def run(self) -> None:
         """Serve; returns when the server is closed."""
-        is_told = False
+        is_reported = False
         while not self._closing:
             try:
                 sock, _ = self._sock.accept()
             except OSError as error:
                 if not self._closing:  # no descriptors are left, or the peer has gone already
-                    if not is_told:
+                    if not is_reported:
                         _log.warning("the log server could not take a connection: %s", error.strerror)
-                    is_told = True
+                    is_reported = True
                     self._make_room()
                     time.sleep(_PAUSE_SECONDS)  # the connection still waits: trying at once fails at once
                 continue
-            is_told = False
+            is_reported = False
             try:
                 self._take(sock)
             except Exception:  # noqa: BLE001  (such as no memory)
@@ -158,11 +158,11 @@ class LogServer:
         """End the oldest connection that has shown no token, or else the one that is idle for longest; False: none of
         them is."""
         with self._lock:
-            stranger = next((each for each in self._connections if not each.is_admitted), None)
-            if stranger is not None:
-                del self._connections[stranger]
-        if stranger is not None:
-            stranger.end()
+            unmatched = next((each for each in self._connections if not each.is_admitted), None)
+            if unmatched is not None:
+                del self._connections[unmatched]
+        if unmatched is not None:
+            unmatched.end()
             return True
         return self._end_idle()
 

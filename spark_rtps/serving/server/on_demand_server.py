@@ -103,7 +103,7 @@ class OnDemandServer:
         self._server: Server | None = None
         self._logs: dict[str, None] = {}
         self._pacing = Pacing()
-        self._said = ""
+        self._logged = ""
         self._stopping = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._owner = os.getpid()
@@ -158,8 +158,8 @@ class OnDemandServer:
             try:
                 self._do_work()
             except Exception as error:  # noqa: BLE001  (without this thread nobody is ever answered)
-                if repr(error) != self._said:
-                    self._said = repr(error)
+                if repr(error) != self._logged:
+                    self._logged = repr(error)
                     _log.exception("the log server could not be started or watched; trying again")
                 self._wait(None, _FIRST_PAUSE_SECONDS)
         with self._lock:
@@ -199,8 +199,8 @@ class OnDemandServer:
             try:
                 self._begin()
             except (RtpsError, OSError) as error:
-                if str(error) != self._said:
-                    self._said = str(error)
+                if str(error) != self._logged:
+                    self._logged = str(error)
                     _log.warning("%s; tasks on other hosts wait for it", error)
 
     def _begin(self) -> None:
@@ -218,10 +218,10 @@ class OnDemandServer:
             if status is None:
                 return
             if status:
-                said = (
+                message = (
                     "the log server process %d ended with exit status %d; the next connection starts another"
                 )
-                _log.warning(said, server.pid, status)
+                _log.warning(message, server.pid, status)
             self._server = None
         server.stop()
 

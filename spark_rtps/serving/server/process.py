@@ -136,10 +136,10 @@ class LogServerProcess:
         except (OSError, ValueError):
             return {}
         until = time.monotonic() + _START_SECONDS
-        while (said := self._lines.next(until - time.monotonic())) is not None:
-            if not said:
+        while (message := self._lines.next(until - time.monotonic())) is not None:
+            if not message:
                 return {}
-            answer = _parsed(said)
+            answer = _parsed(message)
             if key in answer or "error" in answer:
                 return answer
             self._notes.append(answer)
@@ -164,7 +164,7 @@ class Request:
     name: str = ""
 
     @classmethod
-    def told(cls, note: Mapping[str, Any]) -> Request | None:
+    def parsed(cls, note: Mapping[str, Any]) -> Request | None:
         """Of a line of the server; None: it is another one."""
         match note:
             case {"op": "subscribe", "id": int(number), "options": dict(options)}:
@@ -183,12 +183,12 @@ class ReceiverServiceServerProcess(LogServerProcess):
 
     def requests(self) -> list[Request]:
         """What clients have asked for since the last call; each wants one :meth:`answer`."""
-        return [request for note in self.notes() if (request := Request.told(note)) is not None]
+        return [request for note in self.notes() if (request := Request.parsed(note)) is not None]
 
     def answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
         """Answer a request: with the subscription's name, or why there is none. Raises RtpsError."""
-        told = {"name": name} if error is None else {"error": error}
-        self._say({"op": "answer", "id": number, **told})
+        parsed = {"name": name} if error is None else {"error": error}
+        self._say({"op": "answer", "id": number, **parsed})
 
     def _say(self, line: dict[str, object]) -> None:
         try:

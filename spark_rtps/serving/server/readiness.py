@@ -16,7 +16,7 @@ from ...transport.structure import NANOSECONDS
 #: A disk with less room is about to refuse.
 _FREE_BYTES_MIN: Final = 64 << 20
 #: What was found is told again for so long: anybody may ask, as often as he likes, and there may be many logs.
-_TOLD_NS: Final = NANOSECONDS
+_REPORTED_NS: Final = NANOSECONDS
 
 
 class Readiness:
@@ -27,16 +27,16 @@ class Readiness:
         self._clock = clock
         self._lock = threading.Lock()
         self._of: Mapping[str, Mapping[str, Any]] | None = None
-        self._told: tuple[bool, dict[str, object]] | None = None
+        self._announced: tuple[bool, dict[str, object]] | None = None
         self._look_at = 0
 
     def look(self, subscriptions: Mapping[str, Mapping[str, Any]] | None) -> tuple[bool, dict[str, object]]:
         """What :func:`readiness` says, a second ago at most; at once if there are other subscriptions."""
         with self._lock:
-            if self._told is None or subscriptions is not self._of or self._clock() >= self._look_at:
-                self._of, self._told = subscriptions, readiness(self._root, subscriptions)
-                self._look_at = self._clock() + _TOLD_NS
-            return self._told
+            if self._announced is None or subscriptions is not self._of or self._clock() >= self._look_at:
+                self._of, self._announced = subscriptions, readiness(self._root, subscriptions)
+                self._look_at = self._clock() + _REPORTED_NS
+            return self._announced
 
 
 def readiness(
@@ -55,12 +55,12 @@ def readiness(
     return ready, {"v": 1, "ready": ready, "subscriptions": checks}
 
 
-def _checks(directory: Path, told: Mapping[str, Any], has_room: bool, now: int) -> dict[str, bool]:
+def _checks(directory: Path, parsed: Mapping[str, Any], has_room: bool, now: int) -> dict[str, bool]:
     try:
         state, counters = read_receiver(directory, now=now)
     except (RtpsError, OSError, ValueError):  # it has not started yet
         state, counters = State.ENDED, {}
-    is_running = told.get("state") == "running"
+    is_running = parsed.get("state") == "running"
     return {
         "joined": is_running and state in (State.ALIVE, State.STALLED),
         "matched": counters.get("reader.matched_writers", 0) > 0,

@@ -194,8 +194,8 @@ class ReceiverServiceRoutes:
             raise Refusal(400, str(answer["error"]))
         return str(answer.get("name", ""))
 
-    def _shown(self, told: dict[str, Any]) -> dict[str, Any]:
-        directory: Path = self._root / told["log"]
+    def _shown(self, parsed: dict[str, Any]) -> dict[str, Any]:
+        directory: Path = self._root / parsed["log"]
         place, tail = LogLocation.of(directory), read_tail(directory)
         try:
             base = read_base(directory, read_metadata(directory).seed).position
@@ -203,9 +203,9 @@ class ReceiverServiceRoutes:
             if may_pass(error):
                 raise  # no place that it does not have is told
             base = 0  # it has not begun, or is damaged, which whoever reads it is told
-        options = told.get("options") or {}
+        options = parsed.get("options") or {}
         return {
-            **told,
+            **parsed,
             "v": 1,
             "directory": str(directory),
             "place": None if place is None else [place.boot_id, place.device, place.inode],
@@ -216,8 +216,8 @@ class ReceiverServiceRoutes:
         }
 
 
-def _options(told: dict[str, Any]) -> dict[str, str]:
-    options = told.get("options")
+def _options(parsed: dict[str, Any]) -> dict[str, str]:
+    options = parsed.get("options")
     if not isinstance(options, dict) or len(options) > OPTIONS_MAX:
         raise Refusal(400, f'"options" has to be an object with at most {OPTIONS_MAX} texts')
     if not all(isinstance(value, str) for value in options.values()):

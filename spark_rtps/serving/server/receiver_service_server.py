@@ -53,10 +53,10 @@ class ReceiverServiceServer:
         """Take the supervisor's lines until it says stop, or they end: one that is killed may leave half of one."""
         for line in lines:
             try:
-                told = json.loads(line)
+                parsed = json.loads(line)
             except ValueError:
                 return
-            match told:
+            match parsed:
                 case {"op": "state", "subscriptions": list(subscriptions)}:
                     self.answers.tell(subscriptions)
                 case {"op": "answer", "id": int(number), **answer}:

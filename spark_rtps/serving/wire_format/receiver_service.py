@@ -97,29 +97,29 @@ class SubscriptionInfo:
     @classmethod
     def parse(cls, raw: object) -> SubscriptionInfo:
         """From a receiver's answer. Raises ValueError."""
-        told = parse_mapping(raw)
-        log, name, state = (parse_text(told.get(key)) for key in ("log", "name", "state"))
+        parsed = parse_mapping(raw)
+        log, name, state = (parse_text(parsed.get(key)) for key in ("log", "name", "state"))
         if not is_log(log) or not is_name(name) or state not in _STATES:
             raise ValueError(f"{name!r:.40}, {log!r:.40}, {state!r:.40} are no name, log and state")
-        options = parse_mapping(told.get("options", {}), OPTIONS_MAX)
-        base, position, rows = (_parse_position(told.get(key)) for key in ("base", "position", "rows"))
+        options = parse_mapping(parsed.get("options", {}), OPTIONS_MAX)
+        base, position, rows = (_parse_position(parsed.get(key)) for key in ("base", "position", "rows"))
         found = cls(
             name,
-            parse_text(told.get("topic")),
-            parse_optional(told.get("type"), parse_text),
-            parse_number(told.get("domain")),
+            parse_text(parsed.get("topic")),
+            parse_optional(parsed.get("type"), parse_text),
+            parse_number(parsed.get("domain")),
             log,
-            Path(parse_text(told.get("directory"))),
-            parse_optional(told.get("place"), _parse_location),
+            Path(parse_text(parsed.get("directory"))),
+            parse_optional(parsed.get("place"), _parse_location),
             base,
             position,
             rows,
             state,
-            parse_optional(told.get("error"), parse_text),
-            told.get("dynamic") is True,
+            parse_optional(parsed.get("error"), parse_text),
+            parsed.get("dynamic") is True,
             {parse_text(key): parse_text(value) for key, value in options.items()},
-            parse_text(told.get("retention")),
-            parse_optional(told.get("topics"), _parse_topics),
+            parse_text(parsed.get("retention")),
+            parse_optional(parsed.get("topics"), _parse_topics),
         )
         _ = found.slice  # which may be none
         return found

@@ -57,7 +57,7 @@ def by_keys(
             "keyed": True,
             "qos": keyed_qos(rule)[1],
             "type": (KEYED_IDL, KEYED_TYPE),
-            "tells_instances": rule in ("exclusive", "deadline"),
+            "reports_instances": rule in ("exclusive", "deadline"),
         }
         for count in counts:
             with receiving(domain, **topic) as process:

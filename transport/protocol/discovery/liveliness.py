@@ -53,7 +53,7 @@ _MESSAGE_MIN: Final = _ENCAPSULATION_SIZE + 12 + 4
 class _Signs:
     """When a MANUAL writer was last asserted: by itself, or with all such writers of its participant."""
 
-    last_heard: int
+    last_received: int
     writers: int = 0
 
 
@@ -195,13 +195,13 @@ class Liveliness:
         """A participant asserts its writers of a kind. For AUTOMATIC ones the message itself has been noted already."""
         signs = self._participants.get(prefix)
         if kind == KIND_MANUAL and signs is not None:
-            signs.last_heard = now
+            signs.last_received = now
 
     def on_data(self, writer: Guid, now: int) -> None:
         """A writer, remote or ours, wrote, or asserted its liveliness; cheap for writers that are not MANUAL."""
         signs = self._signs.get(writer)
-        if signs is not None and signs.last_heard < now:
-            signs.last_heard = now
+        if signs is not None and signs.last_received < now:
+            signs.last_received = now
             self._assertions.on_written(writer, now)
 
     # --- our writers ------------------------------------------------------------------------------
@@ -298,9 +298,9 @@ class Liveliness:
 
     def _expiry(self, guid: Guid, watched: _Watched) -> int:
         if watched.signs is not None:
-            return watched.lease + max(watched.signs.last_heard, watched.since)
+            return watched.lease + max(watched.signs.last_received, watched.since)
         remote = self._remotes.get(guid.prefix)
-        return watched.lease + (0 if remote is None else remote.last_heard)
+        return watched.lease + (0 if remote is None else remote.last_received)
 
     # --- timers -----------------------------------------------------------------------------------
 

@@ -150,16 +150,16 @@ def encode_qos(qos: Qos, *, writer: bool) -> list[tuple[int, bytes]]:
 
 def decode_qos(parameters: p.ParameterList, *, writer: bool) -> Qos:
     """The policies of a parameter list; an absent one has DDS's default (RTPS 2.5 §9.6.2.2.1). Raises DecodeError."""
-    said: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for pid, fields in _ALL:
         value = parameters.get(pid)
         if value is not None:
             for name, codec in fields:
-                said[name] = codec.decode(value, parameters.little_endian)
+                message[name] = codec.decode(value, parameters.little_endian)
                 value = value[codec.size :]
-    if said.get("presentation_scope") == _HIGHEST_OFFERED:
+    if message.get("presentation_scope") == _HIGHEST_OFFERED:
         if writer:
             raise DecodeError(DropReason.BAD_PARAMETER, f"PresentationScope {_HIGHEST_OFFERED} of a writer")
-        said["presentation_scope"] = PresentationScope.INSTANCE  # which every offer satisfies
+        message["presentation_scope"] = PresentationScope.INSTANCE  # which every offer satisfies
     default = Qos(reliability=ReliabilityKind.RELIABLE if writer else ReliabilityKind.BEST_EFFORT)
-    return replace(default, **said)
+    return replace(default, **message)

@@ -36,13 +36,13 @@ class Announcement(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RemoteParticipant:
-    """A participant that has announced itself. The message receiver keeps ``last_heard`` current."""
+    """A participant that has announced itself. The message receiver keeps ``last_received`` current."""
 
     data: ParticipantData
     payload: bytes  # its last announcement: an equal one changes nothing
     addresses: frozenset[str]  # it may speak from these
     source_ip: str
-    last_heard: int
+    last_received: int
     announced_sn: int  # of its last announcement
     trust: Trust
     #: Somebody announces itself elsewhere under its name.
@@ -50,7 +50,7 @@ class RemoteParticipant:
     #: Those that it did not name, but from which it answered what was sent to an address that it named.
     translated: frozenset[str] = frozenset()
     #: Something addressed to us came from these, or it answered what was sent there.
-    heard_from: frozenset[str] = frozenset()
+    received_from: frozenset[str] = frozenset()
     #: Those of them that it named; with Trust.ANY, all.
     proven_from: frozenset[str] = frozenset()
     #: Where its discovery traffic goes; empty: nowhere, until an address is proven.
@@ -101,20 +101,20 @@ class RemoteParticipant:
     def speak_from(self, addresses: frozenset[str], source_ip: str) -> None:
         """It speaks from these addresses from now on, and has announced itself from one of them."""
         self.addresses, self.source_ip = addresses | self.translated, source_ip
-        self.heard_from &= self.addresses
+        self.received_from &= self.addresses
         self.settle()
 
     def prove(self, addresses: Iterable[str]) -> bool:
         """It has spoken to us from these addresses. Returns whether more of it can be reached now."""
         proven = self.proven_from
-        self.heard_from = self.heard_from.union(addresses)
+        self.received_from = self.received_from.union(addresses)
         self.settle()
         return self.proven_from != proven and self.is_matched
 
     def settle(self) -> None:
         """Decide where it is reached. One that moves is reached where it was until its new address is proven."""
         # Where addresses are not looked at, it names none of those that relays and translators speak from.
-        proven = self.heard_from if self.trust is Trust.ANY else self.heard_from & self.data.addresses
+        proven = self.received_from if self.trust is Trust.ANY else self.received_from & self.data.addresses
         self.proven_from = proven or self.proven_from
         self.unicast = self.reachable(self.data.metatraffic_unicast) or self.unicast
 

@@ -3,7 +3,7 @@
 Invariants
 * At most PARTICIPANTS_MAX remote participants are known; when there are more, :mod:`.participant_room` decides which.
 * Each is forgotten with its lease. That of a stranger, of whose endpoints none matches one of ours, has bounds of its
-  own: STRANGER_LEASE_MIN, and STRANGER_LEASE_MAX, or UNPROVEN_LEASE as long as it is unproven.
+  own: UNMATCHED_LEASE_MIN, and UNMATCHED_LEASE_MAX, or UNPROVEN_LEASE as long as it is unproven.
 * A participant speaks from the addresses that it named. Only from there it is believed: messages from elsewhere do not
   keep its lease, change it or end it. One that announces itself from an address that it did not name may be behind a
   translator of addresses. It is asked (:mod:`.challenge`); if it answers from there, it speaks from there too, and the
@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...errors import DecodeError, DropReason
-from ...limits import KNOCKS_MAX, STRANGER_LEASE_MAX, STRANGER_LEASE_MIN, UDP_PAYLOAD_MAX
+from ...limits import EARLY_MESSAGES_MAX, UDP_PAYLOAD_MAX, UNMATCHED_LEASE_MAX, UNMATCHED_LEASE_MIN
 from ...structure import (
     ENTITYID_PARTICIPANT,
     ENTITYID_SPDP_WRITER,
@@ -45,6 +45,7 @@ from ..outgoing import Buffer, Outgoing, union_of
 from ..trust import Trust
 from .challenge import Challenges
 from .matching import usable_unicast
+from .participant_capacity import ParticipantCapacity
 from .participant_data import (
     LEASE_MIN,
     ParticipantData,
@@ -53,7 +54,6 @@ from .participant_data import (
     encode_participant,
     encode_participant_key,
 )
-from .participant_room import ParticipantRoom
 from .remote_participant import Announcement, RemoteParticipant
 
 INITIAL_ANNOUNCEMENTS: Final = 5
@@ -164,7 +164,7 @@ class Spdp:
         """
         self.remotes: dict[bytes, RemoteParticipant] = {}
         self._matches = matches
-        self._room = ParticipantRoom(self.remotes, matches)
+        self._room = ParticipantCapacity(self.remotes, matches)
         self._sent_away: list[RemoteParticipant] = []
         self._own = own
         self._trust = trust
@@ -180,7 +180,7 @@ class Spdp:
         self._answers: dict[bytes, tuple[RemoteParticipant, int]] = {}
         #: Participants that have addressed us and are not known, each with where it spoke from: their announcement may
         #: be on its way, and they need not prove themselves again.
-        self._knocks: dict[bytes, str] = {}
+        self._early_messages: dict[bytes, str] = {}
         #: Questions to those who do not name the address from which they speak.
         self.challenges = Challenges(own)
         #: No lease ends before this, whether a participant is a stranger or not.
@@ -199,10 +199,10 @@ class Spdp:
         """A participant sent something addressed to us. Returns it if more of it can be reached now."""
         remote = self.remotes.get(prefix)
         if remote is None:
-            self._knocks.pop(prefix, None)
-            if len(self._knocks) >= KNOCKS_MAX:
-                del self._knocks[next(iter(self._knocks))]
-            self._knocks[prefix] = source_ip
+            self._early_messages.pop(prefix, None)
+            if len(self._early_messages) >= EARLY_MESSAGES_MAX:
+                del self._early_messages[next(iter(self._early_messages))]
+            self._early_messages[prefix] = source_ip
         elif source_ip in remote.addresses and remote.prove(self._equal_to(source_ip)):
             return remote
         return None
@@ -240,7 +240,7 @@ class Spdp:
         # A participant restarted under its old GUID (as our receiver is) knows no other: do not let it wait.
         restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
-            remote.last_heard, remote.announced_sn = now, run.first_sn
+            remote.last_received, remote.announced_sn = now, run.first_sn
             if source_ip != remote.source_ip and remote.source_ip not in remote.data.addresses:
                 self._room.move(remote, source_ip)
                 remote.speak_from(self._addresses_of(remote.data, source_ip), source_ip)  # it has moved
@@ -253,21 +253,21 @@ class Spdp:
             return Change.NONE, None  # RTPS 2.5 §8.5.3.2: another domain on our port
         if not usable_unicast(data.metatraffic_unicast, source_ip):
             raise DecodeError(DropReason.BAD_LOCATOR, "no metatraffic locator that can be sent to")
-        if remote is None and (stranger := self._room.make(source_ip, now=now)) is not None:
-            self._sent_away.append(self._forget(stranger))
+        if remote is None and (unmatched := self._room.make(source_ip, now=now)) is not None:
+            self._sent_away.append(self._forget(unmatched))
         addresses = self._addresses_of(data, source_ip)
         if remote is None:
             change = Change.DISCOVERED
             remote = RemoteParticipant(data, payload, addresses, source_ip, now, run.first_sn, self._trust)
             self.remotes[prefix] = remote
             self._room.add(remote, now=now)
-            knocked_from = self._knocks.pop(prefix, "")
-            if knocked_from in addresses:
-                remote.prove(self._equal_to(knocked_from))
+            early_source = self._early_messages.pop(prefix, "")
+            if early_source in addresses:
+                remote.prove(self._equal_to(early_source))
         else:
             change = Change.UPDATED
             self._room.move(remote, source_ip)
-            remote.data, remote.payload, remote.last_heard = data, payload, now
+            remote.data, remote.payload, remote.last_received = data, payload, now
             remote.announced_sn = run.first_sn
         remote.speak_from(addresses, source_ip)
         self._next_expiry = _earlier(self._next_expiry, now + min(data.lease_duration, UNPROVEN_LEASE))
@@ -333,18 +333,18 @@ class Spdp:
         self._next_expiry = None
         if self.remotes:  # strangers become matched, and the other way round: the shorter lease counts
             least = min(
-                min(self._expiry(remote), remote.last_heard + remote.data.lease_duration)
+                min(self._expiry(remote), remote.last_received + remote.data.lease_duration)
                 for remote in self.remotes.values()
             )
-            self._next_expiry = max(now + LEASE_MIN, min(least, now + STRANGER_LEASE_MAX))
+            self._next_expiry = max(now + LEASE_MIN, min(least, now + UNMATCHED_LEASE_MAX))
         return lost
 
     def _expiry(self, remote: RemoteParticipant) -> int:
         lease = remote.data.lease_duration
         if not self._matches(remote.prefix):
-            most = CONTESTED_LEASE if remote.contested else STRANGER_LEASE_MAX
-            lease = min(max(lease, STRANGER_LEASE_MIN), most if remote.proven else UNPROVEN_LEASE)
-        return remote.last_heard + lease
+            most = CONTESTED_LEASE if remote.contested else UNMATCHED_LEASE_MAX
+            lease = min(max(lease, UNMATCHED_LEASE_MIN), most if remote.proven else UNPROVEN_LEASE)
+        return remote.last_received + lease
 
     # --- what we announce -------------------------------------------------------------------------
 

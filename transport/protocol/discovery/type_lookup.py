@@ -113,7 +113,7 @@ class _Peer:
     retry_at: int = 0
     #: Questions since the last answer that helped; whether it has answered the last one at all.
     attempts: int = 0
-    heard: bool = False
+    received: bool = False
     #: Bytes of answers that are still looked at.
     room: int = 0
 
@@ -239,7 +239,7 @@ class TypeLookup:
             asked = peer.lacking(room)
             if asked:
                 wait = min(RETRY_FIRST << peer.attempts, RETRY_MAX)
-                peer.attempts, peer.retry_at, peer.heard = peer.attempts + 1, now + wait, False
+                peer.attempts, peer.retry_at, peer.received = peer.attempts + 1, now + wait, False
                 peer.outstanding.update(asked)
                 peer.room = TYPE_LOOKUP_REPLY_BYTES_MAX
                 due.append((prefix, asked))
@@ -273,7 +273,7 @@ class TypeLookup:
         if peer.attempts < _PATIENCE:
             return
         for lookup in list(peer.lookups):
-            if peer.heard and lookup.fallback and lookup.root in lookup.missing:
+            if peer.received and lookup.fallback and lookup.root in lookup.missing:
                 # It answers, but does not have the complete type.
                 self._nbytes -= lookup.restart(lookup.fallback)
                 lookup.fallback = b""
@@ -289,7 +289,7 @@ class TypeLookup:
         peer = self._peers.get(prefix)
         if peer is None or not peer.outstanding:
             return False
-        peer.heard = True
+        peer.received = True
         if nbytes > peer.room:
             self._drops[DropReason.OVER_LIMIT] += 1
             return False
@@ -301,7 +301,7 @@ class TypeLookup:
         identifier under which they were sent are counted."""
         if (peer := self._peers.get(prefix)) is None:
             return
-        told: set[bytes] = set()
+        announced: set[bytes] = set()
         for identifier, data in objects:
             if identifier not in peer.outstanding:
                 continue
@@ -311,12 +311,12 @@ class TypeLookup:
                 self._drops[error.reason] += 1
                 continue
             peer.outstanding.discard(identifier)
-            told.add(identifier)
-        if told:
+            announced.add(identifier)
+        if announced:
             peer.attempts = 0
             for lookup in list(self._open):
-                lookup.hints -= told
-                if not told.isdisjoint(lookup.missing):
+                lookup.hints -= announced
+                if not announced.isdisjoint(lookup.missing):
                     self._advance(lookup)
 
     # --- time -------------------------------------------------------------------------------------
@@ -352,8 +352,8 @@ class TypeLookup:
         lookup.fallback = roots[1] if len(roots) > 1 else b""
         self._nbytes -= lookup.restart(roots[0])
         form = information.complete if roots[0][0] == EK_COMPLETE else information.minimal
-        told = () if form is None else form.dependents[:RESOLVED_TYPE_OBJECTS_MAX]
-        lookup.hints = {each.id for each in told if _is_hashed(each.id) and each.id not in self._library}
+        announced = () if form is None else form.dependents[:RESOLVED_TYPE_OBJECTS_MAX]
+        lookup.hints = {each.id for each in announced if _is_hashed(each.id) and each.id not in self._library}
         self._advance(lookup)
 
     def _advance(self, lookup: _Lookup) -> None:

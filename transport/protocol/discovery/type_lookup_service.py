@@ -173,16 +173,16 @@ class TypeLookupService:
     def _types(self, call: GetTypes, *, is_ours: bool) -> Iterator[Types]:
         """Answer in several replies if one would be long. Requests to other peers' services arrive here too."""
         part: list[tuple[bytes, bytes]] = []
-        nbytes, told = 0, False
+        nbytes, announced = 0, False
         for identifier in dict.fromkeys(call.ids):
             if (data := self._library.own_object(identifier)) is None:
                 continue
             if part and nbytes + len(data) > TYPE_LOOKUP_REPLY_BYTES:
                 yield Types(tuple(part))
-                part, nbytes, told = [], 0, True
+                part, nbytes, announced = [], 0, True
             part.append((identifier, data))
             nbytes += len(data)
-        if part or (is_ours and not told):
+        if part or (is_ours and not announced):
             yield Types(tuple(part))
 
 

@@ -159,9 +159,9 @@ class ParticipantDiscovery:
             if remote is not None:
                 self._match(remote, now)
 
-    def heard_by_multicast(self, addresses: Iterable[str], *, now: int) -> None:
+    def received_by_multicast(self, addresses: Iterable[str], *, now: int) -> None:
         """Announcements came from these addresses by multicast."""
-        if news := self._multicast.heard(addresses):
+        if news := self._multicast.received(addresses):
             for remote in [each for each in self.spdp.remotes.values() if each.addresses & news]:
                 self._match(remote, now)
 

@@ -81,7 +81,7 @@ class LocalEndpoints:
         #: Readers by the writer of another slice that they only acknowledge.
         self.other_slices: dict[Guid, list[StatefulReader]] = {}
         #: By participant how many writers are in ``routes``, but for the built-in ones.
-        self._heard: Counter[bytes] = Counter()
+        self._received: Counter[bytes] = Counter()
         #: How often readers were matched with writers, or were no more.
         self.routes_changed = 0
         #: Whether a reader of ours ever matched a writer of ours.
@@ -161,12 +161,12 @@ class LocalEndpoints:
 
     def hears(self, prefix: bytes) -> bool:
         """Whether one of these readers is matched with a writer of this participant."""
-        return prefix in self._heard
+        return prefix in self._received
 
     @property
-    def heard_prefixes(self) -> frozenset[bytes]:
+    def received_prefixes(self) -> frozenset[bytes]:
         """The participants whose writers our readers are matched with, or acknowledge for another slice."""
-        return frozenset((*self._heard, *(writer.prefix for writer in self.other_slices)))
+        return frozenset((*self._received, *(writer.prefix for writer in self.other_slices)))
 
     def own(self, guid: Guid) -> EndpointData | None:
         """What an endpoint of ours announces; None if there is no such endpoint."""
@@ -280,7 +280,7 @@ class LocalEndpoints:
                 self._failures.note(error)
         if known is None:
             if guid not in self.routes:
-                self._heard[guid.prefix] += 1
+                self._received[guid.prefix] += 1
             self.routes.setdefault(guid, []).append(local.endpoint)
             self.routes_changed += 1
         local.matched[guid] = writer
@@ -323,7 +323,7 @@ class LocalEndpoints:
         else:
             local.endpoint.unmatch_writer(other)
             if _take_out(self.routes, other, local.endpoint):
-                self._heard -= Counter((other.prefix,))
+                self._received -= Counter((other.prefix,))
                 self._liveliness.forget(other)
         self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
 

@@ -35,15 +35,15 @@ class MulticastReach:
         self._networks = [(own, ipaddress.IPv4Network(text)) for own, text in config.multicast_networks]
         self._routed = config.multicast_ttl > 1
         self._trust = config.trust
-        self._heard: set[str] = set()
+        self._received: set[str] = set()
 
-    def heard(self, addresses: Iterable[str]) -> set[str]:
+    def received(self, addresses: Iterable[str]) -> set[str]:
         """Announcements came from these addresses by multicast; returns those from which none had come before."""
-        news = {each for each in addresses if each not in self._heard}
+        news = {each for each in addresses if each not in self._received}
         if news:
-            if len(self._heard) + len(news) > ADDRESSES_REMEMBERED_MAX:
-                self._heard.clear()
-            self._heard |= news
+            if len(self._received) + len(news) > ADDRESSES_REMEMBERED_MAX:
+                self._received.clear()
+            self._received |= news
         return news
 
     def groups(self, remote: RemoteParticipant, named: tuple[Locator, ...]) -> tuple[Locator, ...]:
@@ -51,8 +51,8 @@ class MulticastReach:
         if not named or not self._is_on:
             return ()
         known = {remote.source_ip} if self._trust is Trust.ANY else remote.proven_from
-        heard = sorted(known & self._heard)
-        interfaces = {own for address in heard for own in self._interfaces_to(address)}
+        received = sorted(known & self._received)
+        interfaces = {own for address in received for own in self._interfaces_to(address)}
         groups = [each for each in named if not (is_for_routers(each) or is_of_discovery(each))]
         return tuple(group._replace(via=own) for group in groups for own in sorted(interfaces))
 

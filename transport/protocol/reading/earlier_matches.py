@@ -19,7 +19,7 @@ class EarlierMatch(NamedTuple):
     #: Why samples are lost that the writer sent since then.
     away: LossCause
     #: What was missing up to here was counted as lost when the match ended.
-    told_until: int = 0
+    announced_until: int = 0
 
 
 class EarlierMatches:
@@ -42,8 +42,8 @@ class EarlierMatches:
         """The writer is gone, but may come back."""
         if not proxy.synced:
             return
-        was_heard = proxy.away is None or proxy.away_until < proxy.expected
-        cause = LossCause.OUT_OF_REACH if was_heard or proxy.away is None else proxy.away
+        was_received = proxy.away is None or proxy.away_until < proxy.expected
+        cause = LossCause.OUT_OF_REACH if was_received or proxy.away is None else proxy.away
         self._left[proxy.guid] = EarlierMatch(
             proxy.expected - 1, cause, proxy.announced if proxy.reliable else 0
         )

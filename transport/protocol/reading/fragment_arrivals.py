@@ -6,7 +6,7 @@ The invariants are those of :mod:`.reader`.
 from __future__ import annotations
 
 from ...limits import FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
-from ...wire.fragment_stretches import FragmentStretch, Places
+from ...wire.fragment_ranges import FragmentRange, ReservedFrames
 from ...wire.samples import U8, Run
 from ...wire.submessages import DataFrag
 from ..policies import ReaderCounters
@@ -36,7 +36,7 @@ class FragmentArrivals:
         self._arrivals = arrivals
         self._responder = responder
 
-    def put_together_at(self, places: Places) -> None:
+    def put_together_at(self, places: ReservedFrames) -> None:
         """Have samples put together where the owner will keep them, as long as nothing else becomes ready before."""
 
         def place(nbytes: int, count: int) -> U8 | None:
@@ -75,30 +75,30 @@ class FragmentArrivals:
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
             self._responder.on_fragment(proxy, frag.sn, now)
 
-    def takes_whole(self, proxy: WriterProxy, stretch: FragmentStretch) -> bool:
+    def takes_whole(self, proxy: WriterProxy, range_: FragmentRange) -> bool:
         """Whether a stretch is whole samples that are the next ones, with nothing else to consider."""
-        return stretch.is_whole and self._delivery.takes_next(proxy, stretch.first_sn, stretch.nbytes)
+        return range_.is_whole and self._delivery.takes_next(proxy, range_.first_sn, range_.nbytes)
 
-    def accept_stretch(self, proxy: WriterProxy, stretch: FragmentStretch, now: int) -> None:
+    def accept_range(self, proxy: WriterProxy, range_: FragmentRange, now: int) -> None:
         """Accept fragments that follow one another, together where that is all the same."""
-        if self.takes_whole(proxy, stretch):
-            self._arrivals.hand_out(proxy, (self._join(stretch),), now)
-            self._counters.fragments += stretch.fragments
-            proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
+        if self.takes_whole(proxy, range_):
+            self._arrivals.hand_out(proxy, (self._join(range_),), now)
+            self._counters.fragments += range_.fragments
+            proxy.stream.datagram = max(proxy.stream.datagram, range_.longest)
             return
-        if proxy.synced and not stretch.is_whole:
-            frags = stretch.together()
+        if proxy.synced and not range_.is_whole:
+            frags = range_.together()
             if self._reassembly.takes_together(proxy, frags):
                 if frags.sample_size <= min(self._delivery.sample_size_max, FRAGMENTED_SAMPLE_MAX):
-                    self.accept(proxy, frags, stretch.timestamp, now)
+                    self.accept(proxy, frags, range_.timestamp, now)
                     return
-        for frag, timestamp in stretch.apart():
+        for frag, timestamp in range_.apart():
             self.accept(proxy, frag, timestamp, now)
 
-    def _join(self, stretch: FragmentStretch) -> Run:
+    def _join(self, range_: FragmentRange) -> Run:
         """The whole samples of a stretch, which is handed out next."""
-        place = self._reassembly.place(stretch.nbytes, stretch.count)
-        run = stretch.run(place)
+        place = self._reassembly.place(range_.nbytes, range_.count)
+        run = range_.run(place)
         if place is not None:
             self.placed = run
         return run

@@ -41,8 +41,8 @@ from random import Random
 from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
-from ...wire.batch_stretches import BatchStretch
-from ...wire.fragment_stretches import FragmentStretch
+from ...wire.batch_ranges import BatchRange
+from ...wire.fragment_ranges import FragmentRange
 from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
@@ -146,7 +146,7 @@ class StatefulReader:
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
             away=None if earlier is None else earlier.away,
-            told_until=0 if earlier is None else earlier.told_until,
+            announced_until=0 if earlier is None else earlier.announced_until,
         )
         self.writers[info.guid] = proxy
         if reliable or info.status_messages:
@@ -294,20 +294,20 @@ class StatefulReader:
         else:
             self._arrivals.accept_pieces(proxy, batch, self.on_run, now)
 
-    def on_batch_stretch(self, stretch: BatchStretch, *, now: int) -> bool:
+    def on_batch_range(self, range_: BatchRange, *, now: int) -> bool:
         """Batches that follow one another arrived: it comes to the same as if each came by itself. False: each did."""
         self.touch()
-        proxy = self.writers.get(stretch.writer)
-        if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
-            run = stretch.run()
+        proxy = self.writers.get(range_.writer)
+        if proxy is not None and proxy.sets is None and range_.per_batch <= self._batch_samples_max:
+            run = range_.run()
             if self._arrivals.take_next(proxy, (run,), now):
-                self.counters.received_batches += stretch.batches
+                self.counters.received_batches += range_.batches
                 if proxy.reliable:
                     batches = proxy.batches or proxy.count_batches()
-                    last = stretch.last_batch_sn
-                    batches.on_batch(last, proxy.expected - stretch.per_batch, run.last_sn, waits=False)
+                    last = range_.last_batch_sn
+                    batches.on_batch(last, proxy.expected - range_.per_batch, run.last_sn, waits=False)
                 return True
-        for batch in stretch.apart():
+        for batch in range_.apart():
             self.on_batch(batch, now=now)
         return False
 
@@ -324,21 +324,21 @@ class StatefulReader:
             proxy = self._now(proxy, frag.sn, frag.sn, now)
         self.fragments.accept(proxy, frag, timestamp, now)
 
-    def takes(self, stretch: FragmentStretch) -> bool:
+    def takes(self, range_: FragmentRange) -> bool:
         """Whether fragments make up whole samples that are the next ones, with nothing else to consider."""
-        proxy = self.writers.get(stretch.writer)
-        return proxy is not None and self.fragments.takes_whole(proxy, stretch)
+        proxy = self.writers.get(range_.writer)
+        return proxy is not None and self.fragments.takes_whole(proxy, range_)
 
-    def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:
+    def on_fragment_range(self, range_: FragmentRange, *, now: int) -> None:
         """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
         self.touch()
-        proxy = self.writers.get(stretch.writer)
+        proxy = self.writers.get(range_.writer)
         if proxy is None:
-            self.counters.unknown_writer += stretch.submessages
+            self.counters.unknown_writer += range_.submessages
             return
-        if proxy.resumed or stretch.last_sn < proxy.expected:
-            proxy = self._now(proxy, stretch.first_sn, stretch.last_sn, now)
-        self.fragments.accept_stretch(proxy, stretch, now)
+        if proxy.resumed or range_.last_sn < proxy.expected:
+            proxy = self._now(proxy, range_.first_sn, range_.last_sn, now)
+        self.fragments.accept_range(proxy, range_, now)
 
     # --- what the writer announces ---------------------------------------------------------------
 
@@ -397,8 +397,8 @@ class StatefulReader:
         if is_anew and not proxy.info.reliable:
             return self._begin_anew(proxy, now)
         if has_gone_back:
-            self.counters.doubted_samples += proxy.back_count - proxy.back_told
-            proxy.back_told = proxy.back_count
+            self.counters.doubted_samples += proxy.back_count - proxy.announced_from
+            proxy.announced_from = proxy.back_count
         return proxy
 
     def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:

@@ -16,10 +16,10 @@ import numpy as np
 from ...errors import DropReason
 from ...limits import UDP_PAYLOAD_MAX
 from ...wire.batch import DATA_BATCH
+from ...wire.batch_ranges import BatchRange
 from ...wire.batch_scan import BYTES_PER_WORK
-from ...wire.batch_stretches import BatchStretch
 from ...wire.datagrams import DATAGRAMS_MIN, scan_datagrams
-from ...wire.fragment_stretches import FragmentStretch
+from ...wire.fragment_ranges import FragmentRange
 from ...wire.large_datagrams import LargeBatches, LargeMessages, LargeRun, are_large, scan_large
 from ...wire.message import HEADER_SIZE
 from ...wire.samples import U8, Run
@@ -90,7 +90,7 @@ class BurstReceiver:
             if router.work > pause:
                 yield None
                 pause = router.work + RUNS_WORK
-            if isinstance(run, BatchStretch):
+            if isinstance(run, BatchRange):
                 if not self._hand_batches(run, sources[first], now):
                     yield from spans[first : first + run.batches]
                 continue
@@ -125,46 +125,46 @@ class BurstReceiver:
                 if not self._hand_runs(each.runs, source_ip, now):
                     handed = each.first
             elif isinstance(each, LargeBatches):
-                if not self._hand_batches(each.stretch, source_ip, now):
+                if not self._hand_batches(each.range_, source_ip, now):
                     handed = each.first
-            elif each.is_divided and not self._takes(each.stretches):
+            elif each.is_divided and not self._takes(each.equal_ranges):
                 these = spans[each.first : each.stop]
                 yield from self._receive_large(data, these, now, joins_heartbeats=False)
-            elif not self._hand_fragments(each.stretches, source_ip, now):
+            elif not self._hand_fragments(each.equal_ranges, source_ip, now):
                 handed = each.first
             else:
                 for heartbeat_at in each.heartbeats:
-                    router.on_heartbeat_at(data, heartbeat_at, each.stretches[0].writer.prefix, now)
+                    router.on_heartbeat_at(data, heartbeat_at, each.equal_ranges[0].writer.prefix, now)
         yield from spans[handed:]
 
-    def _takes(self, stretches: list[FragmentStretch]) -> bool:
+    def _takes(self, equal_ranges: list[FragmentRange]) -> bool:
         """Whether all readers of a writer take what there is of it as it is."""
-        if len(stretches) > 1:
+        if len(equal_ranges) > 1:
             return False
-        readers = self._router.addressed(stretches[0].writer, stretches[0].reader_id)
-        return all(reader.takes(stretches[0]) for reader in readers)
+        readers = self._router.addressed(equal_ranges[0].writer, equal_ranges[0].reader_id)
+        return all(reader.takes(equal_ranges[0]) for reader in readers)
 
-    def _hand_fragments(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
+    def _hand_fragments(self, equal_ranges: list[FragmentRange], source_ip: str, now: int) -> bool:
         router = self._router
 
         def take(reader: StatefulReader) -> None:
             before = reader.delivery.reassembly.budget.taken
-            for stretch in stretches:
-                reader.on_fragment_stretch(stretch, now=now)
+            for range_ in equal_ranges:
+                reader.on_fragment_range(range_, now=now)
             router.work += (reader.delivery.reassembly.budget.taken - before) // BYTES_PER_WORK_CLEARED
 
-        work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
-        return self._hand(stretches[0], work, take, source_ip, now)
+        work = WORK_FRAGMENTS * sum(each.submessages for each in equal_ranges)
+        return self._hand(equal_ranges[0], work, take, source_ip, now)
 
-    def _hand_batches(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
+    def _hand_batches(self, range_: BatchRange, source_ip: str, now: int) -> bool:
         router = self._router
 
         def take(reader: StatefulReader) -> None:
-            if not reader.on_batch_stretch(stretch, now=now):
-                router.work += WORK[DATA_BATCH] * stretch.batches
+            if not reader.on_batch_range(range_, now=now):
+                router.work += WORK[DATA_BATCH] * range_.batches
 
-        work = WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
-        return self._hand(stretch, work, take, source_ip, now)
+        work = WORK[DATA_BATCH] + range_.nbytes // BYTES_PER_WORK
+        return self._hand(range_, work, take, source_ip, now)
 
     def _hand_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
         work = len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
@@ -172,7 +172,7 @@ class BurstReceiver:
 
     def _hand(
         self,
-        of: FragmentStretch | BatchStretch | Run,
+        of: FragmentRange | BatchRange | Run,
         work: int,
         take: Callable[[StatefulReader], None],
         source_ip: str,

@@ -35,7 +35,7 @@ from ...errors import DecodeError, DropReason
 from ...limits import MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
 from ...structure import ENTITYID_SPDP_WRITER, PREFIX_UNKNOWN, VENDOR_ID, Guid
 from ...wire.batch import DATA_BATCH, scan_batch
-from ...wire.batch_scan import BYTES_PER_WORK, BYTES_PER_WORK_WALKED
+from ...wire.batch_scan import BYTES_PER_WORK, BYTES_PER_WORK_SCANNED
 from ...wire.compressed import COMPRESSED, SERIES, decompress
 from ...wire.info import INFO_TS_SIZE
 from ...wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
@@ -221,7 +221,7 @@ class MessageReceiver:
         source, source_ip, now = state.source, state.source_ip, state.now
         if destination == self._prefix and self.on_addressed is not None:
             remote = self._remotes.get(source)
-            if remote is not None and source_ip in remote.heard_from:
+            if remote is not None and source_ip in remote.received_from:
                 return
             self.on_addressed(source, source_ip, now)
         elif destination in self.challenged and self.on_answered is not None:
@@ -293,7 +293,7 @@ class MessageReceiver:
         try:
             batch = scan_batch(data, pos, end, state.source, state.timestamp, work_max=work_max)
         except DecodeError:
-            self.router.work += (end - pos) // BYTES_PER_WORK_WALKED
+            self.router.work += (end - pos) // BYTES_PER_WORK_SCANNED
             raise
         self.router.on_batch(batch, state.now)
 
@@ -343,7 +343,7 @@ class MessageReceiver:
         if kind == DATA_BATCH:
             self._take_batch(state, data, 0, size)
             return
-        router.work += size // BYTES_PER_WORK_WALKED
+        router.work += size // BYTES_PER_WORK_SCANNED
         if kind == _DATA:
             for run in scan(data, 0, size, source, state.timestamp).runs:
                 router.on_run(run, state.now)

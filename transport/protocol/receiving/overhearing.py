@@ -34,7 +34,7 @@ _WRITER_BEHIND: Final = 4
 _NOBODY: Final = bytes(12)
 
 
-class Overheard(NamedTuple):
+class CapturedMessage(NamedTuple):
     """What is in a message.
 
     ``is_discovery``: it has to do with discovery; ``is_farewell``: an endpoint, or a participant, is disposed by it.
@@ -46,7 +46,7 @@ class Overheard(NamedTuple):
     gaps: bytes | None
 
 
-def overhear(message: bytearray) -> Overheard:
+def parse_captured(message: bytearray) -> CapturedMessage:
     """Change a message in place. What cannot be read is left for the participant to drop."""
     view = memoryview(message)
     gaps: list[bytes] = []
@@ -73,4 +73,4 @@ def overhear(message: bytearray) -> Overheard:
     except DecodeError:
         pass  # of the rest nothing can be found
     gap_message = b"".join((view[:HEADER_SIZE], *gaps)) if gaps else None
-    return Overheard(is_discovery, is_farewell, gap_message)
+    return CapturedMessage(is_discovery, is_farewell, gap_message)

@@ -133,7 +133,7 @@ class Router:
         """Why a participant is not trusted to have sent what comes from there; None: it is."""
         remote = self._remotes.get(prefix)
         if remote is not None and source_ip in remote.addresses:
-            remote.last_heard = now
+            remote.last_received = now
             if remote.proven or not self._looks_at_addresses:
                 return None
             self.unproven = remote

@@ -80,7 +80,7 @@ class Feedback:
         self._counters.acknacks += 1
         self._acks.on_acknack(proxy, missing, now, final=final)
         no_longer = proxy.is_deaf and proxy.group is not None
-        if no_longer or (proxy.info.multicast and proxy.acknacks_heard == 1):
+        if no_longer or (proxy.info.multicast and proxy.acknacks_received == 1):
             self._readers.regroup()
         self.progress(now)
         proxy.repairs.requested.add(missing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .lanes import U8, Mask, Values
+from .cursors import U8, Mask, Values
 
 
 class Table:

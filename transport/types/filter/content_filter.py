@@ -111,7 +111,7 @@ def _parsed(expression: str, start: str = "start") -> Node:
             accepted = error.accepts or set()
             at = len(expression) if error.token.type == "$END" else at
         found = (expression[at:].split() or ["the end"])[0][:20]
-        wanted = " or ".join(said for name, said in _EXPECTED.items() if name in accepted)
+        wanted = " or ".join(words for name, words in _EXPECTED.items() if name in accepted)
         if found[0] in "'`":
             wanted = "a closing quote"
         if accepted == {"_BETWEEN"} and found.upper() == "LIKE":

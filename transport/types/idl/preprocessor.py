@@ -168,9 +168,9 @@ class _Preprocessor:
         if self.include is None:
             self.note(at, f"#include {rest} is ignored: there is no place to look for it")
             return
-        beside = posixpath.normpath(posixpath.join(folder, found[1] or found[2]))
+        sidecar = posixpath.normpath(posixpath.join(folder, found[1] or found[2]))
         plain = posixpath.normpath(found[1] or found[2])
-        names = dict.fromkeys([beside, plain] if found[1] else [plain, beside])
+        names = dict.fromkeys([sidecar, plain] if found[1] else [plain, sidecar])
         reasons = []
         for name in names:
             if name in self.read:

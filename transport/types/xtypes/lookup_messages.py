@@ -242,8 +242,8 @@ def decode_reply(payload: Buffer) -> Reply:
         if operation == _GET_TYPES:
             types: _GetTypesOut = layout_of(_GetTypesOut).read(cursor)
             return Types(tuple((pair.id, pair.object) for pair in types.types or ()))
-        told: _GetDependenciesOut = layout_of(_GetDependenciesOut).read(cursor)
-        return TypeDependencies(told.dependents or (), _point(told.continuation_point))
+        announced: _GetDependenciesOut = layout_of(_GetDependenciesOut).read(cursor)
+        return TypeDependencies(announced.dependents or (), _point(announced.continuation_point))
 
     return Reply(_request_id(header.request), cursor.delimited(result))
 

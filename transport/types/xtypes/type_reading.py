@@ -263,9 +263,9 @@ def _enum(description: x.EnumeratedType[Any, Any], name: str) -> Part:
     default = None
     for literal in description.literal_seq:
         value = literal.common.value
-        said = _name(literal.detail, f"v{value}" if value >= 0 else f"v_{-value}")
+        message = _name(literal.detail, f"v{value}" if value >= 0 else f"v_{-value}")
         # those that Fast DDS 3 reads from IDL are qualified
-        literals.append((said.rpartition("::")[2], value))
+        literals.append((message.rpartition("::")[2], value))
         # the first one is the default anyway
         if literal.common.flags & IS_DEFAULT and len(literals) > 1:
             default = literals[-1][0]
@@ -310,12 +310,12 @@ def _notes(
 ) -> tuple[tuple[str, int | float | str | bool], ...]:
     if isinstance(detail, x.MinimalMemberDetail) or detail.ann_builtin is None:
         return ()
-    said = detail.ann_builtin
-    limits = (("max", said.max), ("min", said.min))
+    message = detail.ann_builtin
+    limits = (("max", message.max), ("min", message.min))
     notes = {
-        "hashid": said.hash_id,
+        "hashid": message.hash_id,
         **{name: limit.value for name, limit in limits if limit is not None},
-        "unit": said.unit,
+        "unit": message.unit,
     }
     # a type with NaN would be no type's equal, not even its own in another process
     return tuple(

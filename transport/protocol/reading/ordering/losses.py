@@ -38,7 +38,7 @@ class Losses:
 
     def lose_range(self, proxy: WriterProxy, first: int, last: int, cause: LossCause) -> None:
         """first..last are lost: because the writer was away, as far as it was, and else for another ``cause``."""
-        first = min(max(first, proxy.told_until + 1), last + 1)
+        first = min(max(first, proxy.announced_until + 1), last + 1)
         away = proxy.away_in(first, last)
         if proxy.away is not None:
             self.lose(proxy, away, proxy.away)
@@ -48,10 +48,10 @@ class Losses:
         """Pass what is missed up to ``last``; whether that is all."""
         count = proxy.missed_in(last)
         if count and proxy.away is not None:
-            told = min(max(proxy.told_until + 1 - proxy.expected, 0), count)
+            announced = min(max(proxy.announced_until + 1 - proxy.expected, 0), count)
             proxy.move_to(proxy.expected + count)
-            self._counters.missed_samples += count - told if proxy.away is LossCause.MOVED else 0
-            self.lose(proxy, count - told, proxy.away)
+            self._counters.missed_samples += count - announced if proxy.away is LossCause.MOVED else 0
+            self.lose(proxy, count - announced, proxy.away)
         return proxy.expected > last
 
     def pass_irrelevant(self, proxy: WriterProxy, last: int) -> None:

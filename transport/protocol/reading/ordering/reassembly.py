@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....errors import DecodeError
 from ....limits import FRAGMENTED_SAMPLES_MAX
 from ....structure import Guid
-from ....wire.fragment_stretches import Places
+from ....wire.fragment_ranges import ReservedFrames
 from ....wire.samples import U8, Run
 from ....wire.submessages import DataFrag
 from ...policies import ReaderCounters
@@ -32,7 +32,7 @@ class Reassembly:
 
     def __init__(self, writers: Mapping[Guid, WriterProxy], counters: ReaderCounters) -> None:
         self.budget = FragmentBudget()
-        self.places: Places | None = None
+        self.places: ReservedFrames | None = None
         self._placed: FragmentedSample | None = None
         self._writers = writers
         self._counters = counters

@@ -42,6 +42,8 @@ class WriterProxy:
     """
 
     __slots__ = (
+        "announced_from",
+        "announced_until",
         "away",
         "away_until",
         "back_at",
@@ -50,7 +52,6 @@ class WriterProxy:
         "back_last",
         "back_rises",
         "back_since",
-        "back_told",
         "batches",
         "counts_losses_from",
         "expected",
@@ -70,7 +71,6 @@ class WriterProxy:
         "sets",
         "stream",
         "synced",
-        "told_until",
     )
 
     def __init__(
@@ -83,7 +83,7 @@ class WriterProxy:
         receive_window: int = INFINITE,
         coherent: bool = False,
         away: LossCause | None = None,
-        told_until: int = 0,
+        announced_until: int = 0,
     ) -> None:
         self.info = info
         #: Both sides are reliable: heartbeats are answered, what is missing is requested.
@@ -98,9 +98,9 @@ class WriterProxy:
         #: The first number below that which arrived from a writer whose samples are not sent again; 0: none did.
         self.seen_below = 0
         #: Since ``back_since`` only what lies below ``expected`` came, from ``back_first`` on, and ``back_last`` as the
-        #: last. It rose ``back_rises`` times, by ``back_count`` numbers, of which ``back_told`` count as doubted.
+        #: last. It rose ``back_rises`` times, by ``back_count`` numbers, of which ``announced_from`` count as doubted.
         self.back_first = self.back_last = self.back_since = 0
-        self.back_rises = self.back_count = self.back_told = 0
+        self.back_rises = self.back_count = self.announced_from = 0
         #: The highest number known of the writer at that time.
         self.back_at = 0
         #: What the writer no longer has is lost from this number on. What its first HEARTBEAT announced to all may be
@@ -113,7 +113,7 @@ class WriterProxy:
         if away is not None:
             self.away_until = INFINITE if reliable else self.expected
         #: What was missing up to here counted as lost when an earlier match with the writer ended.
-        self.told_until = told_until
+        self.announced_until = announced_until
         self.held = ReorderBuffer(budget, units_max=receive_window)
         #: Only if the reader has coherent access.
         self.sets = CoherentAccess() if coherent else None
@@ -187,7 +187,7 @@ class WriterProxy:
         highest = self.announced
         if self.back_at != highest or first_sn < self.back_first:
             self.back_at, self.back_since, self.back_first = highest, now, first_sn
-            self.back_last = self.back_rises = self.back_count = self.back_told = 0
+            self.back_last = self.back_rises = self.back_count = self.announced_from = 0
         if last_sn > self.back_last:
             self.back_rises += 1
             self.back_count += last_sn - max(self.back_last, first_sn - 1)
@@ -243,7 +243,7 @@ class WriterProxy:
         held = sum(run.count for run in self.held.runs)
         if not (self.reliable and self.synced):  # a number alone proves no sample
             return held + len(self.fragments)
-        holes = self.missing_changes(self.told_until + 1, self.announced)
+        holes = self.missing_changes(self.announced_until + 1, self.announced)
         return held + sum(last - first + 1 for first, last in holes)
 
     def reader_sn_state(self, first: int, last: int) -> SequenceNumberSet:

@@ -2,23 +2,23 @@
 
 States:
 
-* UNHEARD: no HEARTBEAT of the writer was accepted yet; the next ACKNACK is due at ``at``
+* UNRECEIVED: no HEARTBEAT of the writer was accepted yet; the next ACKNACK is due at ``at``
   (INFINITE for a writer that is not reliable: it sends none);
 * DUE: the same, and the next response is a pre-emptive ACKNACK;
-* HEARD: the writer knows of the reader.
+* RECEIVED: the writer knows of the reader.
 
 Transitions:
 
 ========  ==================  =============================================  =======
 state     event               action                                         next
 ========  ==================  =============================================  =======
-UNHEARD   match, or ``at``    ``at`` moves on, twice as far as the last time  DUE
+UNRECEIVED   match, or ``at``    ``at`` moves on, twice as far as the last time  DUE
 DUE       ``at``              ``at`` moves on, twice as far as the last time  DUE
-DUE       response sent                                                      UNHEARD
-any       HEARTBEAT accepted  ``at`` = INFINITE                              HEARD
+DUE       response sent                                                      UNRECEIVED
+any       HEARTBEAT accepted  ``at`` = INFINITE                              RECEIVED
 ========  ==================  =============================================  =======
 
-Invariant: a writer that is HEARD gets no pre-emptive ACKNACK any more.
+Invariant: a writer that is RECEIVED gets no pre-emptive ACKNACK any more.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _SELDOM: Final = 30_000_000_000
 
 
 class PreemptiveState(enum.Enum):
-    UNHEARD = enum.auto()
+    UNRECEIVED = enum.auto()
     DUE = enum.auto()
-    HEARD = enum.auto()
+    RECEIVED = enum.auto()
 
 
 class PreemptiveAckNack:
@@ -51,7 +51,7 @@ class PreemptiveAckNack:
     __slots__ = ("at", "state", "tries")
 
     def __init__(self) -> None:
-        self.state = PreemptiveState.UNHEARD
+        self.state = PreemptiveState.UNRECEIVED
         #: When the next one is due.
         self.at = INFINITE
         self.tries = 0
@@ -66,14 +66,14 @@ class PreemptiveAckNack:
 
     def on_heartbeat(self) -> bool:
         """A HEARTBEAT was accepted; True if it is the first."""
-        is_first = self.state is not PreemptiveState.HEARD
-        self.state, self.at = PreemptiveState.HEARD, INFINITE
+        is_first = self.state is not PreemptiveState.RECEIVED
+        self.state, self.at = PreemptiveState.RECEIVED, INFINITE
         return is_first
 
     def on_response(self) -> None:
         """The response was sent."""
         if self.state is PreemptiveState.DUE:
-            self.state = PreemptiveState.UNHEARD
+            self.state = PreemptiveState.UNRECEIVED
 
     def acknack(self, reader_id: bytes, writer: WriterInfo, count: int) -> AckNack:
         """The ACKNACK that is due.

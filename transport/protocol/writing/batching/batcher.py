@@ -47,7 +47,7 @@ _SAMPLE_INFO: Final = 8
 _TIMESTAMP: Final = 8
 
 #: Fewer batches than these are no train.
-_TRAIN_MIN: Final = 2
+_GSO_MIN: Final = 2
 
 
 def sample_metadata(flags: int, *, key_hash: bool, own_timestamp: bool) -> int:
@@ -208,9 +208,9 @@ class Batcher:
             ends = InstanceEnds(write.key_hashes, self._per_instance, self._instances)
         i, count = 0, write.samples.count
         while i < count:
-            if ends is None and not queue.count and (train := self._train(write, i)) is not None:
-                self._emit(train)
-                i += train.count
+            if ends is None and not queue.count and (gso_buffer := self._gso(write, i)) is not None:
+                self._emit(gso_buffer)
+                i += gso_buffer.count
             by_bytes = write.end(i, self._max_bytes - queue.nbytes)
             by_limit = write.wire_end(i, self._limit - queue.wire_bytes)
             reason = self._bytes_reason if by_bytes <= by_limit else FlushReason.AUTO_FLUSH_SIZE
@@ -242,7 +242,7 @@ class Batcher:
                     queue = self.queue
             i = j
 
-    def _train(self, write: Write, i: int) -> PendingBatch | None:
+    def _gso(self, write: Write, i: int) -> PendingBatch | None:
         """The batches that samples from ``i`` on fill, if these are alike; what may not fill one is left."""
         if not write.samples.is_uniform:
             return None
@@ -254,11 +254,11 @@ class Batcher:
             per, reason = self._max_samples, self._samples_reason
         # Whether the last one is full may depend on more than the number of its samples.
         batches = (write.samples.count - i - 1) // per if per else 0
-        if batches < _TRAIN_MIN:
+        if batches < _GSO_MIN:
             return None
-        train = write.batch(i, i + batches * per, reason)
-        train.per_batch = per
-        return train
+        gso_buffer = write.batch(i, i + batches * per, reason)
+        gso_buffer.per_batch = per
+        return gso_buffer
 
     def _enqueue(self, write: Write, i: int, j: int, now: int) -> None:
         queue = self.queue

@@ -16,7 +16,7 @@ from ....value_classes import value
 from ....wire.batch import BatchBlock
 from ....wire.compressed import compress
 from ....wire.framing import DataBlock, frame
-from ....wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run, stretches
+from ....wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run, equal_ranges
 from ...outgoing import HEARTBEAT_ROOM, Buffer
 from ...policies import BatchPolicy
 from .content import Content, Resending
@@ -62,7 +62,7 @@ class BatchContent(Content):
         "_budget",
         "_compressed",
         "_policy",
-        "_stretches",
+        "_sample_ranges",
         "batch",
         "last_batch_sn",
         "removed",
@@ -88,7 +88,7 @@ class BatchContent(Content):
         self.removed = 0
         self._policy = policy
         self._budget = budget
-        self._stretches: list[Stretch] | None = None
+        self._sample_ranges: list[Stretch] | None = None
         self._compressed: dict[str, Buffer] = {}
 
     @property
@@ -108,11 +108,11 @@ class BatchContent(Content):
             packer.begin_datagram()  # a batch is a packet; what is lost is one of them
             packer.add(self.encoded(packer.form), self.timestamp, reserve=HEARTBEAT_ROOM)
             return
-        for stretch in self.stretches():
-            if stretch.block is None:
-                packer.add_gap(stretch.first, stretch.last)
+        for range_ in self.equal_ranges():
+            if range_.block is None:
+                packer.add_gap(range_.first, range_.last)
             else:
-                packer.add_block(stretch.block, stretch.first, stretch.last, stretch.timestamp)
+                packer.add_block(range_.block, range_.first, range_.last, range_.timestamp)
 
     def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:
         """The whole batch to a reader that reads batches of its size, else the samples that are asked for."""
@@ -123,21 +123,21 @@ class BatchContent(Content):
             data = self.encoded(answer.form, answer.reader_id)
             answer.resend_batch(data, timestamp, batch.first_sn, batch.last_sn)
             return True
-        for stretch in self.stretches():
-            a, b = max(first, stretch.first), min(last, stretch.last)
+        for range_ in self.equal_ranges():
+            a, b = max(first, range_.first), min(last, range_.last)
             if a > b:
                 continue
-            if stretch.block is None:
+            if range_.block is None:
                 answer.announce_gap(a, b)
-            elif not answer.resend_block(stretch.block, stretch.timestamp, a, b):
+            elif not answer.resend_block(range_.block, range_.timestamp, a, b):
                 return False
         return True
 
     def in_fragments(self, sn: int, timestamp: int, fits: int) -> tuple[LargeSample, int] | None:
-        stretch = next(each for each in self.stretches() if each.last >= sn)
-        if stretch.block is None:
+        range_ = next(each for each in self.equal_ranges() if each.last >= sn)
+        if range_.block is None:
             return None
-        return DataContent(stretch.block).in_fragments(sn, stretch.timestamp, fits)
+        return DataContent(range_.block).in_fragments(sn, range_.timestamp, fits)
 
     def encoded(self, form: str, reader_id: bytes = ENTITYID_UNKNOWN) -> Buffer:
         """The DATA_BATCH; or, if that is smaller, the submessage that holds it compressed."""
@@ -168,9 +168,9 @@ class BatchContent(Content):
     def remove(self, first: int, last: int) -> bool:
         """Mark samples as removed, which readers of batches see. False when none is left."""
         gone = sum(
-            max(0, min(stretch.last, last) - max(stretch.first, first) + 1)
-            for stretch in self.stretches()
-            if stretch.block is not None
+            max(0, min(range_.last, last) - max(range_.first, first) + 1)
+            for range_ in self.equal_ranges()
+            if range_.block is not None
         )
         if gone:
             self.removed += gone
@@ -178,7 +178,7 @@ class BatchContent(Content):
             self.batch = replace(self.batch, data=self.batch.data.copy())
             self.batch.mark_removed(first, last)
             self._compressed.clear()
-            self._stretches = None
+            self._sample_ranges = None
         return self.removed < self.batch.count
 
     def end_of_batch(self, sn: int) -> int:
@@ -188,18 +188,18 @@ class BatchContent(Content):
         batch = self.batch
         return (batch.first_sn, batch.last_sn) if batch.batch_sn == first_batch else None
 
-    def stretches(self) -> list[Stretch]:
+    def equal_ranges(self) -> list[Stretch]:
         """The samples as DATA submessages, in order and without a hole."""
-        if self._stretches is None:
+        if self._sample_ranges is None:
             runs = self.batch.to_run(PREFIX_UNKNOWN, self.timestamp)
-            self._stretches = [stretch for run in runs for stretch in self._of_run(run)]
-        return self._stretches
+            self._sample_ranges = [range_ for run in runs for range_ in self._of_run(run)]
+        return self._sample_ranges
 
     def _of_run(self, run: Run) -> Iterator[Stretch]:
         writer_id = self.batch.data[_WRITER_ID].tobytes()
         flags, stamps = run.sample_flags(), run.timestamps()
         changed = (flags[1:] != flags[:-1]) | (stamps[1:] != stamps[:-1])
-        for start, stop in stretches(changed):
+        for start, stop in equal_ranges(changed):
             part, timestamp = run.take(start, stop), int(stamps[start])
             if flags[start] & REMOVED:
                 yield Stretch(part.first_sn, part.last_sn, None, timestamp)

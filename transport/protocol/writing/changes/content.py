@@ -1,11 +1,11 @@
 """What a change holds: samples in the form in which they are kept and sent. Each form is a :class:`Content`::
 
     DataContent           DATA, as much as a datagram holds
-    MessageTrainContent   whole messages of DATA that leave together
+    GsoMessageContent   whole messages of DATA that leave together
     LargeContent          one sample that travels as DATA_FRAGs
-    FragmentTrainContent  whole messages of DATA_FRAGs that leave together
+    GsoFragmentContent  whole messages of DATA_FRAGs that leave together
     BatchContent          one DATA_BATCH
-    BatchTrainContent     whole messages of one DATA_BATCH each that leave together
+    GsoBatchContent     whole messages of one DATA_BATCH each that leave together
 
 Where a form is in the publication log, its ``data`` views the log.
 """

@@ -14,7 +14,7 @@ from ....value_classes import value
 from ....wire.batch import frame_batch
 from ....wire.framing import frame
 from ....wire.parameters import COHERENT_SET_SIZE, KEY_HASH_SIZE, SENTINEL_SIZE, STATUS_INFO_SIZE
-from ....wire.samples import DISPOSED, FILTERED, I64, NO_TIMESTAMP, U8, UNREGISTERED, Samples, stretches
+from ....wire.samples import DISPOSED, FILTERED, I64, NO_TIMESTAMP, U8, UNREGISTERED, Samples, equal_ranges
 from ....wire.submessages import DATA_HEADER_SIZE
 from ...instances import Groups
 from ...policies import BatchPolicy
@@ -64,7 +64,7 @@ def data_changes(
         changed |= flags[1:] != flags[:-1]
     if stamps is not None:
         changed |= stamps[1:] != stamps[:-1]
-    for start, stop in stretches(changed):
+    for start, stop in equal_ranges(changed):
         yield from _changes(
             pending.samples.take(start, stop),
             first_sn + start,
@@ -144,9 +144,9 @@ def _changes(
             large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
             yield Change(first_sn + first, first_sn + first, timestamp, LargeContent(large), batch_sn)
             continue
-        stretch = samples.take(first, last)
+        range_ = samples.take(first, last)
         for block in frame(
-            stretch,
+            range_,
             writer_id,
             first_sn + first,
             budget=budget,

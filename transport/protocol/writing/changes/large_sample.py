@@ -12,8 +12,8 @@ import numpy as np
 from ....limits import FRAGMENT_SIZE
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
 from ....value_classes import slotted
-from ....wire.fragment_train import FragmentTrain, plain_head
 from ....wire.framing import DataBlock
+from ....wire.gso_fragments import GsoFragments, plain_head
 from ....wire.parameters import (
     COHERENT_SET_SIZE,
     KEY_HASH_SIZE,
@@ -91,9 +91,11 @@ class LargeSample:
         return self if size == self.fragment_size else replace(self, fragment_size=size)
 
     @classmethod
-    def of_train(cls, train: FragmentTrain, sn: int) -> LargeSample:
+    def of_gso(cls, gso_buffer: GsoFragments, sn: int) -> LargeSample:
         """A sample that was framed with others."""
-        return cls(train.payload(sn), train.fragment_size, KEY_ONLY if train.is_key else 0, None)
+        return cls(
+            gso_buffer.payload(sn), gso_buffer.fragment_size, KEY_ONLY if gso_buffer.is_key else 0, None
+        )
 
     @classmethod
     def of_block(cls, block: DataBlock, sn: int, budget: int) -> LargeSample:

@@ -16,7 +16,7 @@ from ..sending import Broadcast
 from ..state import WriterState
 
 #: Trains are small parts of the send window.
-_TRAINS_WINDOW: Final = 1 << 20
+_GSO_WINDOW: Final = 1 << 20
 #: A group of samples that share a datagram is a small part of what a reader takes: it is sent as a whole.
 _GROUPS_IN_WINDOW: Final = 4
 
@@ -36,7 +36,7 @@ class Framer:
     ) -> None:
         self._state = state
         self._history = history
-        self._trains = unsent.trains
+        self._trains = unsent.gso_buffers
         self._readers = readers
         self._window = window
         self._pacing = pacing
@@ -53,7 +53,7 @@ class Framer:
         is_whole = (qos.history is not HistoryKind.KEEP_LAST or qos.history_depth >= pending.per_batch) and (
             NO_TIMESTAMP in (expired, pending.timestamp) or pending.timestamp > expired
         )
-        if is_whole and self._takes_trains and not self._broadcast.wants_other_forms:
+        if is_whole and self._takes_gso and not self._broadcast.wants_other_forms:
             return [pending]
         return pending.apart()
 
@@ -62,7 +62,7 @@ class Framer:
         state, framing = self._state, self._readers.framing
         first_sn, coherent_set = state.last_sn + 1, state.set_begun
         if self._takes_together(pending):
-            if self._goes_in_trains(pending):
+            if self._goes_by_gso(pending):
                 return self._trains.message_trains(
                     pending,
                     first_sn,
@@ -70,8 +70,8 @@ class Framer:
                     batch_sn=state.last_batch_sn,
                     coherent_set=coherent_set,
                 )
-            if self._goes_in_fragment_trains(pending):
-                return self._trains.fragment_trains(
+            if self._goes_by_gso_fragments(pending):
+                return self._trains.gso_fragments_of(
                     pending,
                     first_sn,
                     framing,
@@ -80,7 +80,9 @@ class Framer:
                 )
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
-            return self._trains.batch_trains(pending, first_sn, batch_sn, framing, coherent_set=coherent_set)
+            return self._trains.gso_batches_of(
+                pending, first_sn, batch_sn, framing, coherent_set=coherent_set
+            )
         if pending.alone or not self._broadcast.wants_batches:
             return data_changes(pending, first_sn, framing, state.last_batch_sn, coherent_set)
         removed = removed_samples(pending, state.qos, self._history.lifespan.expired_before)
@@ -102,24 +104,24 @@ class Framer:
             pending.samples.is_uniform
             and pending.timestamps is None
             and isinstance(pending.flags, int)
-            and self._takes_trains
+            and self._takes_gso
             and not self._broadcast.wants_batches
             and not self._broadcast.compresses_data
         )
 
-    def _goes_in_trains(self, pending: PendingBatch) -> bool:
+    def _goes_by_gso(self, pending: PendingBatch) -> bool:
         """Whether samples that are taken together are many of which a datagram holds one at least."""
         budget, size = self._readers.framing.budget, self._framed_size(pending)
         return size <= budget and pending.samples.count * size >= 2 * budget and self._broadcast.coalesces
 
-    def _goes_in_fragment_trains(self, pending: PendingBatch) -> bool:
+    def _goes_by_gso_fragments(self, pending: PendingBatch) -> bool:
         """Whether samples that are taken together are too large for a datagram, and need no inline QoS."""
         return (
             self._framed_size(pending) > self._readers.framing.budget
             and not int(pending.flags) & (DISPOSED | UNREGISTERED | FILTERED)
             and pending.key_hashes is None
             and not self._state.set_begun
-            and self._trains.takes_fragment_trains
+            and self._trains.takes_gso_fragments
         )
 
     def _group_bytes(self) -> int:
@@ -138,11 +140,11 @@ class Framer:
         return pending.samples.size + around
 
     @property
-    def _takes_trains(self) -> bool:
+    def _takes_gso(self) -> bool:
         """Whether what leaves together is a small part of what may be in flight."""
         state = self._state
         return (
             self._window.size is None
-            and state.policy.window_bytes >= _TRAINS_WINDOW
+            and state.policy.window_bytes >= _GSO_WINDOW
             and not state.is_asynchronous
         )

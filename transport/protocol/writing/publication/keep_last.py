@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....structure import INFINITE
-from ....wire.samples import I64, U8, UNREGISTERED, stretches
+from ....wire.samples import I64, U8, UNREGISTERED, equal_ranges
 from ...instances import Groups
 from ...intervals import IntervalSet
 from ..state import WriterState
@@ -81,7 +81,7 @@ class KeepLast:
     def note_instances(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
         """Note which instances the newest samples, from ``first_sn`` on, belong to; the cost is per instance."""
         if not isinstance(flags, int):
-            for start, stop in stretches(flags[1:] != flags[:-1]):
+            for start, stop in equal_ranges(flags[1:] != flags[:-1]):
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
             return
         if 0 < self._state.set_begun <= first_sn:

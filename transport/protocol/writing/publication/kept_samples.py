@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ....limits import TRAIN_BYTES_MAX
+from ....limits import GSO_BYTES_MAX
 from ....value_classes import slotted
 from ....wire.framing import DataBlock, gather, spread
 from ....wire.samples import I64, U8
@@ -120,7 +120,7 @@ class _Part:
             a.nbytes + b.nbytes,
         )
 
-    def stretch(self, sn: int) -> Change | None:
+    def range_(self, sn: int) -> Change | None:
         """The samples from ``sn`` on, or the next one that is kept, as far as neither number nor time jumps."""
         numbers, stamps = self.numbers, self.timestamps
         low = int(np.searchsorted(numbers, sn))
@@ -128,7 +128,7 @@ class _Part:
         if low == len(numbers) or not self.kept[low]:
             return None
         begin = int(self.ends[low - 1]) if low else 0
-        most = max(low + 1, int(np.searchsorted(self.ends, begin + TRAIN_BYTES_MAX, side="right")))
+        most = max(low + 1, int(np.searchsorted(self.ends, begin + GSO_BYTES_MAX, side="right")))
         goes_on = (
             self.kept[low + 1 : most]
             & (np.diff(numbers[low:most]) == 1)
@@ -209,7 +209,7 @@ class KeptSamples:
     def find(self, sn: int) -> Change | None:
         """The samples from ``sn`` on, or from the next higher one, as a change; None if there is none."""
         for i in range(bisect_left(self._parts, sn, key=_last_sn), len(self._parts)):
-            if (found := self._parts[i].stretch(sn)) is not None:
+            if (found := self._parts[i].range_(sn)) is not None:
                 return found
         return None
 

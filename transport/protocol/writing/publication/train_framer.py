@@ -8,30 +8,30 @@ from typing import Final
 import numpy as np
 
 from ....limits import (
-    FRAGMENT_TRAIN_BYTES_MAX,
     GROUP_SAMPLES_MAX,
-    TRAIN_BYTES_MAX,
-    TRAIN_MESSAGES_MAX,
+    GSO_BYTES_MAX,
+    GSO_FRAGMENT_BYTES_MAX,
+    GSO_MESSAGES_MAX,
     UDP_PAYLOAD_MAX,
 )
-from ....wire.batch_train import batch_train_framer
-from ....wire.fragment_train import frame_fragments, samples_per_group, train_bytes
 from ....wire.framing import DataBlock, frame_messages, message_shape
+from ....wire.gso_batches import gso_batch_framer
+from ....wire.gso_fragments import frame_fragments, gso_bytes, samples_per_group
 from ....wire.samples import KEY_ONLY
 from ..batching import PendingBatch
 from ..changes import (
-    BatchTrainContent,
     Change,
     DataContent,
-    FragmentTrainContent,
     Framing,
-    MessageTrainContent,
+    GsoBatchContent,
+    GsoFragmentContent,
+    GsoMessageContent,
 )
 from ..state import WriterState
 from .log_frames import LogFrames
 
 #: A train is a small part of what may be in flight: HEARTBEATs ride behind whole trains.
-_TRAINS_IN_WINDOW: Final = 16
+_GSO_IN_WINDOW: Final = 16
 #: Stands for what is still to be framed.
 _EMPTY: Final = DataContent(DataBlock(0, 0, np.zeros(0, np.uint8), 0))
 
@@ -66,7 +66,7 @@ class TrainFramer:
             last_sn = first_sn + start + part.count - 1
             change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
             out, claim = self._frames.room_for(change, shape.nbytes(part.count), shape.segment)
-            train = frame_messages(
+            gso_buffer = frame_messages(
                 out,
                 shape,
                 headers,
@@ -76,15 +76,15 @@ class TrainFramer:
                 flags=flags,
                 key_hashes=None if hashes is None else hashes[start : start + part.count],
             )
-            change.content = MessageTrainContent(train)
+            change.content = GsoMessageContent(gso_buffer)
             yield self._frames.placed(change, claim)
 
-    def batch_trains(
+    def gso_batches_of(
         self, pending: PendingBatch, first_sn: int, batch_sn: int, framing: Framing, *, coherent_set: int
     ) -> Iterator[Change]:
         """Batches that are alike, framed in their place; ``first_sn`` and ``batch_sn`` are the numbers of the first."""
         per, timestamp = pending.per_batch, pending.timestamp
-        framer = batch_train_framer(
+        framer = gso_batch_framer(
             self._frames.headers_of(timestamp),
             pending.samples,
             per,
@@ -99,11 +99,11 @@ class TrainFramer:
             first, number = first_sn + start * per, batch_sn + start
             change = Change(first, first + count * per - 1, timestamp, _EMPTY, number + count - 1)
             out, claim = self._frames.room_for(change, count * framer.segment, framer.segment)
-            train = framer.frame(out, start, count, batch_sn=number, first_sn=first)
-            change.content = BatchTrainContent(train, timestamp, framing.policy, framing.budget)
+            gso_buffer = framer.frame(out, start, count, batch_sn=number, first_sn=first)
+            change.content = GsoBatchContent(gso_buffer, timestamp, framing.policy, framing.budget)
             yield self._frames.placed(change, claim)
 
-    def fragment_trains(
+    def gso_fragments_of(
         self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int, group_bytes: int
     ) -> Iterator[Change]:
         """Uniform samples too large for a datagram, framed in their place as trains of fragments.
@@ -112,7 +112,7 @@ class TrainFramer:
         """
         headers, samples = self._frames.headers_of(pending.timestamp), pending.samples
         size = framing.fragment_size
-        step = max(1, FRAGMENT_TRAIN_BYTES_MAX // samples.size)
+        step = max(1, GSO_FRAGMENT_BYTES_MAX // samples.size)
         per = min(samples_per_group(samples.size, size), GROUP_SAMPLES_MAX, step)
         per = max(1, min(per, group_bytes // samples.size))
         step += per // 2  # whole groups, as near to it as they come
@@ -122,9 +122,9 @@ class TrainFramer:
             change = Change(
                 first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
             )
-            nbytes = train_bytes(part.count, samples.size, size, len(headers), per)
+            nbytes = gso_bytes(part.count, samples.size, size, len(headers), per)
             out, claim = self._frames.room_for(change, nbytes, 0)
-            train = frame_fragments(
+            gso_buffer = frame_fragments(
                 out,
                 headers,
                 part,
@@ -134,20 +134,20 @@ class TrainFramer:
                 per_message=per,
                 is_key=bool(int(pending.flags) & KEY_ONLY),
             )
-            change.content = FragmentTrainContent(train)
+            change.content = GsoFragmentContent(gso_buffer)
             yield self._frames.placed(change, claim)
 
     @property
-    def takes_fragment_trains(self) -> bool:
+    def takes_gso_fragments(self) -> bool:
         """Whether only the network takes what is published: readers on this host read a large sample as one DATA."""
         return self._log is None or self._log.path is None
 
     def _messages_max(self, segment: int) -> int:
         """How many messages of so many bytes a train has, at most."""
         log = self._log
-        longest = min(TRAIN_BYTES_MAX, self._state.policy.window_bytes // _TRAINS_IN_WINDOW)
+        longest = min(GSO_BYTES_MAX, self._state.policy.window_bytes // _GSO_IN_WINDOW)
         if log is not None:
             longest = min(longest, log.max_message_length)
             if log.path is not None:  # readers on this host take whole frames, as they have room
                 longest = min(longest, UDP_PAYLOAD_MAX)
-        return max(1, min(longest // segment, TRAIN_MESSAGES_MAX))
+        return max(1, min(longest // segment, GSO_MESSAGES_MAX))

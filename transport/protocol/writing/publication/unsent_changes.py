@@ -49,7 +49,7 @@ class UnsentChanges:
         #: Where the changes lie in the log.
         self.frames = LogFrames(state, history, self.positions, log)
         #: What leaves together is framed there.
-        self.trains = TrainFramer(state, self.frames)
+        self.gso_buffers = TrainFramer(state, self.frames)
         #: How far spies on this host have read the log.
         self.spies: list[int] = []
         self._state = state

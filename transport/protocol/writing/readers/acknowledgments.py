@@ -150,11 +150,11 @@ class Acknowledgments:
     def on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
         """RTPS 2.5 §8.4.7.5 acked_changes_set."""
         last_sn = self._state.sent_sn
-        proxy.acknacks_heard += 1
-        proxy.heartbeats.heard()
+        proxy.acknacks_received += 1
+        proxy.heartbeats.received()
         if final or missing.base > 1 or not missing.is_empty:
             proxy.settled = True
-        self.activity.heard(proxy, missing, last_sn)
+        self.activity.received(proxy, missing, last_sn)
         # No reader can have what was never sent.
         acked = min(missing.base - 1, last_sn)
         if missing.base > proxy.rejoins_at:
@@ -164,7 +164,7 @@ class Acknowledgments:
             self._set_pace(now)
         else:
             self._release(proxy)
-        self.schedule.heard(proxy, now)
+        self.schedule.received(proxy, now)
 
     def on_loss(self, proxy: ReaderProxy, sn: int, now: int) -> None:
         """A reader lacks ``sn``, which is no loss where it was written before the match."""

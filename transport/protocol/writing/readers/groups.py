@@ -70,7 +70,7 @@ def destinations_of(readers: Iterable[ReaderProxy]) -> tuple[Locator, ...]:
 
 
 def _groups_of(proxy: ReaderProxy) -> tuple[Locator, ...]:
-    silent = proxy.reliable and not proxy.heard
+    silent = proxy.reliable and not proxy.received
     alone = proxy.is_on_host or proxy.is_deaf or silent or not proxy.info.unicast
     return () if alone else proxy.info.multicast
 

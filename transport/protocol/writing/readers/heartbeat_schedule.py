@@ -19,7 +19,7 @@ from typing import Final
 
 from ....structure import INFINITE, Guid
 from ...policies import WriterPolicy
-from .heartbeat_timer import UNHEARD
+from .heartbeat_timer import UNRECEIVED
 from .keep_duration import KeepDuration
 from .reader_proxy import ReaderProxy
 
@@ -45,7 +45,7 @@ class HeartbeatSchedule:
     def begin(self, proxy: ReaderProxy, now: int) -> None:
         """The reader lacks something from now on, or was just matched."""
         if proxy.guid not in self.waiting:
-            proxy.heartbeats.lacks(heard=proxy.heard)
+            proxy.heartbeats.lacks(received=proxy.received)
             proxy.heartbeats.sent(self._interval(proxy, now), now)
             # The last of it: one that waits and is due never would wait for ever.
             self.waiting[proxy.guid] = proxy
@@ -55,7 +55,7 @@ class HeartbeatSchedule:
         self.waiting.pop(proxy.guid, None)
         proxy.heartbeats.complete()
 
-    def heard(self, proxy: ReaderProxy, now: int) -> None:
+    def received(self, proxy: ReaderProxy, now: int) -> None:
         """An ACKNACK of the reader came: its HEARTBEATs come at the fixed rate from now on."""
         if proxy.guid in self.waiting:
             proxy.heartbeats.hurries(self._interval(proxy, now), now)
@@ -69,8 +69,8 @@ class HeartbeatSchedule:
 
     def _interval(self, proxy: ReaderProxy, now: int) -> int:
         """From one HEARTBEAT to the next."""
-        if proxy.heartbeats.state is UNHEARD:
-            interval = max(self.policy.heartbeat_period, proxy.heartbeats.unheard_interval)
+        if proxy.heartbeats.state is UNRECEIVED:
+            interval = max(self.policy.heartbeat_period, proxy.heartbeats.unacknowledged_interval)
         else:
             interval = self._paced(proxy)
         activity = proxy.activity
@@ -100,7 +100,7 @@ class HeartbeatSchedule:
     def _due_at(self, proxy: ReaderProxy) -> int:
         """To readers that send status messages the fast pace begins when no more data leaves."""
         at, policy = proxy.heartbeats.due_at, self.policy
-        if not self.fast or proxy.heartbeats.state is UNHEARD or not proxy.info.status_messages:
+        if not self.fast or proxy.heartbeats.state is UNRECEIVED or not proxy.info.status_messages:
             return at
         fast = policy.fast_heartbeat_period
         return max(at, min(self._data_sent_at + fast, at - fast + policy.heartbeat_period))

@@ -3,22 +3,22 @@
 States::
 
     IDLE     the reader has everything, or is not reliable: no HEARTBEAT is due
-    UNHEARD  the reader lacks something and was never heard: its address may be somebody else's, so the HEARTBEATs
+    UNRECEIVED  the reader lacks something and was never heard: its address may be somebody else's, so the HEARTBEATs
              become rarer
     PACED    the reader lacks something and was heard: the HEARTBEATs come at the interval of `HeartbeatSchedule`
 
 Events, the state that follows, and when the next HEARTBEAT is due; an event without an entry changes nothing::
 
-              LACKS            HEARD   SENT            OVERDUE               HURRIES               COMPLETE
-    IDLE      UNHEARD | PACED
+              LACKS            RECEIVED   SENT            OVERDUE               HURRIES               COMPLETE
+    IDLE      UNRECEIVED | PACED
               in one interval
-    UNHEARD                    PACED   UNHEARD         UNHEARD               UNHEARD               IDLE
+    UNRECEIVED                    PACED   UNRECEIVED         UNRECEIVED               UNRECEIVED               IDLE
                                        in an interval  the interval doubles  in one, or as it was  never
     PACED                              PACED                                 PACED                 IDLE
                                        in an interval                        in one, or as it was  never
 
-    LACKS     the reader lacks something from now on, or was just matched; UNHEARD if it was never heard
-    HEARD     its first ACKNACK came
+    LACKS     the reader lacks something from now on, or was just matched; UNRECEIVED if it was never heard
+    RECEIVED     its first ACKNACK came
     SENT      it was sent a HEARTBEAT, by itself or behind data
     OVERDUE   its time came, and nothing was sent behind data meanwhile; SENT follows
     HURRIES   the interval may have become shorter; what is due sooner stays due then
@@ -35,35 +35,35 @@ from ....structure import INFINITE
 
 class HeartbeatState(enum.Enum):
     IDLE = enum.auto()
-    UNHEARD = enum.auto()
+    UNRECEIVED = enum.auto()
     PACED = enum.auto()
 
 
 IDLE: Final = HeartbeatState.IDLE
-UNHEARD: Final = HeartbeatState.UNHEARD
+UNRECEIVED: Final = HeartbeatState.UNRECEIVED
 PACED: Final = HeartbeatState.PACED
 
 #: Between HEARTBEATs to a reader that was never heard, at most.
-UNHEARD_INTERVAL_MAX: Final = 3_000_000_000
+UNACKNOWLEDGED_INTERVAL_MAX: Final = 3_000_000_000
 
 
 class HeartbeatTimer:
     """The machine of one reader; ``interval`` and ``now`` in ns."""
 
-    __slots__ = ("due_at", "state", "unheard_interval")
+    __slots__ = ("due_at", "state", "unacknowledged_interval")
 
     def __init__(self) -> None:
         self.state = IDLE
         self.due_at = INFINITE
-        #: Between HEARTBEATs while UNHEARD, once one was overdue; 0 before.
-        self.unheard_interval = 0
+        #: Between HEARTBEATs while UNRECEIVED, once one was overdue; 0 before.
+        self.unacknowledged_interval = 0
 
-    def lacks(self, *, heard: bool) -> None:
+    def lacks(self, *, received: bool) -> None:
         """The state changes; the first HEARTBEAT is then set by :meth:`sent`."""
-        self.state = PACED if heard else UNHEARD
+        self.state = PACED if received else UNRECEIVED
 
-    def heard(self) -> None:
-        if self.state is UNHEARD:
+    def received(self) -> None:
+        if self.state is UNRECEIVED:
             self.state = PACED
 
     def sent(self, interval: int, now: int) -> None:
@@ -71,9 +71,9 @@ class HeartbeatTimer:
 
     def overdue(self, period: int) -> None:
         """``period`` is the policy's heartbeat_period."""
-        if self.state is UNHEARD:
-            slower = max(2 * self.unheard_interval, 2 * period)
-            self.unheard_interval = min(slower, UNHEARD_INTERVAL_MAX)
+        if self.state is UNRECEIVED:
+            slower = max(2 * self.unacknowledged_interval, 2 * period)
+            self.unacknowledged_interval = min(slower, UNACKNOWLEDGED_INTERVAL_MAX)
 
     def hurries(self, interval: int, now: int) -> None:
         self.due_at = min(self.due_at, now + interval)

@@ -63,7 +63,7 @@ class ReaderActivity:
         over = activity.unanswered > 0 and now - activity.silent_since >= self._timeout
         return over or activity.unanswered > self._retries
 
-    def heard(self, proxy: ReaderProxy, missing: Missing, last_sn: int) -> None:
+    def received(self, proxy: ReaderProxy, missing: Missing, last_sn: int) -> None:
         """An ACKNACK came: an answer, unless it only repeats that the reader makes no progress."""
         repeats = proxy.activity.repeats(missing, last_sn)
         if repeats and self.policy.inactivate_nonprogressing_readers:

@@ -43,7 +43,7 @@ class ReaderProxy:
 
     __slots__ = (
         "acked",
-        "acknacks_heard",
+        "acknacks_received",
         "activity",
         "best_form",
         "consumed",
@@ -99,7 +99,7 @@ class ReaderProxy:
         self.acked = first_relevant - 1
         #: It was dropped, and paces nobody before it reports that it goes on from this number; 0: it was not.
         self.rejoins_at = 0
-        self.acknacks_heard = 0
+        self.acknacks_received = 0
         #: When a measurement of the round trip time was last answered.
         self.measured_at = -INFINITE
         #: It has answered a HEARTBEAT.
@@ -132,12 +132,12 @@ class ReaderProxy:
         """
         if not self.reliable or self.settled:
             return True
-        return self.acknacks_heard >= (3 if self.positive_acks else 1)
+        return self.acknacks_received >= (3 if self.positive_acks else 1)
 
     @property
-    def heard(self) -> bool:
+    def received(self) -> bool:
         """It has sent an ACKNACK, so it has matched us too."""
-        return self.acknacks_heard > 0
+        return self.acknacks_received > 0
 
     def advance(self, acked: int) -> None:
         """It has everything up to ``acked``, which is more than before."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ....errors import TooManySamplesError
 from ...model import Primitive, PrimitiveKind, is_bytes, number_code
-from ..lanes import I64, U8, Mask, Position, Values, offsets_of
+from ..cursors import I64, U8, Mask, Position, Values, offsets_of
 from ..layout import Fixed, Number, Repeat
 from ..table import Table
 from .scalars import COLUMN_BYTES_MAX, fault, scalar_converter

@@ -18,7 +18,7 @@ from ....wire.samples import Samples
 from ...keys import key_holder, key_struct, undelimited_key
 from ...mapping import Mapping
 from ...model import Extensibility, Struct, Union, walk, without_aliases
-from ..lanes import HEADER, I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
+from ..cursors import HEADER, I64, U8, Budget, Cursors, Mask, Position, Words, agreed, anywhere
 from ..layout import Rules, is_alike_in_xcdr
 from ..table import Table
 from .compiler import compile_struct
@@ -159,7 +159,7 @@ class Decoder:
         if node is None:
             return self._empty(), _unknown(samples, words)
         order = "<" if encapsulation & 1 else ">"
-        batch, codes = self._decode_lanes(node, _lanes(samples, order, words, budget))
+        batch, codes = self._decode_cursors(node, _cursors(samples, order, words, budget))
         if keys_only and codes is not None and encapsulation & ~1 in _UNDELIMITED and self._undelimited_keys:
             return self._with_undelimited(samples, order, batch, codes, words)
         return batch, codes
@@ -179,13 +179,13 @@ class Decoder:
         malformed = np.flatnonzero(codes)
         offsets, lengths = samples.all_offsets()[malformed], samples.all_lengths()[malformed]
         others = Samples.ragged(samples.data, offsets, lengths)
-        lanes = _lanes(others, order, words, Budget(others))
-        end = node.skip(lanes, 0)
-        lanes.fail(lanes.limit - end > _PADDING_MAX, "longer than a serialized key")
-        read = ~lanes.bad
+        cursors = _cursors(others, order, words, Budget(others))
+        end = node.skip(cursors, 0)
+        cursors.fail(cursors.limit - end > _PADDING_MAX, "longer than a serialized key")
+        read = ~cursors.bad
         if not read.any():
             return batch, codes
-        more, why = self._decode_lanes(node, lanes.good())
+        more, why = self._decode_cursors(node, cursors.good())
         rows = malformed[read] if why is None else malformed[read][why == 0]
         well = np.flatnonzero(codes == 0)
         codes[rows] = 0
@@ -200,29 +200,29 @@ class Decoder:
         struct = undelimited_key(self.struct)
         return None if struct is None else compile_struct(Rules(2), struct, self._target, modulus=8)
 
-    def _decode_lanes(
-        self, node: Record | MutableRecord, lanes: Lanes
+    def _decode_cursors(
+        self, node: Record | MutableRecord, cursors: Cursors
     ) -> tuple[pa.RecordBatch, Codes | None]:
         if node.is_open_ended:
             # the padding the header announces is no member's
-            lanes.limit = lanes.limit - agreed(lanes.read("u1", -1) & 3)
-        lanes.found = {}
-        node.skip(lanes, 0)
+            cursors.limit = cursors.limit - agreed(cursors.read("u1", -1) & 3)
+        cursors.found = {}
+        node.skip(cursors, 0)
         codes = None
-        if lanes.any_bad:
-            codes = lanes.marks.why
-            lanes = lanes.good()
-            if not len(lanes):
+        if cursors.any_bad:
+            codes = cursors.marks.why
+            cursors = cursors.good()
+            if not len(cursors):
                 return self._empty(), codes
-        lanes.budget = None
-        arrays, _ = node.decode_members(lanes, 0)
-        if not lanes.marks.any_wrong:
-            return self._batch(arrays, len(lanes)), codes
-        right = ~lanes.marks.wrong
+        cursors.budget = None
+        arrays, _ = node.decode_members(cursors, 0)
+        if not cursors.marks.any_wrong:
+            return self._batch(arrays, len(cursors)), codes
+        right = ~cursors.marks.wrong
         if codes is None:
-            codes = lanes.marks.why
+            codes = cursors.marks.why
         else:
-            codes[codes == 0] = lanes.marks.why
+            codes[codes == 0] = cursors.marks.why
         keep = pa.array(right)
         arrays = {name: array.filter(keep) for name, array in arrays.items()}
         return self._batch(arrays, int(right.sum())), codes
@@ -265,8 +265,8 @@ class Decoder:
         data[:, HEADER:] = hashes
         samples = Samples.uniform(data.reshape(-1), rows, HEADER + 16)
         words = Words()
-        lanes = _lanes(samples, ">", words, Budget(samples))
-        return _decoded(*self._decode_lanes(node, lanes), words)
+        cursors = _cursors(samples, ">", words, Budget(samples))
+        return _decoded(*self._decode_cursors(node, cursors), words)
 
     @property
     def keys_are_alike(self) -> bool:
@@ -305,7 +305,7 @@ def _decoded(batch: pa.RecordBatch, codes: Codes | None, words: Words) -> Decode
     return Decoded(batch, malformed, codes, words.all())
 
 
-def _lanes(samples: Samples, order: str, words: Words, budget: Budget) -> Lanes:
+def _cursors(samples: Samples, order: str, words: Words, budget: Budget) -> Cursors:
     count = samples.count
     if samples.is_uniform:
         start, stride = samples.start + HEADER, samples.stride
@@ -316,8 +316,8 @@ def _lanes(samples: Samples, order: str, words: Words, budget: Budget) -> Lanes:
         start, stride = int(starts[0]), 1 if not len(steps) else int(steps[0])
         # mostly consecutive samples of the log
         if stride <= 0 or bool((steps != stride).any()):
-            return Lanes(samples.data, starts, limit, order, budget=budget, words=words)
-    return Lanes.strided(samples.data, count, start, stride, limit, order, budget, words)
+            return Cursors(samples.data, starts, limit, order, budget=budget, words=words)
+    return Cursors.strided(samples.data, count, start, stride, limit, order, budget, words)
 
 
 def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:

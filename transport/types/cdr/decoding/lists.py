@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ....limits import LIST_LEAVES_PER_BYTE_MAX
 from ...model import Array, Map, Sequence, Type, is_bytes
-from ..lanes import (
+from ..cursors import (
+    CURSORS_STEP,
     I64,
-    LANES_STEP,
-    Lanes,
+    Cursors,
     Mask,
     Position,
     Stepper,
@@ -34,7 +34,7 @@ from .nodes import Node
 _LEAST_MAX = 1 << 30
 TOO_MANY = "more elements than the sample has room for"
 TOO_WIDE = "more absent members than its size allows"
-TOO_LONG_TO_WALK = "too many elements of varying size"
+TOO_LONG_TO_SCAN = "too many elements of varying size"
 
 
 class Collection:
@@ -70,12 +70,12 @@ class Collection:
                 self.kinds.append(target)
                 target = target.value_type
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        inner = lanes
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        inner = cursors
         if self.has_header:
             pos = align(pos, 4) + 4
-            header_end = lanes.require(pos + lanes.checked_counts(pos - 4))
-            inner = lanes.narrow(header_end)
+            header_end = cursors.require(pos + cursors.checked_counts(pos - 4))
+            inner = cursors.narrow(header_end)
         pos, counts = self._counts(pos, inner.checked_counts)
         if some(over := counts * self.least > inner.limit - pos):
             inner.fail(over, TOO_MANY)
@@ -91,22 +91,22 @@ class Collection:
         if self.regular is not None:
             pos = inner.require(_regular_end(self.regular, pos, counts))
         else:
-            walk = _Walk(self.element, inner, counts, inner.found is not None)
+            walk = _ElementPass(self.element, inner, counts, inner.found is not None)
             pos = walk.go(pos)
             if inner.found is not None:
                 inner.found[self] = (walk.starts, pos)
         # what a newer element type added at the end of an element is unknown: trust the DHEADER
         return header_end if self.has_header else pos
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         header_end = None
-        inner = lanes
+        inner = cursors
         if self.has_header:
             pos = align(pos, 4) + 4
-            header_end = pos + lanes.counts(pos - 4)
-            inner = lanes.narrow(header_end)
+            header_end = pos + cursors.counts(pos - 4)
+            inner = cursors.narrow(header_end)
         pos, counts = self._counts(pos, inner.counts)
-        offsets = offsets_of_lengths(counts, len(lanes))
+        offsets = offsets_of_lengths(counts, len(cursors))
         if self.regular is not None:
             end = _regular_end(self.regular, pos, counts)
             if self.is_blob and self.length is None:
@@ -145,39 +145,41 @@ class Collection:
         pos = align(pos, 4)
         return pos + 4, read(pos)
 
-    def _elements(self, lanes: Lanes, pos: Position, counts: Position) -> tuple[pa.Array, Position]:
+    def _elements(self, cursors: Cursors, pos: Position, counts: Position) -> tuple[pa.Array, Position]:
         """Elements of varying size or place."""
-        known = None if lanes.found is None else lanes.found.get(self)
+        known = None if cursors.found is None else cursors.found.get(self)
         if known is None:
-            walk = _Walk(self.element, lanes, counts, True)
+            walk = _ElementPass(self.element, cursors, counts, True)
             known = walk.starts, walk.go(pos)
-        owners = np.repeat(np.arange(len(lanes)), counts)
-        elements = lanes.pick(owners)
+        owners = np.repeat(np.arange(len(cursors)), counts)
+        elements = cursors.pick(owners)
         array, _ = self.element.decode(elements, known[0])
-        lanes.adopt(owners, elements)
+        cursors.adopt(owners, elements)
         return array, known[1]
 
-    def _regular_elements(self, regular: Regular, lanes: Lanes, pos: Position, counts: Position) -> pa.Array:
+    def _regular_elements(
+        self, regular: Regular, cursors: Cursors, pos: Position, counts: Position
+    ) -> pa.Array:
         start = align(pos, regular.alignment)
         read = self.read
         assert read is not None
-        if isinstance(start, int) and isinstance(counts, int) and lanes.stride:
-            table = Table(lanes.data, len(lanes), lanes.start + start, lanes.stride, lanes.order)
+        if isinstance(start, int) and isinstance(counts, int) and cursors.stride:
+            table = Table(cursors.data, len(cursors), cursors.start + start, cursors.stride, cursors.order)
             array = read(table, ((counts, regular.stride),))
             for where, reason in table.wrong:
-                lanes.refuse(where, reason)
+                cursors.refuse(where, reason)
             return array
         if regular.size == regular.stride:
-            data = lanes.gather(start, counts * regular.size)
+            data = cursors.gather(start, counts * regular.size)
         else:
-            at = spread(lanes.base + start, each(counts, len(lanes)), regular.stride)
-            data = anywhere(lanes.data, f"V{regular.size}")[at].view(np.uint8)
-        table = Table(data, len(data) // regular.size, 0, regular.size, lanes.order, owned=True)
+            at = spread(cursors.base + start, each(counts, len(cursors)), regular.stride)
+            data = anywhere(cursors.data, f"V{regular.size}")[at].view(np.uint8)
+        table = Table(data, len(data) // regular.size, 0, regular.size, cursors.order, owned=True)
         array = read(table, ())
         if table.wrong:
-            owners = np.repeat(np.arange(len(lanes)), counts)
+            owners = np.repeat(np.arange(len(cursors)), counts)
             for where, reason in table.wrong:
-                lanes.refuse(_of_owners(owners[where], len(lanes)), reason)
+                cursors.refuse(_of_owners(owners[where], len(cursors)), reason)
         return array
 
 
@@ -195,40 +197,40 @@ def _regular_end(regular: Regular, pos: Position, counts: Position) -> Position:
     return np.where(counts > 0, end, pos)
 
 
-class _Walk:
+class _ElementPass:
     """Steps over elements, the k-th of all lanes at once, and notes where they start if that is wanted."""
 
-    def __init__(self, element: Node, lanes: Lanes, counts: Position, notes: bool) -> None:
-        self.element, self.lanes = element, lanes
-        self.counts = each(counts, len(lanes))
+    def __init__(self, element: Node, cursors: Cursors, counts: Position, notes: bool) -> None:
+        self.element, self.cursors = element, cursors
+        self.counts = each(counts, len(cursors))
         self.offsets = offsets_of(self.counts)
         self.starts = np.empty(int(self.offsets[-1]) if notes else 0, np.int64)
         self.notes = notes
         # at most half of the budget, so that one bad list does not use up what the others need
-        self.reserve = 0 if lanes.budget is None else lanes.budget.left // 2
+        self.reserve = 0 if cursors.budget is None else cursors.budget.left // 2
 
     def go(self, start: Position) -> Position:
         """Step over all elements, from the first ones on; returns where they end."""
         k = 0
         active = np.flatnonzero(self.counts > 0)
-        if isinstance(start, int) and len(active) == len(self.lanes) > LANES_STEP:
+        if isinstance(start, int) and len(active) == len(self.cursors) > CURSORS_STEP:
             start, k = self._go_together(start, int(self.counts.min()))
-            active = np.flatnonzero((self.counts > k) & ~self.lanes.bad)
+            active = np.flatnonzero((self.counts > k) & ~self.cursors.bad)
             if not len(active):
                 return start
-        pos = each(start, len(self.lanes)).copy()
+        pos = each(start, len(self.cursors)).copy()
         while len(active):
-            if len(active) <= LANES_STEP:
+            if len(active) <= CURSORS_STEP:
                 self._go_singly(pos, active, k)
                 break
             if not self._charge():
-                self.lanes.fail(_of_owners(active, len(pos)), TOO_LONG_TO_WALK)
+                self.cursors.fail(_of_owners(active, len(pos)), TOO_LONG_TO_SCAN)
                 break
             if self.notes:
                 self.starts[self.offsets[active] + k] = pos[active]
-            child = self.lanes.pick(active)
+            child = self.cursors.pick(active)
             pos[active] = self.element.skip(child, pos[active])
-            self.lanes.adopt(active, child)
+            self.cursors.adopt(active, child)
             k += 1
             active = active[(self.counts[active] > k) & ~child.bad]
         return agreed(pos)
@@ -237,43 +239,43 @@ class _Walk:
         """Step over elements as long as all lanes agree: their position, and how many elements lie before it."""
         pos: Position = start
         for k in range(count):
-            if not isinstance(pos, int) or self.lanes.any_bad or not self._charge():
+            if not isinstance(pos, int) or self.cursors.any_bad or not self._charge():
                 return pos, k
             if self.notes:
                 self.starts[self.offsets[:-1] + k] = pos
-            pos = self.element.skip(self.lanes.fork(), pos)
+            pos = self.element.skip(self.cursors.fork(), pos)
         return pos, count
 
     def _charge(self) -> bool:
-        budget = self.lanes.budget
-        return budget is None or budget.walk(LANES_STEP * self.element.width, self.reserve)
+        budget = self.cursors.budget
+        return budget is None or budget.walk(CURSORS_STEP * self.element.width, self.reserve)
 
     def _go_singly(self, pos: I64, active: I64, k: int) -> None:
         """The rest of a few long lists, element by element; then all elements are checked at once."""
-        lanes, budget, width = self.lanes, self.lanes.budget, self.element.width
-        view = memoryview(lanes.data)
-        limits = each(lanes.limit, len(lanes))
+        cursors, budget, width = self.cursors, self.cursors.budget, self.element.width
+        view = memoryview(cursors.data)
+        limits = each(cursors.limit, len(cursors))
         found: list[int] = []
         owners: list[int] = []
         # the short ones first: they shall not starve because of a long one
         for lane in active[np.argsort(self.counts[active], kind="stable")].tolist():
             most = (1 << 62) if budget is None else budget.longest
-            stepper = Stepper(view, int(lanes.base[lane]), int(limits[lane]), lanes.order, most)
+            stepper = Stepper(view, int(cursors.base[lane]), int(limits[lane]), cursors.order, most)
             at, own, reason = int(pos[lane]), [], None
             for _ in range(k, int(self.counts[lane])):
                 own.append(at)
                 at = self.element.step(stepper, at)
                 if at > stepper.limit or not stepper.charge(width):
-                    reason = TOO_MANY if stepper.left >= 0 else TOO_LONG_TO_WALK
+                    reason = TOO_MANY if stepper.left >= 0 else TOO_LONG_TO_SCAN
                     break
             if budget is not None:
                 steps = most - stepper.left
-                if reason is TOO_LONG_TO_WALK:
+                if reason is TOO_LONG_TO_SCAN:
                     budget.left -= steps  # by itself, whatever the others are
                 else:
                     budget.walk(steps, budget.left - budget.left // 2)
             if reason is not None:
-                lanes.fail(_of_owners(np.array([lane]), len(lanes)), reason)
+                cursors.fail(_of_owners(np.array([lane]), len(cursors)), reason)
                 continue
             pos[lane] = at
             if self.notes:
@@ -283,6 +285,6 @@ class _Walk:
                 owners += [lane] * len(own)
         if found:
             index = np.array(owners, np.int64)
-            child = lanes.pick(index)
+            child = cursors.pick(index)
             self.element.skip(child, np.array(found, np.int64))
-            lanes.adopt(index, child)
+            cursors.adopt(index, child)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from ....limits import UNKNOWN_MEMBERS_MAX
 from ...model import Struct
-from ..lanes import I64, LANES_STEP, TOO_SHORT, Lanes, Mask, Position, Stepper, agreed, align, each
+from ..cursors import CURSORS_STEP, I64, TOO_SHORT, Cursors, Mask, Position, Stepper, agreed, align, each
 from ..member_headers import (
     LONG_MUST_UNDERSTAND,
     MEMBER_ID_MASK,
@@ -29,13 +29,13 @@ class OptionalFlag:
     def __init__(self, node: Node) -> None:
         self.node, self.target, self.width = node, node.target, node.width
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        present = lanes.checked("u1", pos) != 0
-        return skip_some(self.node, lanes, pos + 1, present)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        present = cursors.checked("u1", pos) != 0
+        return skip_some(self.node, cursors, pos + 1, present)
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        present = lanes.read("u1", pos) != 0
-        return decode_some(self.node, lanes, pos + 1, present)
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        present = cursors.read("u1", pos) != 0
+        return decode_some(self.node, cursors, pos + 1, present)
 
     def step(self, stepper: Stepper, at: int) -> int:
         return self.node.step(stepper, at + 1) if stepper.u1(at) else at + 1
@@ -47,46 +47,46 @@ class OptionalParameter:
     def __init__(self, node: Node) -> None:
         self.node, self.target, self.width = node, node.target, node.width
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        start, end = self._bounds(lanes, pos)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        start, end = self._bounds(cursors, pos)
         present: Mask | bool = end > start
-        if lanes.any_bad:
-            present = present & ~lanes.bad
-        skip_some(self.node, lanes.within(start, end), 0, present)
+        if cursors.any_bad:
+            present = present & ~cursors.bad
+        skip_some(self.node, cursors.within(start, end), 0, present)
         return end
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        start, end = self._bounds(lanes, pos)
-        return decode_some(self.node, lanes.within(start, end), 0, end > start)[0], end
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        start, end = self._bounds(cursors, pos)
+        return decode_some(self.node, cursors.within(start, end), 0, end > start)[0], end
 
     def step(self, stepper: Stepper, at: int) -> int:
         return _step_parameter(stepper, at)[1]
 
-    def _bounds(self, lanes: Lanes, pos: Position) -> tuple[Position, Position]:
-        _, start, end, _ = _parameter(lanes, each(pos, len(lanes)))
+    def _bounds(self, cursors: Cursors, pos: Position) -> tuple[Position, Position]:
+        _, start, end, _ = _parameter(cursors, each(pos, len(cursors)))
         # all alike or not, the values are read where they are: the origin is theirs
         return agreed(start), agreed(end)
 
 
-def _parameter(lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
+def _parameter(cursors: Cursors, pos: I64) -> tuple[I64, I64, I64, Mask]:
     """Member id (an XCDR1 special id as it is), start and end of the value, whether it must be understood."""
     pos = align(pos, 4)
-    head = lanes.checked("u2", pos).astype(np.int64)
-    length = lanes.checked("u2", pos + 2).astype(np.int64)
+    head = cursors.checked("u2", pos).astype(np.int64)
+    length = cursors.checked("u2", pos + 2).astype(np.int64)
     member_id, must_understand = head & PID_MASK, head & PID_MUST_UNDERSTAND != 0
     start = pos + 4
     extended = np.flatnonzero(member_id == PID_EXTENDED)
     if len(extended):
-        child = lanes.pick(extended)
+        child = cursors.pick(extended)
         long_id = child.checked("u4", start[extended]).astype(np.int64)
         member_id[extended] = long_id & MEMBER_ID_MASK
         must_understand[extended] = long_id & LONG_MUST_UNDERSTAND != 0
         length[extended] = child.checked("u4", start[extended] + 4)
         start[extended] += 8
-        lanes.adopt(extended, child)
+        cursors.adopt(extended, child)
     # only the short form distinguishes the list's end from a member
     member_id[(member_id == PID_LIST_END) & (head & PID_MASK == PID_LIST_END)] = -1
-    return member_id, start, each(lanes.require(start + length), len(lanes)), must_understand
+    return member_id, start, each(cursors.require(start + length), len(cursors)), must_understand
 
 
 def _step_parameter(stepper: Stepper, at: int) -> tuple[int, int]:
@@ -110,35 +110,35 @@ class MemberList:
     """Where the members of a mutable type are, in XCDR2: a DHEADER, EMHEADERs before them (XTypes 1.3 §7.4.3.4.2)."""
 
     def find(
-        self, lanes: Lanes, pos: Position, ids: MemberIds
+        self, cursors: Cursors, pos: Position, ids: MemberIds
     ) -> tuple[list[Position], list[Position], Position]:
         """Starts of the members of these ids (-1: absent), their ends, and the end of the list."""
         pos = align(pos, 4) + 4
-        end = lanes.require(pos + lanes.checked_counts(pos - 4))
-        starts, ends, _ = self._find(lanes.narrow(end), pos, ids)
+        end = cursors.require(pos + cursors.checked_counts(pos - 4))
+        starts, ends, _ = self._find(cursors.narrow(end), pos, ids)
         return starts, ends, end
 
-    def value(self, lanes: Lanes, start: Position, end: Position) -> tuple[Lanes, Position]:
+    def value(self, cursors: Cursors, start: Position, end: Position) -> tuple[Cursors, Position]:
         """The lanes and position a member is read at; those of absent ones mean nothing."""
-        return lanes.narrow(end), max(start, 0) if isinstance(start, int) else np.maximum(start, 0)
+        return cursors.narrow(end), max(start, 0) if isinstance(start, int) else np.maximum(start, 0)
 
     def step(self, stepper: Stepper, at: int, members: int) -> int:
         return stepper.behind_header(at)
 
     def _find(
-        self, lanes: Lanes, start: Position, ids: MemberIds
+        self, cursors: Cursors, start: Position, ids: MemberIds
     ) -> tuple[list[Position], list[Position], Position]:
-        starts = np.full((ids.count, len(lanes)), -1, np.int64)
-        ends = np.zeros((ids.count, len(lanes)), np.int64)
-        pos = each(start, len(lanes)).copy()
-        limits = each(lanes.limit, len(lanes))
-        active = self._more(pos, limits, np.arange(len(lanes)))
+        starts = np.full((ids.count, len(cursors)), -1, np.int64)
+        ends = np.zeros((ids.count, len(cursors)), np.int64)
+        pos = each(start, len(cursors)).copy()
+        limits = each(cursors.limit, len(cursors))
+        active = self._more(pos, limits, np.arange(len(cursors)))
         for _ in range(ids.count + UNKNOWN_MEMBERS_MAX):
             if not len(active):
                 break
-            if lanes.budget is not None and not lanes.budget.walk(LANES_STEP):
+            if cursors.budget is not None and not cursors.budget.walk(CURSORS_STEP):
                 break
-            child = lanes.pick(active)
+            child = cursors.pick(active)
             member_id, value, end, must_understand = self._header(child, pos[active])
             index, unknown = find(ids.own, member_id)
             known = ~unknown
@@ -147,36 +147,36 @@ class MemberList:
             ends[members, active[known]] = end[known]
             if (not_ours := unknown & must_understand & (member_id >= 0)).any():
                 child.fail(not_ours, NOT_UNDERSTOOD)
-            lanes.adopt(active, child)
+            cursors.adopt(active, child)
             pos[active] = end
             active = self._more(pos, limits, active[(member_id >= 0) & ~child.bad])
         if len(active):
-            endless = np.zeros(len(lanes), np.bool_)
+            endless = np.zeros(len(cursors), np.bool_)
             endless[active] = True
-            lanes.fail(endless, "member list without an end")
+            cursors.fail(endless, "member list without an end")
         return [agreed(row) for row in starts], [agreed(row) for row in ends], agreed(pos)
 
     def _more(self, pos: I64, limits: I64, active: I64) -> I64:
         """Which of the lanes continue; here, the DHEADER decides it."""
         return active[pos[active] < limits[active]]
 
-    def _header(self, lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
+    def _header(self, cursors: Cursors, pos: I64) -> tuple[I64, I64, I64, Mask]:
         pos = align(pos, 4)
-        header = lanes.checked("u4", pos).astype(np.int64)
+        header = cursors.checked("u4", pos).astype(np.int64)
         length_code = (header >> 28) & 7
         pos = pos + 4
         next_int = np.zeros(len(pos), np.int64)
         long = np.flatnonzero(length_code >= 4)
         if len(long):
-            child = lanes.pick(long)
+            child = cursors.pick(long)
             next_int[long] = child.checked("u4", pos[long])
-            lanes.adopt(long, child)
+            cursors.adopt(long, child)
         # LC 0..3: 1, 2, 4 or 8 bytes. 4: NEXTINT bytes behind it. 5..7: NEXTINT is the value's own first
         # word and counts elements of 1, 4 or 8 bytes.
         unit = np.array([1, 2, 4, 8, 1, 1, 4, 8], np.int64)[length_code]
         size = np.where(length_code < 4, unit, next_int * unit + np.where(length_code > 4, 4, 0))
         pos += np.where(length_code == 4, 4, 0)
-        end = each(lanes.require(pos + size, TOO_SHORT), len(lanes))
+        end = each(cursors.require(pos + size, TOO_SHORT), len(cursors))
         return header & MEMBER_ID_MASK, pos, end, header >> 31 != 0
 
 
@@ -184,12 +184,12 @@ class ParameterList(MemberList):
     """Those in XCDR1: parameters up to a sentinel; each value has an origin of its own."""
 
     def find(
-        self, lanes: Lanes, pos: Position, ids: MemberIds
+        self, cursors: Cursors, pos: Position, ids: MemberIds
     ) -> tuple[list[Position], list[Position], Position]:
-        return self._find(lanes, pos, ids)
+        return self._find(cursors, pos, ids)
 
-    def value(self, lanes: Lanes, start: Position, end: Position) -> tuple[Lanes, Position]:
-        return lanes.within(max(start, 0) if isinstance(start, int) else np.maximum(start, 0), end), 0
+    def value(self, cursors: Cursors, start: Position, end: Position) -> tuple[Cursors, Position]:
+        return cursors.within(max(start, 0) if isinstance(start, int) else np.maximum(start, 0), end), 0
 
     def step(self, stepper: Stepper, at: int, members: int) -> int:
         for _ in range(members + UNKNOWN_MEMBERS_MAX):
@@ -201,8 +201,8 @@ class ParameterList(MemberList):
     def _more(self, pos: I64, limits: I64, active: I64) -> I64:
         return active
 
-    def _header(self, lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
-        return _parameter(lanes, pos)
+    def _header(self, cursors: Cursors, pos: I64) -> tuple[I64, I64, I64, Mask]:
+        return _parameter(cursors, pos)
 
 
 class MutableRecord:
@@ -217,31 +217,31 @@ class MutableRecord:
         self.ids = MemberIds([member.id for member in struct.members])
         self.width = sum(node.width for node in nodes)
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        found = self.members.find(lanes, pos, self.ids)
-        if lanes.found is not None:
-            lanes.found[self] = found
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        found = self.members.find(cursors, pos, self.ids)
+        if cursors.found is not None:
+            cursors.found[self] = found
         for member, node, start, end in zip(self.struct.members, self.nodes, *found[:2], strict=True):
             present: Mask | bool = start >= 0
             if member.key and not np.all(present):
-                lanes.fail(~np.asarray(present), f"member {member.name!r} is missing")
-            if lanes.any_bad:
-                present = present & ~lanes.bad
-            skip_some(node, *self.members.value(lanes, start, end), present)
+                cursors.fail(~np.asarray(present), f"member {member.name!r} is missing")
+            if cursors.any_bad:
+                present = present & ~cursors.bad
+            skip_some(node, *self.members.value(cursors, start, end), present)
         return found[2]
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        arrays, end = self.decode_members(lanes, pos)
-        return struct_array(arrays, self.target, len(lanes)), end
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        arrays, end = self.decode_members(cursors, pos)
+        return struct_array(arrays, self.target, len(cursors)), end
 
-    def decode_members(self, lanes: Lanes, pos: Position) -> tuple[dict[str, pa.Array], Position]:
-        found = None if lanes.found is None else lanes.found.get(self)
+    def decode_members(self, cursors: Cursors, pos: Position) -> tuple[dict[str, pa.Array], Position]:
+        found = None if cursors.found is None else cursors.found.get(self)
         if found is None:
-            found = self.members.find(lanes, pos, self.ids)
+            found = self.members.find(cursors, pos, self.ids)
         arrays = {}
         for member, node, start, end in zip(self.struct.members, self.nodes, *found[:2], strict=True):
             if node.target is not None:
-                inner, at = self.members.value(lanes, start, end)
+                inner, at = self.members.value(cursors, start, end)
                 arrays[member.name], _ = decode_some(node, inner, at, start >= 0)
         return arrays, found[2]
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from ..lanes import Lanes, Mask, Position, Stepper, align, anywhere, at, each, some
+from ..cursors import Cursors, Mask, Position, Stepper, align, anywhere, at, each, some
 from ..layout import Fixed, origin
 from ..table import Table
 from .arrays import (
@@ -30,8 +30,8 @@ class Node(Protocol):
     target: pa.DataType | None  # None: it is only skipped
     width: int  # how many things of varying size or place are met in stepping over a value
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position: ...
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]: ...
+    def skip(self, cursors: Cursors, pos: Position) -> Position: ...
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]: ...
     def step(self, stepper: Stepper, at: int) -> int: ...
 
 
@@ -42,55 +42,57 @@ def settled(present: Mask | bool) -> Mask | bool:
     return True if present.all() else present if present.any() else False
 
 
-def skip_some(node: Node, lanes: Lanes, pos: Position, present: Mask | bool) -> Position:
+def skip_some(node: Node, cursors: Cursors, pos: Position, present: Mask | bool) -> Position:
     """Skip a value where there is one."""
     present = settled(present)
     if isinstance(present, bool):
-        return node.skip(lanes, pos) if present else pos
+        return node.skip(cursors, pos) if present else pos
     index = np.flatnonzero(present)
-    child = lanes.pick(index)
+    child = cursors.pick(index)
     end = node.skip(child, at(pos, index))
-    lanes.adopt(index, child)
-    pos = each(pos, len(lanes)).copy()
+    cursors.adopt(index, child)
+    pos = each(pos, len(cursors)).copy()
     pos[index] = end
     return pos
 
 
-def decode_some(node: Node, lanes: Lanes, pos: Position, present: Mask | bool) -> tuple[pa.Array, Position]:
+def decode_some(
+    node: Node, cursors: Cursors, pos: Position, present: Mask | bool
+) -> tuple[pa.Array, Position]:
     """Decode a value where there is one, null elsewhere."""
     present = settled(present)
     if isinstance(present, bool):
-        return node.decode(lanes, pos) if present else (pa.nulls(len(lanes), node.target), pos)
+        return node.decode(cursors, pos) if present else (pa.nulls(len(cursors), node.target), pos)
     index = np.flatnonzero(present)
-    child = lanes.pick(index)
+    child = cursors.pick(index)
     array, end = node.decode(child, at(pos, index))
-    lanes.adopt(index, child)
-    pos = each(pos, len(lanes)).copy()
+    cursors.adopt(index, child)
+    pos = each(pos, len(cursors)).copy()
     pos[index] = end
     return array.take(pa.array(np.cumsum(present) - 1, mask=~present)), pos
 
 
 def read_some(
-    node: Node, lanes: Lanes, pos: Position, present: Mask | bool
+    node: Node, cursors: Cursors, pos: Position, present: Mask | bool
 ) -> tuple[pa.Array | None, Position]:
     """Decode a value if it is wanted, else skip it."""
     if node.target is None:
-        return None, skip_some(node, lanes, pos, present)
-    return decode_some(node, lanes, pos, present)
+        return None, skip_some(node, cursors, pos, present)
+    return decode_some(node, cursors, pos, present)
 
 
-def records(lanes: Lanes, pos: Position, low: int, high: int) -> Table:
+def records(cursors: Cursors, pos: Position, low: int, high: int) -> Table:
     """The bytes from ``low`` to ``high`` of what lies at a position, as a table."""
-    if isinstance(pos, int) and lanes.stride:
-        return Table(lanes.data, len(lanes), lanes.start + pos, lanes.stride, lanes.order)
-    data = anywhere(lanes.data, f"V{high - low}")[lanes.base + (pos + low)].view(np.uint8)
-    return Table(data, len(lanes), -low, high - low, lanes.order, owned=True)
+    if isinstance(pos, int) and cursors.stride:
+        return Table(cursors.data, len(cursors), cursors.start + pos, cursors.stride, cursors.order)
+    data = anywhere(cursors.data, f"V{high - low}")[cursors.base + (pos + low)].view(np.uint8)
+    return Table(data, len(cursors), -low, high - low, cursors.order, owned=True)
 
 
-def refuse_records(lanes: Lanes, table: Table) -> None:
+def refuse_records(cursors: Cursors, table: Table) -> None:
     """Mark the lanes that records of their own turned out to be wrong."""
     for where, reason in table.wrong:
-        lanes.refuse(where, reason)
+        cursors.refuse(where, reason)
 
 
 class FixedValue:
@@ -103,15 +105,15 @@ class FixedValue:
         self.read = None if target is None else fixed_reader(fixed, target)
         self.low = origin(fixed)
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        return lanes.require(align(pos, self.alignment) + self.size)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        return cursors.require(align(pos, self.alignment) + self.size)
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         pos = align(pos, self.alignment)
         assert self.read is not None
-        table = records(lanes, pos, self.low, self.size)
+        table = records(cursors, pos, self.low, self.size)
         array = self.read(table, ())
-        refuse_records(lanes, table)
+        refuse_records(cursors, table)
         return array, pos + self.size
 
     def step(self, stepper: Stepper, at: int) -> int:
@@ -127,23 +129,23 @@ class Text:
     def __init__(self, target: pa.DataType | None) -> None:
         self.target = target
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
         pos = align(pos, 4) + 4
-        end = lanes.require(pos + lanes.checked_counts(pos - 4))
+        end = cursors.require(pos + cursors.checked_counts(pos - 4))
         # of a length of 0 this is its own last byte
-        open_ended = lanes.checked("u1", end - 1) != 0
+        open_ended = cursors.checked("u1", end - 1) != 0
         if some(open_ended):
-            lanes.fail(open_ended, "string not terminated")
+            cursors.fail(open_ended, "string not terminated")
         return end
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         pos = align(pos, 4) + 4
-        lengths = lanes.counts(pos - 4)
+        lengths = cursors.counts(pos - 4)
         text = max(lengths - 1, 0) if isinstance(lengths, int) else np.maximum(lengths - 1, 0)
-        offsets = offsets_of_lengths(text, len(lanes))
-        array, bad = string_array(lanes.gather(pos, text), offsets, self.target)
+        offsets = offsets_of_lengths(text, len(cursors))
+        array, bad = string_array(cursors.gather(pos, text), offsets, self.target)
         if bad is not None:
-            lanes.refuse(bad, "not UTF-8")
+            cursors.refuse(bad, "not UTF-8")
         return array, pos + lengths
 
     def step(self, stepper: Stepper, at: int) -> int:
@@ -158,20 +160,20 @@ class WideText:
     def __init__(self, target: pa.DataType | None) -> None:
         self.target = target
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
         pos = align(pos, 4) + 4
-        sizes = lanes.checked_counts(pos - 4)
+        sizes = cursors.checked_counts(pos - 4)
         if some(odd := sizes & 1 != 0):
-            lanes.fail(odd, "wstring of an odd number of bytes")
-        return lanes.require(pos + sizes)
+            cursors.fail(odd, "wstring of an odd number of bytes")
+        return cursors.require(pos + sizes)
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         pos = align(pos, 4) + 4
-        sizes = lanes.counts(pos - 4)
-        units = lanes.gather(pos, sizes).view(f"{lanes.order}u2").astype(np.uint16)
-        array, bad = wstring_array(units, offsets_of_lengths(sizes, len(lanes)) // 2, self.target)
+        sizes = cursors.counts(pos - 4)
+        units = cursors.gather(pos, sizes).view(f"{cursors.order}u2").astype(np.uint16)
+        array, bad = wstring_array(units, offsets_of_lengths(sizes, len(cursors)) // 2, self.target)
         if bad is not None:
-            lanes.refuse(bad, "not UTF-16")
+            cursors.refuse(bad, "not UTF-16")
         return array, pos + sizes
 
     def step(self, stepper: Stepper, at: int) -> int:
@@ -185,11 +187,11 @@ class Time:
         assert node.target == TIME_FIELDS
         self.node, self.target, self.width = node, target, node.width
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        return self.node.skip(lanes, pos)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        return self.node.skip(cursors, pos)
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        array, end = self.node.decode(lanes, pos)
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        array, end = self.node.decode(cursors, pos)
         return time_of(array, self.target), end
 
     def step(self, stepper: Stepper, at: int) -> int:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from ....value_classes import value
 from ...model import Struct
-from ..lanes import Lanes, Position, Stepper, align, some
+from ..cursors import Cursors, Position, Stepper, align, some
 from ..layout import Block, Fixed, origin
 from .arrays import fixed_reader, struct_array
 from .nodes import Node, read_some, records, refuse_records, skip_some
@@ -28,15 +28,15 @@ class Stretch:
         self.low = origin(block.members[min(wanted)][1]) if wanted else 0
         self.high = ends[max(wanted)] if wanted else 0
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        return lanes.require(align(pos, self.alignment) + self.size)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        return cursors.require(align(pos, self.alignment) + self.size)
 
-    def decode(self, lanes: Lanes, pos: Position, arrays: dict[str, pa.Array]) -> Position:
+    def decode(self, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> Position:
         pos = align(pos, self.alignment)
-        table = records(lanes, pos, self.low, self.high)
+        table = records(cursors, pos, self.low, self.high)
         for name, read in self.columns:
             arrays[name] = read(table, ())
-        refuse_records(lanes, table)
+        refuse_records(cursors, table)
         return pos + self.size
 
     def step(self, stepper: Stepper, at: int) -> int:
@@ -53,11 +53,11 @@ class Single:
         self.wanted = node.target is not None
         self.width = node.width
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        return self.node.skip(lanes, pos)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        return self.node.skip(cursors, pos)
 
-    def decode(self, lanes: Lanes, pos: Position, arrays: dict[str, pa.Array]) -> Position:
-        arrays[self.name], pos = self.node.decode(lanes, pos)
+    def decode(self, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> Position:
+        arrays[self.name], pos = self.node.decode(cursors, pos)
         return pos
 
     def step(self, stepper: Stepper, at: int) -> int:
@@ -100,12 +100,12 @@ class Record:
     def is_open_ended(self) -> bool:
         return bool(self.parts)
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
         if not self.delimited:
-            return self._skip_steps(lanes, pos)
+            return self._skip_steps(cursors, pos)
         pos = align(pos, 4) + 4
-        end = lanes.require(pos + lanes.checked_counts(pos - 4))
-        self._skip_steps(lanes.narrow(end), pos)
+        end = cursors.require(pos + cursors.checked_counts(pos - 4))
+        self._skip_steps(cursors.narrow(end), pos)
         return end
 
     def step(self, stepper: Stepper, at: int) -> int:
@@ -115,69 +115,69 @@ class Record:
             at = step.step(stepper, at)
         return at
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        arrays, end = self.decode_members(lanes, pos)
-        return struct_array(arrays, self.target, len(lanes)), end
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        arrays, end = self.decode_members(cursors, pos)
+        return struct_array(arrays, self.target, len(cursors)), end
 
-    def decode_members(self, lanes: Lanes, pos: Position) -> tuple[dict[str, pa.Array], Position]:
+    def decode_members(self, cursors: Cursors, pos: Position) -> tuple[dict[str, pa.Array], Position]:
         """The arrays of the wanted members, by name."""
         if not self.delimited:
-            return self._decode_steps(lanes, pos)
+            return self._decode_steps(cursors, pos)
         pos = align(pos, 4) + 4
-        end = pos + lanes.counts(pos - 4)
-        return self._decode_steps(lanes.narrow(end), pos)[0], end
+        end = pos + cursors.counts(pos - 4)
+        return self._decode_steps(cursors.narrow(end), pos)[0], end
 
-    def _ends_before(self, i: int, lanes: Lanes, pos: Position) -> bool:
+    def _ends_before(self, i: int, cursors: Cursors, pos: Position) -> bool:
         """Whether there are lanes in which not all of a step is there."""
         if not self.parts:
             return False
         step = self.steps[i]
-        missing = align(pos, step.alignment) + step.needs > lanes.limit
-        return some(missing) and some(missing & ~lanes.bad)
+        missing = align(pos, step.alignment) + step.needs > cursors.limit
+        return some(missing) and some(missing & ~cursors.bad)
 
-    def _skip_steps(self, lanes: Lanes, pos: Position) -> Position:
+    def _skip_steps(self, cursors: Cursors, pos: Position) -> Position:
         found = []
         for i, step in enumerate(self.steps):
-            if self._ends_before(i, lanes, pos):
-                return self._skip_parts(i, lanes, pos)
+            if self._ends_before(i, cursors, pos):
+                return self._skip_parts(i, cursors, pos)
             found.append(pos)
-            pos = step.skip(lanes, pos)
-        if lanes.found is not None:
-            lanes.found[self] = (found, pos)
+            pos = step.skip(cursors, pos)
+        if cursors.found is not None:
+            cursors.found[self] = (found, pos)
         return pos
 
-    def _skip_parts(self, first: int, lanes: Lanes, pos: Position) -> Position:
-        present = ~lanes.bad
+    def _skip_parts(self, first: int, cursors: Cursors, pos: Position) -> Position:
+        present = ~cursors.bad
         for part in self.parts:
             if part.step >= first:
-                present = present & (align(pos, part.alignment) < lanes.limit)
+                present = present & (align(pos, part.alignment) < cursors.limit)
                 if part.needed and not present.all():
-                    lanes.fail(~present, f"member {part.name!r} is missing")
-                pos = skip_some(part.node, lanes, pos, present)
+                    cursors.fail(~present, f"member {part.name!r} is missing")
+                pos = skip_some(part.node, cursors, pos, present)
         return pos
 
-    def _decode_steps(self, lanes: Lanes, pos: Position) -> tuple[dict[str, pa.Array], Position]:
+    def _decode_steps(self, cursors: Cursors, pos: Position) -> tuple[dict[str, pa.Array], Position]:
         arrays: dict[str, pa.Array] = {}
-        known = None if lanes.found is None else lanes.found.get(self)
+        known = None if cursors.found is None else cursors.found.get(self)
         if known is not None:
             for step, start in zip(self.steps, known[0], strict=True):
                 if step.wanted:
-                    step.decode(lanes, start, arrays)
+                    step.decode(cursors, start, arrays)
             return arrays, known[1]
         for i, step in enumerate(self.steps):
             if self.delimited and i > self.last:
                 break
-            if self._ends_before(i, lanes, pos):
-                self._decode_parts(i, lanes, pos, arrays)
+            if self._ends_before(i, cursors, pos):
+                self._decode_parts(i, cursors, pos, arrays)
                 break
-            pos = step.decode(lanes, pos, arrays) if step.wanted else step.skip(lanes, pos)
+            pos = step.decode(cursors, pos, arrays) if step.wanted else step.skip(cursors, pos)
         return arrays, pos
 
-    def _decode_parts(self, first: int, lanes: Lanes, pos: Position, arrays: dict[str, pa.Array]) -> None:
-        present = ~lanes.bad
+    def _decode_parts(self, first: int, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> None:
+        present = ~cursors.bad
         for part in self.parts:
             if part.step >= first:
-                present = present & (align(pos, part.alignment) < lanes.limit)
-                array, pos = read_some(part.node, lanes, pos, present)
+                present = present & (align(pos, part.alignment) < cursors.limit)
+                array, pos = read_some(part.node, cursors, pos, present)
                 if array is not None:
                     arrays[part.name] = array

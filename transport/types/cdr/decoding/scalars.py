@@ -11,7 +11,7 @@ import pyarrow as pa
 from ....errors import TooManySamplesError
 from ...arrow import UINT64_DECIMAL
 from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code, number_size
-from ..lanes import Mask, Values, offsets_of
+from ..cursors import Mask, Values, offsets_of
 
 #: What 32-bit offsets reach.
 COLUMN_BYTES_MAX: Final = (1 << 31) - 1

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from ...model import Enum, Primitive, PrimitiveKind, Union, number_code, number_size
 from ...model import Scalar as ScalarType
-from ..lanes import Lanes, Position, Stepper, Values, agreed, align
+from ..cursors import Cursors, Position, Stepper, Values, agreed, align
 from .arrays import struct_array
 from .members import MemberIds, MemberList
 from .nodes import Node, decode_some, read_some, skip_some
 from .scalars import fault, find, scalar_converter
 
 #: The column of the discriminator by its name, if it is wanted.
-ReadDiscriminator: TypeAlias = Callable[[Lanes, Values], dict[str, pa.Array]]
+ReadDiscriminator: TypeAlias = Callable[[Cursors, Values], dict[str, pa.Array]]
 
 
 class Selection:
@@ -36,11 +36,11 @@ class Selection:
         literals = union.discriminator.literals if isinstance(union.discriminator, Enum) else ()
         self.literals = np.array(sorted({value for _, value in literals}), np.int64)
 
-    def check(self, lanes: Lanes, values: Values) -> None:
+    def check(self, cursors: Cursors, values: Values) -> None:
         if len(self.literals):
             unknown = find(self.literals, values.astype(np.int64))[1]
             if unknown.any():
-                lanes.fail(unknown, fault(self.type))
+                cursors.fail(unknown, fault(self.type))
 
     def branch(self, values: Values) -> Position:
         """The number of the branch, -1 for none."""
@@ -75,17 +75,17 @@ class PlainUnion:
         self.code, self.size = number_code(self.selection.type), number_size(self.selection.type)
         self.width = 1 + max((node.width for node in nodes), default=0)
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        inner, end = lanes, None
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        inner, end = cursors, None
         if self.delimited:
             pos = align(pos, 4) + 4
-            end = lanes.require(pos + lanes.checked_counts(pos - 4))
-            inner = lanes.narrow(end)
+            end = cursors.require(pos + cursors.checked_counts(pos - 4))
+            inner = cursors.narrow(end)
         pos = align(pos, self.alignment)
         values = inner.checked(self.code, pos)
-        if not lanes.any_bad:
+        if not cursors.any_bad:
             self.selection.check(inner, values)
-        elif len(good := np.flatnonzero(~lanes.bad)):
+        elif len(good := np.flatnonzero(~cursors.bad)):
             child = inner.pick(good)
             self.selection.check(child, values[good])
             inner.adopt(good, child)
@@ -93,22 +93,22 @@ class PlainUnion:
         branch = self.selection.branch(values)
         for i in _selected(branch):
             present = branch == i
-            if lanes.any_bad:
-                present = present & ~lanes.bad
+            if cursors.any_bad:
+                present = present & ~cursors.bad
             if self.delimited:
                 present = present & (pos < inner.limit)
             pos = skip_some(self.nodes[i], inner, pos, present)
         return pos if end is None else end
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        inner, end = lanes, None
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        inner, end = cursors, None
         if self.delimited:
             pos = align(pos, 4) + 4
-            end = pos + lanes.counts(pos - 4)
-            inner = lanes.narrow(end)
+            end = pos + cursors.counts(pos - 4)
+            inner = cursors.narrow(end)
         pos = align(pos, self.alignment)
         values = inner.read(self.code, pos)
-        arrays = self.read_discriminator(lanes, values)
+        arrays = self.read_discriminator(cursors, values)
         pos = pos + self.size
         branch = self.selection.branch(values)
         for case, node, i in zip(self.union.cases, self.nodes, range(len(self.nodes)), strict=True):
@@ -118,7 +118,7 @@ class PlainUnion:
             array, pos = read_some(node, inner, pos, present)
             if array is not None:
                 arrays[case.name] = array
-        return struct_array(arrays, self.target, len(lanes)), pos if end is None else end
+        return struct_array(arrays, self.target, len(cursors)), pos if end is None else end
 
     def step(self, stepper: Stepper, at: int) -> int:
         if self.delimited:
@@ -142,35 +142,35 @@ class MutableUnion:
         self.ids = MemberIds([0, *(case.id for case in union.cases)])
         self.width = 2 + max((node.width for node in nodes), default=0)
 
-    def skip(self, lanes: Lanes, pos: Position) -> Position:
-        starts, ends, end = self.members.find(lanes, pos, self.ids)
+    def skip(self, cursors: Cursors, pos: Position) -> Position:
+        starts, ends, end = self.members.find(cursors, pos, self.ids)
         if not np.all(starts[0] >= 0):
-            lanes.fail(~np.asarray(starts[0] >= 0), "union without a discriminator")
-        inner, at = self.members.value(lanes, starts[0], ends[0])
+            cursors.fail(~np.asarray(starts[0] >= 0), "union without a discriminator")
+        inner, at = self.members.value(cursors, starts[0], ends[0])
         values = inner.checked(self.code, at)
-        good = np.flatnonzero(~lanes.bad)
+        good = np.flatnonzero(~cursors.bad)
         if len(good):
             child = inner.pick(good)
             self.selection.check(child, values[good])
             inner.adopt(good, child)
         branch = self.selection.branch(values)
         for i in _selected(branch):
-            present = (branch == i) & (starts[i + 1] >= 0) & ~lanes.bad
-            skip_some(self.nodes[i], *self.members.value(lanes, starts[i + 1], ends[i + 1]), present)
+            present = (branch == i) & (starts[i + 1] >= 0) & ~cursors.bad
+            skip_some(self.nodes[i], *self.members.value(cursors, starts[i + 1], ends[i + 1]), present)
         return end
 
-    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
-        starts, ends, end = self.members.find(lanes, pos, self.ids)
-        inner, at = self.members.value(lanes, starts[0], ends[0])
+    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        starts, ends, end = self.members.find(cursors, pos, self.ids)
+        inner, at = self.members.value(cursors, starts[0], ends[0])
         values = inner.read(self.code, at)
-        arrays = self.read_discriminator(lanes, values)
+        arrays = self.read_discriminator(cursors, values)
         branch = self.selection.branch(values)
         for i, (case, node) in enumerate(zip(self.union.cases, self.nodes, strict=True)):
             if node.target is not None:
-                inner, at = self.members.value(lanes, starts[i + 1], ends[i + 1])
+                inner, at = self.members.value(cursors, starts[i + 1], ends[i + 1])
                 present = (branch == i) & (starts[i + 1] >= 0)
                 arrays[case.name], _ = decode_some(node, inner, at, present)
-        return struct_array(arrays, self.target, len(lanes)), end
+        return struct_array(arrays, self.target, len(cursors)), end
 
     def step(self, stepper: Stepper, at: int) -> int:
         return self.members.step(stepper, at, 2)
@@ -185,13 +185,13 @@ def _selected(branch: Position) -> list[int]:
 def _discriminator_reader(union: Union, t: ScalarType, target: pa.DataType | None) -> ReadDiscriminator:
     index = -1 if target is None else target.get_field_index(union.discriminator_name)
     if target is None or index < 0:
-        return lambda lanes, values: {}
+        return lambda cursors, values: {}
     convert = scalar_converter(t, target.field(index).type)
 
-    def read(lanes: Lanes, values: Values) -> dict[str, pa.Array]:
+    def read(cursors: Cursors, values: Values) -> dict[str, pa.Array]:
         array, bad = convert(values, False)
         if bad is not None:
-            lanes.refuse(bad, fault(t))
+            cursors.refuse(bad, fault(t))
         return {union.discriminator_name: array}
 
     return read

@@ -27,7 +27,7 @@ from ...model import (
     WString,
     is_bytes,
 )
-from ..lanes import I64, U8, Mask, Values
+from ..cursors import I64, U8, Mask, Values
 from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
 
 
@@ -193,11 +193,11 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
     assert isinstance(column, Numbers)
     which = column.values
     named = [_is_label(which, case.labels) for case in t.cases]
-    untold = ~np.logical_or.reduce(named)
+    unreported = ~np.logical_or.reduce(named)
     branches = []
     for case, selected in zip(t.cases, named, strict=True):
         if case.default:
-            selected |= untold
+            selected |= unreported
         rows, inner = np.flatnonzero(selected), place.inner(case.name)
         child = children.get(case.name)
         if child is None:

@@ -1,7 +1,7 @@
 """The layout of samples: one walk finds where every value goes, then memory is allocated and filled.
 
 A position column holds, for each lane, an offset from the origin to which CDR aligns: the start of the sample, or of a
-parameter's value in XCDR1. Lanes are the samples, or elements inside them.
+parameter's value in XCDR1. Cursors are the samples, or elements inside them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from ....value_classes import value
 from ....wire.samples import Samples
-from ..lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
+from ..cursors import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
 from ..table import Table
 from .columns import Column
 
@@ -31,12 +31,12 @@ class Node(Protocol):
     first: int
     widest: int
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         """Put the column's values, one for each lane, at ``pos``; returns the positions behind them."""
         ...
 
 
-class Walk:
+class LayoutPass:
     """A walk that only measures."""
 
     def __init__(self, tables: dict[int, I64] | None = None) -> None:
@@ -51,11 +51,11 @@ class Walk:
     def records(self, pos: I64, size: int, fill: Fill) -> None:
         """Put records of ``size`` bytes, which ``fill`` puts into a table of zeros, from a row of the lanes on."""
 
-    def pick(self, index: I64) -> Walk:
+    def pick(self, index: I64) -> LayoutPass:
         """A walk of the lanes of ``index``."""
         return self
 
-    def within(self, start: I64) -> Walk:
+    def within(self, start: I64) -> LayoutPass:
         """A walk of values that have an origin of their own at ``start``."""
         return self
 
@@ -64,7 +64,7 @@ class Walk:
         (starts, count). Found once for a column."""
         found = self.tables.get(id(column))
         if found is None:
-            walk = Walk(self.tables)
+            walk = LayoutPass(self.tables)
             starts = range(0, node.widest, node.first)
             found = np.stack([node.lay(walk, column, np.full(count, at, np.int64)) for at in starts])
             self.tables[id(column)] = found
@@ -74,14 +74,14 @@ class Walk:
 @value
 class _Numbers:
     code: str
-    lanes: I64 | None
+    cursors: I64 | None
     at: I64
     values: Values | int
 
 
 @value
 class _Pieces:
-    lanes: I64 | None
+    cursors: I64 | None
     at: I64
     counts: I64
     data: U8
@@ -89,42 +89,42 @@ class _Pieces:
 
 @value
 class _Records:
-    lanes: I64 | None
+    cursors: I64 | None
     at: I64
     size: int
     fill: Fill
 
 
-class Draft(Walk):
-    """A walk that keeps what is put; ``lanes`` has the sample of each lane (None: one lane for each sample)."""
+class Draft(LayoutPass):
+    """A walk that keeps what is put; ``cursors`` has the sample of each lane (None: one lane for each sample)."""
 
     def __init__(self, order: str) -> None:
         super().__init__()
         self.order = order
-        self._lanes: I64 | None = None
+        self._cursors: I64 | None = None
         self._origin: I64 | None = None
         self._puts: list[_Numbers | _Pieces | _Records] = []
 
     def numbers(self, code: str, pos: I64, values: Values | int) -> None:
-        self._puts.append(_Numbers(code, self._lanes, self._at(pos), values))
+        self._puts.append(_Numbers(code, self._cursors, self._at(pos), values))
 
     def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
-        self._puts.append(_Pieces(self._lanes, self._at(pos), counts, data(self.order)))
+        self._puts.append(_Pieces(self._cursors, self._at(pos), counts, data(self.order)))
 
     def records(self, pos: I64, size: int, fill: Fill) -> None:
-        self._puts.append(_Records(self._lanes, self._at(pos), size, fill))
+        self._puts.append(_Records(self._cursors, self._at(pos), size, fill))
 
     def pick(self, index: I64) -> Draft:
-        lanes = index if self._lanes is None else self._lanes[index]
-        return self._child(lanes, None if self._origin is None else self._origin[index])
+        cursors = index if self._cursors is None else self._cursors[index]
+        return self._child(cursors, None if self._origin is None else self._origin[index])
 
     def within(self, start: I64) -> Draft:
-        return self._child(self._lanes, self._at(start))
+        return self._child(self._cursors, self._at(start))
 
-    def _child(self, lanes: I64 | None, origin: I64 | None) -> Draft:
+    def _child(self, cursors: I64 | None, origin: I64 | None) -> Draft:
         child = Draft.__new__(Draft)
         child.tables, child.order, child._puts = self.tables, self.order, self._puts
-        child._lanes, child._origin = lanes, origin
+        child._cursors, child._origin = cursors, origin
         return child
 
     def _at(self, pos: I64) -> I64:
@@ -148,7 +148,7 @@ class Draft(Walk):
             if samples.is_uniform and _place(put) is not None:
                 _put_rows(put, Table(data, samples.count, 0, samples.stride, self.order), 0)
             else:
-                self._put_anywhere(put, data, put.at + (body if put.lanes is None else body[put.lanes]))
+                self._put_anywhere(put, data, put.at + (body if put.cursors is None else body[put.cursors]))
         return samples
 
     def _alike(self, rows: int, size: int, header: int) -> Samples:
@@ -164,8 +164,8 @@ class Draft(Walk):
         blank_and_fill(fill, table)
         for put in self._puts:
             if _place(put) is None:
-                lanes = np.arange(rows) if put.lanes is None else put.lanes
-                self._put_anywhere(put, table.data, put.at + (_HEADER + size * lanes))
+                cursors = np.arange(rows) if put.cursors is None else put.cursors
+                self._put_anywhere(put, table.data, put.at + (_HEADER + size * cursors))
         return Samples.uniform(table.data, rows, size)
 
     def _put_anywhere(self, put: _Numbers | _Pieces | _Records, data: U8, at: I64) -> None:
@@ -187,8 +187,8 @@ class Draft(Walk):
         for put in self._puts:
             if isinstance(put, _Pieces) and len(put.data) > LONG_PIECE:
                 long = np.flatnonzero(put.counts > LONG_PIECE)
-                lanes = long if put.lanes is None else put.lanes[long]
-                starts.append(offsets[lanes] + _HEADER + put.at[long])
+                cursors = long if put.cursors is None else put.cursors[long]
+                starts.append(offsets[cursors] + _HEADER + put.at[long])
                 sizes.append(put.counts[long])
         if not starts or 2 * sum(int(size.sum()) for size in sizes) < total:
             return np.zeros(total, np.uint8)
@@ -203,7 +203,7 @@ class Draft(Walk):
 
 def _place(put: _Numbers | _Pieces | _Records) -> int | None:
     """Where it lies in all samples, if those are of one size and it lies alike in each."""
-    if put.lanes is not None or not bool((put.at == put.at[0]).all()):
+    if put.cursors is not None or not bool((put.at == put.at[0]).all()):
         return None
     if isinstance(put, _Pieces) and not bool((put.counts == put.counts[0]).all()):
         return None

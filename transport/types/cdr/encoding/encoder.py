@@ -13,7 +13,7 @@ from ....qos import DataRepresentation
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct
 from ...model import Extensibility, Struct, Union, walk, without_aliases
-from ..lanes import I64, U8, copy_pieces
+from ..cursors import I64, U8, copy_pieces
 from ..layout import Block, Rules
 from ..table import Table
 from .columns import struct_columns

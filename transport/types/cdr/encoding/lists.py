@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from ...model import Array, Map, Member, Sequence, Struct, Type, number_code
-from ..lanes import I64, U8, align, offsets_of
+from ..cursors import I64, U8, align, offsets_of
 from ..layout import Number, Regular, Rules
 from .columns import Bytes, Column, Lists, Numbers
-from .draft import Node, Walk, as_bytes, blank_records, fill_in_parts
+from .draft import LayoutPass, Node, as_bytes, blank_records, fill_in_parts
 from .nodes import fill, widest
 
 
@@ -24,7 +24,7 @@ class Collection:
         self.regular = rules.regular(element_of(t)) if self.is_counted or self.has_header else None
         self.element = element
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Bytes | Lists)
         if self.has_header:
             pos = align(pos, 4) + 4
@@ -38,7 +38,7 @@ class Collection:
             walk.numbers("u4", header - 4, end - header)
         return end
 
-    def _lay_each(self, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
+    def _lay_each(self, walk: LayoutPass, column: Bytes | Lists, pos: I64) -> I64:
         assert isinstance(column, Lists)
         counts, node = column.counts, self.element
         owners = np.repeat(np.arange(len(counts)), counts)
@@ -57,7 +57,7 @@ def element_of(t: Sequence | Array | Map) -> Type:
     return t.element
 
 
-def _lay_regular(regular: Regular, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
+def _lay_regular(regular: Regular, walk: LayoutPass, column: Bytes | Lists, pos: I64) -> I64:
     """Elements of one fixed layout; an empty list has no padding before it either."""
     counts, start = column.counts, align(pos, regular.alignment)
     sizes = np.where(counts > 0, (counts - 1) * regular.stride + regular.size, 0)

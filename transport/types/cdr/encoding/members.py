@@ -21,7 +21,7 @@ from ...model import (
     has_dheader,
     number_size,
 )
-from ..lanes import I64, align
+from ..cursors import I64, align
 from ..layout import Rules
 from ..member_headers import (
     LENGTH_CODE,
@@ -33,7 +33,7 @@ from ..member_headers import (
     PID_MUST_UNDERSTAND,
 )
 from .columns import Column, Fields, Maybe, Selected
-from .draft import Node, Walk
+from .draft import LayoutPass, Node
 
 #: The long form of a parameter's header, as Cyclone DDS always writes it: any length and any member id have room there,
 #: so that a header's size does not follow from its value's. Must-understand here belongs to the form.
@@ -41,7 +41,7 @@ _LONG_FORM: Final = PID_EXTENDED | PID_MUST_UNDERSTAND
 _LIST_END: Final = PID_LIST_END | PID_MUST_UNDERSTAND
 
 
-def lay_some(node: Node, walk: Walk, column: Maybe, pos: I64) -> I64:
+def lay_some(node: Node, walk: LayoutPass, column: Maybe, pos: I64) -> I64:
     """Lay the values there are; the other lanes stay where they are."""
     if len(column.rows) == len(pos):
         return node.lay(walk, column.values, pos)
@@ -60,7 +60,7 @@ class OptionalFlag:
         self.node = node
         self.widest = node.widest
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Maybe)
         present = np.zeros(len(pos), np.uint8)
         present[column.rows] = 1
@@ -77,7 +77,7 @@ class OptionalParameter:
         self.node = node
         self.word = parameter_word(member)
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Maybe)
         return _lay_parameter(walk, pos, self.word, self.node, column)
 
@@ -89,7 +89,7 @@ def parameter_word(member: Member | Case) -> int:
     return member.id | (LONG_MUST_UNDERSTAND if must_understand else 0)
 
 
-def _lay_parameter(walk: Walk, pos: I64, word: int, node: Node, column: Maybe) -> I64:
+def _lay_parameter(walk: LayoutPass, pos: I64, word: int, node: Node, column: Maybe) -> I64:
     """A parameter in each lane, of length 0 where there is no value; each value has an origin of its own."""
     start = align(pos, 4) + 12
     size = lay_some(node, walk.within(start), column, np.zeros_like(start))
@@ -97,7 +97,7 @@ def _lay_parameter(walk: Walk, pos: I64, word: int, node: Node, column: Maybe) -
     return start + size
 
 
-def _lay_parameter_header(walk: Walk, start: I64, word: int, size: I64) -> None:
+def _lay_parameter_header(walk: LayoutPass, start: I64, word: int, size: I64) -> None:
     walk.numbers("u2", start - 12, _LONG_FORM)
     walk.numbers("u2", start - 10, 8)
     walk.numbers("u4", start - 8, word)
@@ -118,7 +118,7 @@ class _MemberList:
     def _open(self, pos: I64) -> I64:
         return align(pos, 4) + 4 if self.version == 2 else align(pos, 4)
 
-    def _close(self, walk: Walk, start: I64, pos: I64) -> I64:
+    def _close(self, walk: LayoutPass, start: I64, pos: I64) -> I64:
         if self.version == 2:
             walk.numbers("u4", start - 4, pos - start)
             return pos
@@ -127,7 +127,7 @@ class _MemberList:
         return pos
 
     def _lay_member(
-        self, walk: Walk, pos: I64, member_id: int, must: bool, code: int, node: Node, column: Column
+        self, walk: LayoutPass, pos: I64, member_id: int, must: bool, code: int, node: Node, column: Column
     ) -> I64:
         pos = align(pos, 4)
         if self.version == 1:
@@ -154,7 +154,7 @@ class MutableRecord(_MemberList):
             for member, node in zip(struct.members, nodes, strict=True)
         ]
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Fields)
         start = pos = self._open(pos)
         for (member, code, node), inner in zip(self.members, column.members, strict=True):
@@ -180,7 +180,7 @@ class MutableUnion(_MemberList):
         self.discriminator = discriminator
         self.branches = list(zip(union.cases, branches, strict=True))
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Selected)
         start = pos = self._open(pos)
         pos = self._lay_member(walk, pos, 0, True, NEXTINT, self.discriminator, column.discriminator)

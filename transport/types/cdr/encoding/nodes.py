@@ -20,11 +20,11 @@ from ...model import (
     WString,
     number_code,
 )
-from ..lanes import I64, Values, align
+from ..cursors import I64, Values, align
 from ..layout import Block, Fixed, Group, Repeat, Rules
 from ..table import Table
 from .columns import Bytes, Column, Fields, Lists, Numbers, Selected, Wide
-from .draft import Node, Walk, as_bytes
+from .draft import LayoutPass, Node, as_bytes
 from .members import lay_some
 
 
@@ -60,7 +60,7 @@ class FixedValue:
         self.first = self.widest = alignment
         self.size = size
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         pos = align(pos, self.first)
         walk.records(pos, self.size, partial(fill, self.fixed, column))
         return pos + self.size
@@ -71,7 +71,7 @@ class Text:
 
     first = widest = 4
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Bytes)
         pos = align(pos, 4)
         walk.numbers("u4", pos, column.counts + 1)
@@ -84,7 +84,7 @@ class WideText:
 
     first = widest = 4
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Wide)
         pos = align(pos, 4)
         size = 2 * column.counts
@@ -108,7 +108,7 @@ class Record:
         """The layout of all members, behind the DHEADER, if it is fixed."""
         return self.steps[0] if len(self.steps) == 1 and isinstance(self.steps[0], Block) else None
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Fields)
         if self.is_delimited:
             pos = align(pos, 4) + 4
@@ -138,7 +138,7 @@ class Choice:
         self.first, self.widest = rules.first_alignment(union), widest(rules, union)
         self.discriminator, self.branches = discriminator, branches
 
-    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Selected)
         if self.is_delimited:
             pos = align(pos, 4) + 4

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from ....errors import EncodeError, NullPlace
 from ....value_classes import value
 from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
+from ..cursors import I64, U8, Mask, Values, offsets_of
 from ..decoding.scalars import LATIN1
-from ..lanes import I64, U8, Mask, Values, offsets_of
 
 #: Arrow's units in a second.
 TICKS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

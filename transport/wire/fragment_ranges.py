@@ -17,10 +17,10 @@ Piece: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 
 #: Says where a run of so many bytes, and of so many samples, will be kept if it is what is delivered next; None: that
 #: is not known.
-Places: TypeAlias = Callable[[int, int], U8 | None]
+ReservedFrames: TypeAlias = Callable[[int, int], U8 | None]
 
 
-class FragmentStretch:
+class FragmentRange:
     """Fragments that follow one another: all those of one sample or of several, or some of one.
 
     They are looked at in one of three ways: as a run (:meth:`run`), as if they had come in one DATA_FRAG

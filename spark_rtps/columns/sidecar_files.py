@@ -7,14 +7,14 @@ from typing import Protocol
 
 from ..monitoring.decoding_report import update_decoding_report
 from ..monitoring.range_tally import RangeTally
-from ..transport.receiver.writer_types import ToldTypes, read_writer_types
+from ..transport.receiver.writer_types import AnnouncedTypes, read_writer_types
 from ..transport.value_classes import value
 
 
-class Beside(Protocol):
-    """Beside a log on this host, or on another one."""
+class Sidecar(Protocol):
+    """Sidecar a log on this host, or on another one."""
 
-    def writer_types(self) -> ToldTypes:
+    def writer_types(self) -> AnnouncedTypes:
         """What the log's writers told of their types."""
 
     def report(self, found: RangeTally) -> None:
@@ -22,12 +22,12 @@ class Beside(Protocol):
 
 
 @value
-class BesideDirectory:
+class DirectorySidecar:
     """The files beside the log in ``directory``."""
 
     directory: Path
 
-    def writer_types(self) -> ToldTypes:
+    def writer_types(self) -> AnnouncedTypes:
         return read_writer_types(self.directory)
 
     def report(self, found: RangeTally) -> None:

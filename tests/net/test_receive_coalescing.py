@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from spark_rtps.transport.net.naps import Naps
-from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES
+from spark_rtps.transport.net.receive_coalescing import ReceiveCoalescing
+from spark_rtps.transport.net.sockets import CONTENDED_BURST_BYTES
 
 MS = 1_000_000
 ROOM = 32 << 20
 DATAGRAM = 64_512
 
 
-def crowded(late: int = 3 * MS) -> Naps:
-    naps = Naps()
+def crowded(late: int = 3 * MS) -> ReceiveCoalescing:
+    coalescing = ReceiveCoalescing()
     for _ in range(30):
-        naps.woke(late)
-    return naps
+        coalescing.woke(late)
+    return coalescing
 
 
-def nap(naps: Naps, datagrams: int, *, took: int = 20 * MS, room: int = ROOM, size: int = DATAGRAM) -> int:
+def nap(
+    coalescing: ReceiveCoalescing,
+    datagrams: int,
+    *,
+    took: int = 20 * MS,
+    room: int = ROOM,
+    size: int = DATAGRAM,
+) -> int:
     """After a drain of so many datagrams, ``took`` after the one before."""
-    naps.after(1, DATAGRAM, room=ROOM, now=MS)
-    return naps.after(datagrams, datagrams * size, room=room, now=MS + took)
+    coalescing.after(1, DATAGRAM, room=ROOM, now=MS)
+    return coalescing.after(datagrams, datagrams * size, room=room, now=MS + took)
 
 
 @pytest.mark.parametrize("datagrams", [1, 16, 60])
 def test_where_naps_end_late_they_are_longer_after_any_drain(datagrams: int) -> None:
-    assert nap(Naps(), datagrams) == (400_000 if datagrams == 16 else 0)
+    assert nap(ReceiveCoalescing(), datagrams) == (400_000 if datagrams == 16 else 0)
     assert nap(crowded(), datagrams) == 14 * MS
 
 
@@ -39,8 +46,8 @@ def test_they_are_so_many_times_as_long_as_they_are_late() -> None:
 def test_a_longer_nap_gathers_no_more_than_a_drain_takes_and_the_kernel_holds(room: int) -> None:
     fast = nap(crowded(), 64, took=2 * MS, room=room)
     gathered = fast * 64 * DATAGRAM // (2 * MS)
-    assert min(room // 4, CROWDED_DRAIN_BYTES // 2) < gathered + DATAGRAM
-    assert gathered <= min(room // 4, CROWDED_DRAIN_BYTES)
+    assert min(room // 4, CONTENDED_BURST_BYTES // 2) < gathered + DATAGRAM
+    assert gathered <= min(room // 4, CONTENDED_BURST_BYTES)
 
 
 def test_what_the_kernel_would_not_hold_is_not_waited_for() -> None:
@@ -53,9 +60,9 @@ def test_small_datagrams_which_take_much_of_the_kernels_memory_do_not_wait_longe
 
 
 def test_one_late_nap_is_soon_forgotten() -> None:
-    naps = Naps()
-    naps.woke(8 * MS)
-    assert nap(naps, 16) > 400_000
+    coalescing = ReceiveCoalescing()
+    coalescing.woke(8 * MS)
+    assert nap(coalescing, 16) > 400_000
     for _ in range(10):
-        naps.woke(80_000)
-    assert nap(naps, 16) == 400_000
+        coalescing.woke(80_000)
+    assert nap(coalescing, 16) == 400_000

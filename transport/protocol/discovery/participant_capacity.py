@@ -43,7 +43,7 @@ class Resident(Protocol):
     def proven(self) -> bool: ...
 
     source_ip: str
-    last_heard: int
+    last_received: int
 
 
 @slotted
@@ -57,7 +57,7 @@ class _Address:
     crowded_until: int = 0
 
 
-class ParticipantRoom:
+class ParticipantCapacity:
     """Sends strangers away when there is no room for newcomers."""
 
     def __init__(self, remotes: Mapping[bytes, Resident], is_matched: Callable[[bytes], bool]) -> None:
@@ -97,19 +97,19 @@ class ParticipantRoom:
         count = 0 if own is None else len(own.came_at)
         victim: bytes | None = None
         if own is not None and count >= PARTICIPANTS_PER_ADDRESS_MAX:
-            victim = self._stranger(own, now, PROVEN_STAY)
+            victim = self._unmatched(own, now, PROVEN_STAY)
         elif len(self._remotes) < PARTICIPANTS_MAX:
             return None
         else:
             for address in sorted(self._addresses.values(), key=lambda each: -len(each.came_at)):
                 stay = 0 if len(address.came_at) > count + 1 else PROVEN_STAY
-                if (victim := self._stranger(address, now, stay)) is not None:
+                if (victim := self._unmatched(address, now, stay)) is not None:
                     break
         if victim is None:
             raise DecodeError(DropReason.OVER_LIMIT, "participants")
         return victim
 
-    def _stranger(self, address: _Address, now: int, stay: int) -> bytes | None:
+    def _unmatched(self, address: _Address, now: int, stay: int) -> bytes | None:
         """Who is sent away from an address."""
         unproven = address.unproven
         while unproven:
@@ -128,5 +128,5 @@ class ParticipantRoom:
         return found
 
     def _longest_silent(self, prefixes: Iterable[bytes]) -> bytes | None:
-        strangers = (prefix for prefix in prefixes if not self._is_matched(prefix))
-        return min(strangers, key=lambda prefix: self._remotes[prefix].last_heard, default=None)
+        unmatched_peers = (prefix for prefix in prefixes if not self._is_matched(prefix))
+        return min(unmatched_peers, key=lambda prefix: self._remotes[prefix].last_received, default=None)

@@ -9,12 +9,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from spark_rtps.transport.limits import MESSAGE_SIZE_MAX, TRAIN_MESSAGES_MAX
+from spark_rtps.transport.limits import GSO_MESSAGES_MAX, MESSAGE_SIZE_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
 from spark_rtps.transport.protocol.participant.packing import pack
 from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, Compression, WriterPolicy
-from spark_rtps.transport.protocol.writing.changes import BatchTrainContent, Change
+from spark_rtps.transport.protocol.writing.changes import Change, GsoBatchContent
 from spark_rtps.transport.qos import HistoryKind, Qos
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.compressed import COMPRESSED
@@ -32,12 +32,12 @@ SMALL = BatchPolicy(enable=True, max_data_bytes=400)
 
 
 class Batching(Script):
-    """A writer with readers of batches; ``trains`` False: each batch is framed and kept by itself."""
+    """A writer with readers of batches; ``gso_buffers`` False: each batch is framed and kept by itself."""
 
-    def __init__(self, *, trains: bool = True, paced: bool = False, **options: object) -> None:
+    def __init__(self, *, gso_buffers: bool = True, paced: bool = False, **options: object) -> None:
         options.setdefault("batch", SMALL)
         super().__init__(readers=0, **options)
-        if not trains:
+        if not gso_buffers:
             self.writer._framer.together = lambda pending: pending.apart()  # type: ignore[method-assign]
         self.join(1, status_messages=paced)
         self.writer.outgoing()
@@ -90,12 +90,12 @@ class Batching(Script):
         return [
             part
             for change in self.writer.history.changes()
-            for part in (change.apart() if isinstance(change.content, BatchTrainContent) else (change,))
+            for part in (change.apart() if isinstance(change.content, GsoBatchContent) else (change,))
         ]
 
     @property
     def trains_held(self) -> int:
-        return sum(isinstance(change.content, BatchTrainContent) for change in self.writer.history.changes())
+        return sum(isinstance(change.content, GsoBatchContent) for change in self.writer.history.changes())
 
 
 def kinds(packets: list[tuple[bytes, bytes]]) -> Counter[int]:
@@ -134,14 +134,14 @@ def twins(random: Random, with_log: bool) -> list[Batching]:
     batch, message_size = policy_of(random), random.choice([64_512, 1_400, 9_000])
     return [
         Batching(
-            trains=trains,
+            gso_buffers=gso_buffers,
             qos=qos,
             batch=batch,
             message_size=message_size,
             policy=WriterPolicy(max_repair_bytes=1 << 26),
             log=PublicationLog.create(1 << 20) if with_log else None,
         )
-        for trains in (True, False)
+        for gso_buffers in (True, False)
     ]
 
 
@@ -149,22 +149,22 @@ def answers(it: Batching, random: Random) -> list[object]:
     """What a writer and its history say of themselves."""
     history, state = it.writer.history, it.writer.state
     last, last_batch = state.last_sn, state.last_batch_sn
-    said: list[object] = [last, last_batch, state.sent_batch_sn, history.samples, history.batches]
-    said += [history.first_sn, history.room, it.writer.window.samples, it.writer.unacknowledged()]
+    output: list[object] = [last, last_batch, state.sent_batch_sn, history.samples, history.batches]
+    output += [history.first_sn, history.room, it.writer.window.samples, it.writer.unacknowledged()]
     for _ in range(6):
-        said.append(history.held_batches.first_from(random.randint(1, last + 2)))
+        output.append(history.held_batches.first_from(random.randint(1, last + 2)))
         base = random.randint(1, last_batch + 2)
         missing = [sn for sn in range(base, base + 9) if random.random() < 0.4]
         wanted = history.held_batches.missing_samples(
             SequenceNumberSet.from_numbers(base, missing), random.randint(0, last)
         )
         covered = {sn for first, stop in wanted.spans for sn in range(first, stop + 1)}
-        said += [wanted.base, covered]
-    said += [
+        output += [wanted.base, covered]
+    output += [
         (change.first_sn, change.last_sn, change.batch_sn, bytes(change.content.data))
         for change in it.changes()
     ]
-    return said
+    return output
 
 
 @pytest.mark.parametrize("with_log", [False, True])
@@ -216,7 +216,7 @@ def same(pair: list[Batching]) -> None:
 
 def test_instances_whose_samples_are_replaced_from_within_a_batch_on() -> None:
     qos = replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=25)
-    pair = [Batching(trains=trains, qos=qos) for trains in (True, False)]
+    pair = [Batching(gso_buffers=gso_buffers, qos=qos) for gso_buffers in (True, False)]
     hashes = np.zeros((1_000, 16), np.uint8)
     hashes[2:, 0] = 1  # the first two are all there is of an instance
     for it in pair:
@@ -229,7 +229,7 @@ def test_instances_whose_samples_are_replaced_from_within_a_batch_on() -> None:
 
 def test_what_max_samples_has_no_room_for_goes_batch_by_batch() -> None:
     qos = replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=1_000, max_samples=100)
-    pair = [Batching(trains=trains, qos=qos) for trains in (True, False)]
+    pair = [Batching(gso_buffers=gso_buffers, qos=qos) for gso_buffers in (True, False)]
     for it in pair:
         it.write(140, key_hashes=np.zeros((140, 16), np.uint8))
         assert it.trains_held == (it is pair[0])
@@ -240,7 +240,9 @@ def test_what_max_samples_has_no_room_for_goes_batch_by_batch() -> None:
 
 
 def test_a_lifespan_that_is_over_at_once() -> None:
-    pair = [Batching(trains=trains, qos=replace(RELIABLE, lifespan=0)) for trains in (True, False)]
+    pair = [
+        Batching(gso_buffers=gso_buffers, qos=replace(RELIABLE, lifespan=0)) for gso_buffers in (True, False)
+    ]
     for it in pair:
         it.write(1_000)
         assert it.writer.history.samples == 0
@@ -249,8 +251,8 @@ def test_a_lifespan_that_is_over_at_once() -> None:
 
 def test_a_sample_of_a_train_goes_in_fragments_to_a_reader_of_smaller_messages() -> None:
     pair = [
-        Batching(trains=trains, qos=LASTING, batch=replace(SMALL, max_data_bytes=8_000))
-        for trains in (True, False)
+        Batching(gso_buffers=gso_buffers, qos=LASTING, batch=replace(SMALL, max_data_bytes=8_000))
+        for gso_buffers in (True, False)
     ]
     for it in pair:
         it.write(40, 3_000)
@@ -263,7 +265,10 @@ def test_a_sample_of_a_train_goes_in_fragments_to_a_reader_of_smaller_messages()
 
 
 def test_trains_fit_the_frames_of_a_small_log() -> None:
-    pair = [Batching(trains=trains, log=PublicationLog.create(64 << 10)) for trains in (True, False)]
+    pair = [
+        Batching(gso_buffers=gso_buffers, log=PublicationLog.create(64 << 10))
+        for gso_buffers in (True, False)
+    ]
     for it in pair:
         it.write(700)
         assert it.trains_held == 2 * (it is pair[0]), "a frame has an eighth of a term"
@@ -274,7 +279,7 @@ def test_a_large_write_is_a_few_changes() -> None:
     s = Batching()
     s.write(10_000)
     batches = 10_000 // 25 - 1  # the last one may become fuller
-    assert s.trains_held == -(-batches // TRAIN_MESSAGES_MAX)
+    assert s.trains_held == -(-batches // GSO_MESSAGES_MAX)
     assert kinds(s.packets()) == {DATA_BATCH: 400}
 
 
@@ -369,13 +374,13 @@ def test_trains_arrive_once_and_in_order_under_loss(seed: int) -> None:
         replace(BATCH, max_data_bytes=400), seed=seed, loss=0.2, duplicates=0.1, jitter=3 * MILLISECOND
     )
     scene.join()
-    trains = 0
+    gso_buffers = 0
     for block in range(10):
         scene.write(samples(block * 900, 900))
         held = scene.writer.history.changes()
-        trains += sum(isinstance(change.content, BatchTrainContent) for change in held)
+        gso_buffers += sum(isinstance(change.content, GsoBatchContent) for change in held)
         scene.run(2 * MILLISECOND)
     scene.settle()
-    assert trains
+    assert gso_buffers
     assert numbers(scene.taken[0]) == list(range(9_000))
     assert scene.kinds()[GAP] == 0

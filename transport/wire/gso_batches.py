@@ -21,7 +21,7 @@ _FIRST_SN: Final = 6
 
 
 @value
-class BatchTrain:
+class GsoBatches:
     """Whole messages, end to end, of one DATA_BATCH with ``per_batch`` uniform samples each; never mutated.
 
     Each message has ``segment`` bytes, of which the first ``head`` are headers.
@@ -58,10 +58,10 @@ class BatchTrain:
         """Which batch holds ``sn``, from 0."""
         return (sn - self.first_sn) // self.per_batch
 
-    def part(self, first: int, stop: int) -> BatchTrain:
+    def part(self, first: int, stop: int) -> GsoBatches:
         """The batches [first, stop), from 0; a view."""
         segment = self.segment
-        return BatchTrain(
+        return GsoBatches(
             self.batch_sn + first,
             self.first_sn + first * self.per_batch,
             stop - first,
@@ -86,10 +86,10 @@ class BatchTrain:
 
 
 @value
-class BatchTrainFramer:
+class GsoBatchFramer:
     """Samples that are to leave in batches of ``per_batch`` each, and all that is the same in these.
 
-    Made by :func:`batch_train_framer`.
+    Made by :func:`gso_batch_framer`.
     """
 
     per_batch: int
@@ -108,7 +108,7 @@ class BatchTrainFramer:
         """Bytes of a message."""
         return self.template.nbytes
 
-    def frame(self, out: U8, batch: int, batches: int, *, batch_sn: int, first_sn: int) -> BatchTrain:
+    def frame(self, out: U8, batch: int, batches: int, *, batch_sn: int, first_sn: int) -> GsoBatches:
         """Frame so many batches, from ``batch`` on (from 0), into ``out``, which has ``batches * segment`` bytes.
 
         ``batch_sn`` and ``first_sn`` are the numbers of the first of them.
@@ -127,7 +127,7 @@ class BatchTrainFramer:
         if width := self.payloads.shape[1]:
             payloads = words[:, self.payloads_at :].reshape(batches, per, width)
             payloads[:] = self.payloads[rows].reshape(batches, per, width)
-        return BatchTrain(
+        return GsoBatches(
             batch_sn,
             first_sn,
             batches,
@@ -139,7 +139,7 @@ class BatchTrainFramer:
         )
 
 
-def batch_train_framer(
+def gso_batch_framer(
     headers: bytes,
     samples: Samples,
     per_batch: int,
@@ -148,7 +148,7 @@ def batch_train_framer(
     flags: int,
     key_hashes: U8 | None,
     coherent_set: int,
-) -> BatchTrainFramer:
+) -> GsoBatchFramer:
     """Prepare uniform samples of one encapsulation for :meth:`BatchTrainFramer.frame`; ``headers`` begin each message.
 
     The other parameters are as in :func:`.batch.frame_batch`, which also says what is wrong with a batch too long.
@@ -167,7 +167,7 @@ def batch_train_framer(
     template[:submessage] = np.frombuffer(headers, np.uint32)
     template[submessage:infos_at] = head
     template[payloads_at - 1] = encapsulation
-    return BatchTrainFramer(per_batch, template, submessage, infos_at, payloads_at, infos, payloads)
+    return GsoBatchFramer(per_batch, template, submessage, infos_at, payloads_at, infos, payloads)
 
 
 def _numbers(words: Words, at: int, first: int, step: int) -> None:

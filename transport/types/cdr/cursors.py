@@ -147,7 +147,7 @@ def _copy_each(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> No
 
 
 #: The cost of a step of lanes, in elements that Python steps over; for fewer lanes Python's own loop is faster.
-LANES_STEP = 64
+CURSORS_STEP = 64
 _BEYOND = 1 << 40
 #: NumPy's type codes as those of struct.
 _FORMATS = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
@@ -273,7 +273,7 @@ class Marks:
         self.why = np.zeros(count, np.int32)
 
 
-class Lanes:
+class Cursors:
     """Payloads that are being read; nothing outside them is ever read.
 
     ``found`` remembers for the second pass what the first pass over these lanes found.
@@ -325,12 +325,12 @@ class Lanes:
         order: str,
         budget: Budget,
         words: Words,
-    ) -> Lanes:
-        """Lanes that start at a constant stride."""
-        lanes = cls(data, np.empty(0, np.int64), limit, order, budget=budget, words=words)
-        lanes.count, lanes.start, lanes.stride, lanes.marks = count, start, stride, Marks(count)
-        lanes._base = None
-        return lanes
+    ) -> Cursors:
+        """Cursors that start at a constant stride."""
+        cursors = cls(data, np.empty(0, np.int64), limit, order, budget=budget, words=words)
+        cursors.count, cursors.start, cursors.stride, cursors.marks = count, start, stride, Marks(count)
+        cursors._base = None
+        return cursors
 
     def __len__(self) -> int:
         return self.count
@@ -350,16 +350,16 @@ class Lanes:
     def any_bad(self) -> bool:
         return self.marks.any_bad
 
-    def pick(self, index: Values) -> Lanes:
+    def pick(self, index: Values) -> Cursors:
         """Some of the lanes, with marks of their own."""
         limit = at(self.limit, index)
-        return Lanes(self.data, self.base[index], limit, self.order, budget=self.budget, words=self.words)
+        return Cursors(self.data, self.base[index], limit, self.order, budget=self.budget, words=self.words)
 
-    def good(self) -> Lanes:
+    def good(self) -> Cursors:
         """The lanes that are not bad."""
         return self.pick(~self.bad)
 
-    def adopt(self, index: I64, child: Lanes) -> None:
+    def adopt(self, index: I64, child: Cursors) -> None:
         """Marks of picked or repeated lanes are passed on to the lanes which they came from."""
         marks = child.marks
         if not (marks.any_bad or marks.any_wrong):
@@ -371,22 +371,22 @@ class Lanes:
         self.marks.wrong[index[marks.wrong]] = True
         self.marks.why[index[marked]] = marks.why[marked]
 
-    def fork(self) -> Lanes:
+    def fork(self) -> Cursors:
         """The same lanes, to be walked as another type; the marks are shared."""
-        inner = Lanes.__new__(Lanes)
+        inner = Cursors.__new__(Cursors)
         inner.data, inner._base, inner.order, inner.budget = self.data, self._base, self.order, self.budget
         inner.count, inner.start, inner.stride, inner.limit = self.count, self.start, self.stride, self.limit
         inner.words, inner.marks, inner.found = self.words, self.marks, None
         return inner
 
-    def narrow(self, limit: Position) -> Lanes:
+    def narrow(self, limit: Position) -> Cursors:
         """The same lanes with a nearer end; the marks are shared."""
         inner = self.fork()
         inner.found = self.found
         inner.limit = nearer(self.limit, limit)
         return inner
 
-    def within(self, start: Position, end: Position) -> Lanes:
+    def within(self, start: Position, end: Position) -> Cursors:
         """Values that have an origin of their own, from ``start`` to ``end``; the marks are shared."""
         inner = self.narrow(end)
         inner.limit = inner.limit - start

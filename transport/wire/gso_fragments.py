@@ -24,7 +24,7 @@ from .submessages import DATA_FRAG_HEADER_SIZE, DATA_FRAG_SN_AT, DataFrag
 
 
 @slotted
-class FragmentTrain:
+class GsoFragments:
     """Whole messages, end to end, of ``count`` samples of ``sample_size`` bytes; never mutated.
 
     Each message begins with ``headers`` bytes before its first DATA_FRAG. ``per_message`` samples are a group, and the
@@ -57,7 +57,7 @@ class FragmentTrain:
     @property
     def segment(self) -> int:
         """Bytes of all messages of a group."""
-        return train_bytes(
+        return gso_bytes(
             self.per_message, self.sample_size, self.fragment_size, self.headers, self.per_message
         )
 
@@ -65,7 +65,7 @@ class FragmentTrain:
         """How many groups fit ``nbytes`` together, be they more than there are."""
         return nbytes // self.segment
 
-    def part(self, first_sn: int, last_sn: int) -> FragmentTrain:
+    def part(self, first_sn: int, last_sn: int) -> GsoFragments:
         """The groups that have a sample of [first_sn, last_sn]; a view."""
         per, segment = self.per_message, self.segment
         low, high = (first_sn - self.first_sn) // per, (last_sn - self.first_sn) // per + 1
@@ -97,7 +97,7 @@ def samples_per_group(sample_size: int, fragment_size: int) -> int:
     return 1 if rest % 4 else (DATA_FRAG_HEADER_SIZE + fragment_size) // (DATA_FRAG_HEADER_SIZE + rest)
 
 
-def train_bytes(count: int, sample_size: int, fragment_size: int, headers: int, per_message: int = 1) -> int:
+def gso_bytes(count: int, sample_size: int, fragment_size: int, headers: int, per_message: int = 1) -> int:
     """Bytes of the messages of ``count`` samples in groups of ``per_message``, which begin with so many bytes of
     ``headers``."""
     fragments = -(-sample_size // fragment_size)
@@ -115,34 +115,34 @@ def frame_fragments(
     *,
     per_message: int = 1,
     is_key: bool = False,
-) -> FragmentTrain:
-    """Frame uniform samples, larger than ``fragment_size``, into ``out``, which has :func:`train_bytes`.
+) -> GsoFragments:
+    """Frame uniform samples, larger than ``fragment_size``, into ``out``, which has :func:`gso_bytes`.
 
     Each message begins with ``headers``. There is no inline QoS. ``per_message`` samples are a group, no more than
     :func:`samples_per_group` says.
     """
     count, size = samples.count, samples.size
-    train = FragmentTrain(first_sn, count, out, len(headers), fragment_size, size, per_message, is_key)
-    rest = size - train.full * fragment_size
+    gso_buffer = GsoFragments(first_sn, count, out, len(headers), fragment_size, size, per_message, is_key)
+    rest = size - gso_buffer.full * fragment_size
     heads = [
         np.frombuffer(plain_head(ENTITYID_UNKNOWN, writer_id, fragment_size, size, n, is_key), np.uint8)
         for n in (fragment_size, rest)
     ]
     start = np.frombuffer(headers, np.uint8)
-    words = np.empty((count, train.full + 1, 3), "<u4")
+    words = np.empty((count, gso_buffer.full + 1, 3), "<u4")
     numbers = np.arange(first_sn, first_sn + count)[:, None]
-    words[..., 0], words[..., 1], words[..., 2] = numbers >> 32, numbers, np.arange(1, train.full + 2)
+    words[..., 0], words[..., 1], words[..., 2] = numbers >> 32, numbers, np.arange(1, gso_buffer.full + 2)
     whole = count - count % per_message
     if whole:
-        _frame(train, 0, start, heads, samples, words[:whole], 0, per_message)
+        _frame(gso_buffer, 0, start, heads, samples, words[:whole], 0, per_message)
     if whole < count:
-        at = whole // per_message * train.segment
-        _frame(train, at, start, heads, samples, words[whole:], whole, count - whole)
-    return train
+        at = whole // per_message * gso_buffer.segment
+        _frame(gso_buffer, at, start, heads, samples, words[whole:], whole, count - whole)
+    return gso_buffer
 
 
 def _frame(
-    train: FragmentTrain,
+    gso_buffer: GsoFragments,
     at: int,
     headers: U8,
     heads: list[U8],
@@ -153,9 +153,14 @@ def _frame(
 ) -> None:
     """Frame groups of ``per`` samples, from number ``first`` of ``samples`` on, at ``at``; ``words`` (count, fragments,
     3) are numbers of samples and fragments."""
-    out, size, full, step = train.data, train.fragment_size, train.full, train.message_size
+    out, size, full, step = (
+        gso_buffer.data,
+        gso_buffer.fragment_size,
+        gso_buffer.full,
+        gso_buffer.message_size,
+    )
     groups, head = len(words) // per, len(headers) + DATA_FRAG_HEADER_SIZE
-    group = train_bytes(per, train.sample_size, size, len(headers), per)
+    group = gso_bytes(per, gso_buffer.sample_size, size, len(headers), per)
     words = words.reshape(groups, per, full + 1, 3)
     stride, taken = samples.stride, samples.start + first * samples.stride
 
@@ -168,7 +173,7 @@ def _frame(
     )
 
     at, numbers = at + per * full * step, numbers + per * full * step
-    rest = train.sample_size - full * size
+    rest = gso_buffer.sample_size - full * size
     last, between = (groups, per), (group, DATA_FRAG_HEADER_SIZE + rest)
     np.ndarray((groups, len(headers)), np.uint8, out, at, (group, 1))[:] = headers
     np.ndarray((*last, len(heads[1])), np.uint8, out, at + len(headers), (*between, 1))[:] = heads[1]

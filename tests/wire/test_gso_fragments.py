@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.protocol.outgoing import message_spans
 from spark_rtps.transport.structure import ENTITYID_UNKNOWN
-from spark_rtps.transport.wire.fragment_train import frame_fragments, samples_per_group, train_bytes
+from spark_rtps.transport.wire.gso_fragments import frame_fragments, gso_bytes, samples_per_group
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import DataFrag
 
@@ -42,8 +42,8 @@ def test_a_train_holds_the_fragments_that_are_encoded_one_at_a_time(
     per = min(per_message, samples_per_group(size, fragment_size))
     data = np.random.default_rng(seed).integers(0, 256, gap + count * (size + gap), np.uint8)
     samples = Samples(data, count, gap, size + gap, size)
-    out = np.full(train_bytes(count, size, fragment_size, len(HEADERS), per), 0xAA, np.uint8)
-    train = frame_fragments(
+    out = np.full(gso_bytes(count, size, fragment_size, len(HEADERS), per), 0xAA, np.uint8)
+    gso_buffer = frame_fragments(
         out, HEADERS, samples, WRITER, first_sn, fragment_size, per_message=per, is_key=is_key
     )
 
@@ -71,15 +71,15 @@ def test_a_train_holds_the_fragments_that_are_encoded_one_at_a_time(
         messages += [HEADERS + each for sample in group for each in sample[:-1]]
         messages.append(HEADERS + b"".join(sample[-1] for sample in group))
     assert out.tobytes() == b"".join(messages)
-    spans = message_spans(train.nbytes, train.message_size, train.segment)
+    spans = message_spans(gso_buffer.nbytes, gso_buffer.message_size, gso_buffer.segment)
     assert [out[start:stop].tobytes() for start, stop in spans] == messages
     for i in range(count):
-        assert train.payload(first_sn + i).tobytes() == bytes(samples.payload(i))
-    part = train.part(first_sn + count // 2, first_sn + count - 1)
+        assert gso_buffer.payload(first_sn + i).tobytes() == bytes(samples.payload(i))
+    part = gso_buffer.part(first_sn + count // 2, first_sn + count - 1)
     assert part.first_sn == first_sn + count // 2 // per * per
     assert part.count == count - count // 2 // per * per
     assert part.payload(part.first_sn).tobytes() == bytes(samples.payload(part.first_sn - first_sn))
-    assert train.messages_within(2 * train.segment - 1) == 1
+    assert gso_buffer.messages_within(2 * gso_buffer.segment - 1) == 1
 
 
 @pytest.mark.parametrize(

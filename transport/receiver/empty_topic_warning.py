@@ -6,11 +6,11 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from ..limits import MISMATCHES_SAID_MAX
+from ..limits import MISMATCHES_LOGGED_MAX
 from ..net.receiving_node import ReceivingNode
 from ..protocol.participant.events import IncompatibleQos
 from .config import ReceiverConfig
-from .remedies import NO_PUBLICATION_LOG, reasons_with_remedies, with_remedies
+from .hints import NO_PUBLICATION_LOG, reasons_with_hints, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -21,7 +21,7 @@ _TOPICS_NAMED_MAX: Final = 20
 _ROS_PREFIX: Final = "rt/"
 
 
-class Adviser:
+class EmptyTopicWarning:
     """Warns once of each kind of mismatch, and once of a topic without a writer."""
 
     def __init__(self, config: ReceiverConfig, node: ReceivingNode, *, now: int) -> None:
@@ -32,8 +32,8 @@ class Adviser:
         self._warns_at: int | None = now + _NOBODY_NS
 
     def on_mismatch(self, event: IncompatibleQos) -> None:
-        reasons = reasons_with_remedies(event.reasons, self._config.remedies)
-        if reasons in self._explained or len(self._explained) >= MISMATCHES_SAID_MAX:
+        reasons = reasons_with_hints(event.reasons, self._config.hints)
+        if reasons in self._explained or len(self._explained) >= MISMATCHES_LOGGED_MAX:
             return
         self._explained.add(reasons)
         _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
@@ -93,7 +93,7 @@ class Adviser:
             self._config.topic,
             "" if type_name is None else f" of type {type_name!r}",
             self._config.node.domain,
-            with_remedies("", [NO_PUBLICATION_LOG], self._config.remedies),
+            with_hints("", [NO_PUBLICATION_LOG], self._config.hints),
         )
 
     def _warn_of_no_writer(self, topic: str) -> None:
@@ -111,7 +111,7 @@ class Adviser:
             _log.warning(
                 "topic %r: no match with its writers: %s",
                 topic,
-                reasons_with_remedies(["PARTITION"], self._config.remedies),
+                reasons_with_hints(["PARTITION"], self._config.hints),
             )
             return
         other = self._other_spelling(topic, topics)

@@ -49,7 +49,7 @@ Receive = Callable[[U8, Sequence[Span], int | None], None]
 
 
 @slotted
-class _Place:
+class _Location:
     """One of our readers in one log."""
 
     reader: StatefulReader
@@ -66,14 +66,14 @@ class _Reading:
 
     writer: Guid
     image: Image
-    places: dict[Guid, _Place] = field(default_factory=dict)
+    places: dict[Guid, _Location] = field(default_factory=dict)
     #: Where a frame begins that found no room, and the bytes it needs. Readers know of it, and do not request it.
     refused: tuple[int, int] = (-1, 0)
     #: What lies before this position was there when a spy joined, and when that was.
     found: tuple[int, int] = (-1, 0)
 
     @property
-    def active(self) -> list[_Place]:
+    def active(self) -> list[_Location]:
         """The readers that are not resting."""
         return [place for place in self.places.values() if not place.resting]
 
@@ -220,7 +220,7 @@ class ReadLogs:
             _log.debug("%s", error)
             return False
         if slot is not None:
-            reading.places[reader.guid] = _Place(reader, slot, consumed=position)
+            reading.places[reader.guid] = _Location(reader, slot, consumed=position)
         return slot is not None
 
     def _leave(self, reading: _Reading, reader: Guid) -> None:
@@ -286,7 +286,7 @@ class ReadLogs:
             if not place.resting:
                 slot.position = _consumed(place, reading)
 
-    def _follow(self, reading: _Reading, place: _Place) -> None:
+    def _follow(self, reading: _Reading, place: _Location) -> None:
         """Rest and rejoin as the writer decides."""
         rests = place.slot.state is not SubscriberState.ACTIVE
         if rests == place.resting:
@@ -332,14 +332,14 @@ def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
     return proxy is not None and proxy.reliable
 
 
-def _note_received(place: _Place, reading: _Reading) -> None:
+def _note_received(place: _Location, reading: _Reading) -> None:
     """Keep what a later report of consumption needs."""
     if place.reader.status.consumption_held and reading.writer in place.reader.writers:
         received = place.reader.status.positions(place.reader.writers[reading.writer]).rcv_pos
         place.unconsumed.append((received, reading.image.position))
 
 
-def _consumed(place: _Place, reading: _Reading) -> int:
+def _consumed(place: _Location, reading: _Reading) -> int:
     """Up to which position the reader has consumed the log."""
     if not place.reader.status.consumption_held or reading.writer not in place.reader.writers:
         return reading.image.position

@@ -7,7 +7,7 @@ import pytest
 
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.wire.batch import frame_batch
-from spark_rtps.transport.wire.batch_train import BatchTrain, batch_train_framer
+from spark_rtps.transport.wire.gso_batches import GsoBatches, gso_batch_framer
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from tests.support.campaigns import seeds
 
@@ -45,9 +45,9 @@ def one_at_a_time(
     ]
 
 
-def messages(train: BatchTrain) -> list[bytes]:
-    data = train.data.tobytes()
-    return [data[at : at + train.segment] for at in range(0, len(data), train.segment)]
+def messages(gso_buffer: GsoBatches) -> list[bytes]:
+    data = gso_buffer.data.tobytes()
+    return [data[at : at + gso_buffer.segment] for at in range(0, len(data), gso_buffer.segment)]
 
 
 @pytest.mark.parametrize("seed", seeds(60))
@@ -65,29 +65,31 @@ def test_the_bytes_are_those_of_batches_framed_one_at_a_time(seed: int) -> None:
     first_sn, batch_sn = (int(random.choice([1, 77, 2**32 - 20])) for _ in range(2))
     expected = one_at_a_time(samples, per, batch_sn, first_sn, hashes, flags, coherent_set)
 
-    framer = batch_train_framer(
+    framer = gso_batch_framer(
         HEADERS, samples, per, WRITER, flags=flags, key_hashes=hashes, coherent_set=coherent_set
     )
     done: list[bytes] = []
     while (start := len(done)) < batches:
         some = int(random.integers(1, batches - start + 1))
         out = np.full(some * framer.segment, 0xEE, np.uint8)
-        train = framer.frame(out, start, some, batch_sn=batch_sn + start, first_sn=first_sn + start * per)
-        assert (train.count, train.last_sn) == (some * per, first_sn + (start + some) * per - 1)
-        assert train.last_batch_sn == batch_sn + start + some - 1
+        gso_buffer = framer.frame(
+            out, start, some, batch_sn=batch_sn + start, first_sn=first_sn + start * per
+        )
+        assert (gso_buffer.count, gso_buffer.last_sn) == (some * per, first_sn + (start + some) * per - 1)
+        assert gso_buffer.last_batch_sn == batch_sn + start + some - 1
         for i in range(some):
-            block = train.block(i)
+            block = gso_buffer.block(i)
             assert block.data.tobytes() == expected[start + i]
-            assert train.index(block.first_sn) == train.index(block.last_sn) == i
-            assert messages(train.part(i, some)) == messages(train)[i:]
-        done += messages(train)
+            assert gso_buffer.index(block.first_sn) == gso_buffer.index(block.last_sn) == i
+            assert messages(gso_buffer.part(i, some)) == messages(gso_buffer)[i:]
+        done += messages(gso_buffer)
     assert done == [HEADERS + each for each in expected]
 
 
 def test_a_batch_of_a_train_marks_its_removed_samples() -> None:
     random = np.random.default_rng(1)
     samples = uniform(random, 12, 16)
-    framer = batch_train_framer(HEADERS, samples, 4, WRITER, flags=0, key_hashes=None, coherent_set=0)
+    framer = gso_batch_framer(HEADERS, samples, 4, WRITER, flags=0, key_hashes=None, coherent_set=0)
     out = np.zeros(3 * framer.segment, np.uint8)
     block = framer.frame(out, 0, 3, batch_sn=1, first_sn=1).block(1)
     block.mark_removed(6, 7)
@@ -98,4 +100,4 @@ def test_a_batch_of_a_train_marks_its_removed_samples() -> None:
 def test_a_batch_too_long_for_a_submessage_is_refused() -> None:
     samples = uniform(np.random.default_rng(1), 4_000, 64)
     with pytest.raises(UsageError, match="a submessage has at most"):
-        batch_train_framer(HEADERS, samples, 2_000, WRITER, flags=0, key_hashes=None, coherent_set=0)
+        gso_batch_framer(HEADERS, samples, 2_000, WRITER, flags=0, key_hashes=None, coherent_set=0)

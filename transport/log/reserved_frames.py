@@ -1,4 +1,4 @@
-"""Places in a stream log where runs are put together before they are appended.
+"""ReservedFrames in a stream log where runs are put together before they are appended.
 
 What lies in its place when it is appended need not be copied. A place is behind the log's end, where its frame will be;
 several follow one another. So as long as there are places, nothing can be appended but what lies there, in their order:
@@ -19,7 +19,7 @@ from .segment import Segment
 _POPULATED_MAX: Final = 4 << 20
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """``position`` is that of the frame, ``data`` where an indexed run of so many ``samples`` lies in it."""
 
     position: int
@@ -37,7 +37,7 @@ class Vacates(Protocol):
         """Take what lies in the places elsewhere."""
 
 
-class Places:
+class ReservedFrames:
     """The places of one log, in the order of their frames."""
 
     __slots__ = ("_places", "reader")
@@ -45,7 +45,7 @@ class Places:
     def __init__(self) -> None:
         #: What puts samples together there, and vacates them for others.
         self.reader: Vacates | None = None
-        self._places: deque[_Place] = deque()
+        self._places: deque[_Location] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -62,7 +62,7 @@ class Places:
         tail.holds_old = True
         tail.populate(at + min(nbytes, _POPULATED_MAX))
         place = tail.data[at : at + nbytes]
-        self._places.append(_Place(position, place, count))
+        self._places.append(_Location(position, place, count))
         return place
 
     def hold(self, runs: Sequence[Run | None]) -> bool:

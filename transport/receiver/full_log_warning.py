@@ -14,7 +14,7 @@ from typing import Final
 
 from ..log.stream_log import StreamLog
 from ..structure import Guid
-from .remedies import LOG_FILLS, with_remedies
+from .hints import LOG_FILLS, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -42,37 +42,37 @@ _THEN: Final = {
 }
 
 
-class Filling:
+class FullLogWarning:
     """Watches one log without retention, in which only commits make room."""
 
-    def __init__(self, topic: str, log: StreamLog, on_full: OnLogFull, remedies: Mapping[str, str]) -> None:
+    def __init__(self, topic: str, log: StreamLog, on_full: OnLogFull, hints: Mapping[str, str]) -> None:
         self._topic = topic
         self._log = log
         self._on_full = on_full
-        self._remedies = remedies
+        self._hints = hints
         #: How full the log was when that was last said; 0: it was not, or was half empty since.
-        self._told = 0
+        self._announced = 0
 
     def look(self, writers: Collection[Guid], *, is_full: bool) -> None:
         """``writers``: the reliable ones that match; ``is_full``: something has found no room."""
         used, most, what = self._used()
         full = 100 if is_full else min(99, 100 * used // max(most, 1))
         if full < _HALF:
-            self._told = 0
-        if full < _NEARLY_FULL or self._told >= (100 if is_full else _NEARLY_FULL):
+            self._announced = 0
+        if full < _NEARLY_FULL or self._announced >= (100 if is_full else _NEARLY_FULL):
             return
-        self._told = full
+        self._announced = full
         named = ", ".join(str(guid) for guid in list(writers)[:_WRITERS_NAMED_MAX]) or "none so far"
         more = len(writers) - _WRITERS_NAMED_MAX
         _log.warning(
             "%s",
-            with_remedies(
+            with_hints(
                 f"topic {self._topic!r}: the log {self._log.directory} "
                 + ("is full" if is_full else f"is nearly full: it takes {used} of {most} bytes, {what}")
                 + f"; {'now' if is_full else 'once it is'} {_THEN[self._on_full]}: {named}"
                 + (f" and {more} more" if more > 0 else ""),
                 [LOG_FILLS],
-                self._remedies,
+                self._hints,
             ),
         )
 

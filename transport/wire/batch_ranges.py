@@ -35,7 +35,7 @@ from .datagram_layout import (
 )
 from .message import FLAG_E
 from .runs import Words, alike_between
-from .samples import U8, Run, source_timestamps, stretches
+from .samples import U8, Run, equal_ranges, source_timestamps
 
 #: Of a DATA_BATCH, where lie: its numbers; the offset to its last sample; the length of its sample infos; these.
 _BATCH_SN: Final = BODY_WORD + 4
@@ -53,7 +53,7 @@ _NUMBER_MAX: Final = (1 << 62) - 1
 _STAMP_BYTES: Final = 8
 
 
-class BatchStretch:
+class BatchRange:
     """``batches`` batches of ``per_batch`` samples each, the first of them ``batch_sn``: as one run, and apart."""
 
     __slots__ = ("_layout", "_rows", "_run", "batch_sn", "batches", "per_batch", "reader_id", "writer")
@@ -111,7 +111,7 @@ class SpanningBatches(NamedTuple):
 
     first: int
     stop: int
-    stretch: BatchStretch
+    range_: BatchRange
 
 
 def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> list[SpanningBatches]:
@@ -125,7 +125,7 @@ def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> lis
     if found is None:
         return []
     return [
-        SpanningBatches(first, stop, BatchStretch(found, rows[first:stop]))
+        SpanningBatches(first, stop, BatchRange(found, rows[first:stop]))
         for first, stop in found.alike(rows)
         if stop - first > 1
     ]
@@ -191,7 +191,7 @@ class _Layout(NamedTuple):
             good &= (numbers >= 1) & (numbers <= _NUMBER_MAX)
         linked = (batch_sn[1:] == batch_sn[:-1] + 1) & (first_sn[1:] == first_sn[:-1] + self.per)
         cut = ~(good[1:] & good[:-1] & linked) if count > 1 else np.zeros(0, np.bool_)
-        return ((first, stop) for first, stop in stretches(cut) if good[first])
+        return ((first, stop) for first, stop in equal_ranges(cut) if good[first])
 
     def _infos(self, rows: Words) -> Words:
         infos = rows[:, _INFOS : self.payloads - 1]

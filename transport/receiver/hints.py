@@ -36,12 +36,12 @@ def lost_for(cause: LossCause) -> str:
     return f"LOST_{cause.name}"
 
 
-def with_remedies(text: str, kinds: Iterable[str], remedies: Mapping[str, str], **facts: object) -> str:
+def with_hints(text: str, kinds: Iterable[str], hints: Mapping[str, str], **facts: object) -> str:
     """``text``, and in brackets the remedies there are for these kinds."""
-    found = [remedies[kind].format(**facts) for kind in kinds if kind in remedies]
+    found = [hints[kind].format(**facts) for kind in kinds if kind in hints]
     return f"{text} ({', '.join(found)})" if found else text
 
 
-def reasons_with_remedies(reasons: Sequence[str], remedies: Mapping[str, str]) -> str:
+def reasons_with_hints(reasons: Sequence[str], hints: Mapping[str, str]) -> str:
     """The reasons of a mismatch as one sentence, with what mends it."""
-    return with_remedies("; ".join(reasons), (reason.partition(":")[0] for reason in reasons), remedies)
+    return with_hints("; ".join(reasons), (reason.partition(":")[0] for reason in reasons), hints)

@@ -15,11 +15,11 @@ from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.limits import (
     LEASE_MAX_NS,
     PARTICIPANTS_PER_ADDRESS_MAX,
-    STRANGER_LEASE_MAX,
-    STRANGER_LEASE_MIN,
+    UNMATCHED_LEASE_MAX,
+    UNMATCHED_LEASE_MIN,
 )
-from spark_rtps.transport.protocol.discovery import participant_room
-from spark_rtps.transport.protocol.discovery.participant_room import PROVEN_STAY, ParticipantRoom
+from spark_rtps.transport.protocol.discovery import participant_capacity
+from spark_rtps.transport.protocol.discovery.participant_capacity import PROVEN_STAY, ParticipantCapacity
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant.participant import Participant
@@ -43,7 +43,7 @@ def prefix(number: int) -> bytes:
 class Resident:
     prefix: bytes
     source_ip: str
-    last_heard: int
+    last_received: int
     proven: bool = True
 
 
@@ -56,7 +56,7 @@ class Room:
     now: int = 0
 
     def __post_init__(self) -> None:
-        self.room = ParticipantRoom(self.remotes, self.matched.__contains__)
+        self.room = ParticipantCapacity(self.remotes, self.matched.__contains__)
 
     def come(self, number: int, ip: str = "a", *, proven: bool = True) -> bytes | None:
         """A participant comes; returns who loses its place to it."""
@@ -70,8 +70,8 @@ class Room:
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> Room:
-    monkeypatch.setattr(participant_room, "PARTICIPANTS_MAX", 6)
-    monkeypatch.setattr(participant_room, "PARTICIPANTS_PER_ADDRESS_MAX", 3)
+    monkeypatch.setattr(participant_capacity, "PARTICIPANTS_MAX", 6)
+    monkeypatch.setattr(participant_capacity, "PARTICIPANTS_PER_ADDRESS_MAX", 3)
     return Room()
 
 
@@ -96,8 +96,8 @@ def test_then_who_is_silent_longest_if_it_has_had_its_time(room: Room) -> None:
     with pytest.raises(DecodeError):
         room.come(3)
     room.now = PROVEN_STAY
-    for n, heard in enumerate((9, 4, 7)):
-        room.remotes[prefix(n)].last_heard = heard
+    for n, received in enumerate((9, 4, 7)):
+        room.remotes[prefix(n)].last_received = received
     assert room.come(3) == prefix(1)
     assert room.come(4) == prefix(2)
 
@@ -170,8 +170,8 @@ UNPROVEN_AND_MATCHED = [
 @given(STEPS)
 def test_strangers_only_lose_their_places(steps: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(participant_room, "PARTICIPANTS_MAX", 6)
-        patch.setattr(participant_room, "PARTICIPANTS_PER_ADDRESS_MAX", 3)
+        patch.setattr(participant_capacity, "PARTICIPANTS_MAX", 6)
+        patch.setattr(participant_capacity, "PARTICIPANTS_PER_ADDRESS_MAX", 3)
         room = Room()
         for step in steps:
             it = room.remotes.get(prefix(step[1])) if step[0] != "wait" else None
@@ -322,7 +322,7 @@ def test_a_lease_of_next_to_nothing_does_not_make_us_find_a_participant_again_an
         it.announce(1, proven=proven, lease=lease)
         it.network.run(SECOND)
     assert changes(it, events.ParticipantDiscovered) == before + 1
-    it.network.run(STRANGER_LEASE_MIN)
+    it.network.run(UNMATCHED_LEASE_MIN)
     assert prefix(1) not in it.one.database.participants
 
 
@@ -333,16 +333,16 @@ def test_a_day_long_lease_pins_no_place(lease: int) -> None:
         it.announce(number, proven=number < 10, lease=lease)
     it.network.run(11 * SECOND)
     assert len(it.one.database.participants) == 11, "those that are proven"
-    it.network.run(STRANGER_LEASE_MAX // 2)
+    it.network.run(UNMATCHED_LEASE_MAX // 2)
     it.announce(3, proven=True, lease=lease)  # it is heard
-    it.network.run(STRANGER_LEASE_MAX // 2)
+    it.network.run(UNMATCHED_LEASE_MAX // 2)
     assert set(it.one.database.participants) == {it.two.prefix, prefix(3)}
 
 
 def test_a_matched_participant_has_the_lease_that_it_announces() -> None:
     for lease, silence, is_known in (
         (SECOND, 2 * SECOND, False),
-        (LEASE_MAX_NS, 2 * STRANGER_LEASE_MAX, True),
+        (LEASE_MAX_NS, 2 * UNMATCHED_LEASE_MAX, True),
     ):
         network = VirtualNetwork()
         one, two = network.add(), network.add(lease_duration=lease)

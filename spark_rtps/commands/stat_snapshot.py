@@ -11,32 +11,32 @@ from ..transport.value_classes import value
 
 if TYPE_CHECKING:
     from ..monitoring.stream_counters import Stream
-    from .receivers import Told
+    from .receivers import Collected
 
 
 @value
-class Look:
+class StatSnapshot:
     """The streams at one time, and how many samples and bytes a second each had since the look before.
 
     ``at`` is CLOCK_MONOTONIC, in ns.
     """
 
-    told: Told[Stream]
+    collected: Collected[Stream]
     at: int
     rates: dict[Path, float] = field(default_factory=dict)
     byte_rates: dict[Path, float] = field(default_factory=dict)
 
     @classmethod
-    def after(cls, before: Look | None, told: Told[Stream], now: int) -> Look:
+    def after(cls, before: StatSnapshot | None, collected: Collected[Stream], now: int) -> StatSnapshot:
         """What was told at ``now``, with what has come since ``before``."""
         if before is None or now <= before.at:
-            return cls(told, now)
-        samples = _rates(before, told, now, lambda stream: stream.samples)
-        return cls(told, now, samples, _rates(before, told, now, lambda stream: stream.nbytes))
+            return cls(collected, now)
+        samples = _rates(before, collected, now, lambda stream: stream.samples)
+        return cls(collected, now, samples, _rates(before, collected, now, lambda stream: stream.nbytes))
 
     @property
     def streams(self) -> list[Stream]:
-        return self.told.entries
+        return self.collected.entries
 
     def shown(self, *, everything: bool) -> list[Stream]:
         """All streams, or those that have not ended."""
@@ -45,9 +45,11 @@ class Look:
         return [s for s in self.streams if everything or s.state is not State.ENDED]
 
 
-def _rates(before: Look, told: Told[Stream], now: int, count: Callable[[Stream], int]) -> dict[Path, float]:
+def _rates(
+    before: StatSnapshot, collected: Collected[Stream], now: int, count: Callable[[Stream], int]
+) -> dict[Path, float]:
     """The increase per second, without streams that are new or whose count began anew."""
     elapsed = (now - before.at) / 1e9
     then = {stream.path: count(stream) for stream in before.streams}
-    more = {s.path: count(s) - then[s.path] for s in told.entries if s.path in then}
+    more = {s.path: count(s) - then[s.path] for s in collected.entries if s.path in then}
     return {path: n / elapsed for path, n in more.items() if n >= 0}

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from ....wire.fragment_train import FragmentTrain
+from ....wire.gso_fragments import GsoFragments
 from ....wire.samples import U8
 from .content import Content, Resending
 from .large_sample import LargeSample
 from .stream_packer import StreamPacker
 
 
-class FragmentTrainContent(Content):
+class GsoFragmentContent(Content):
     """The messages of one train."""
 
-    __slots__ = ("train",)
+    __slots__ = ("gso_buffer",)
 
-    def __init__(self, train: FragmentTrain) -> None:
-        self.train = train
+    def __init__(self, gso_buffer: GsoFragments) -> None:
+        self.gso_buffer = gso_buffer
 
     @property
     def data(self) -> U8:
         """The messages, end to end."""
-        return self.train.data
+        return self.gso_buffer.data
 
     @data.setter
     def data(self, data: U8) -> None:
-        self.train.data = data
+        self.gso_buffer.data = data
 
     def nbytes_of(self, first: int, last: int) -> int:
-        train, count = self.train, last - first + 1
-        return train.data.nbytes if train.count == count else train.data.nbytes * count // train.count
+        gso_buffer, count = self.gso_buffer, last - first + 1
+        return (
+            gso_buffer.data.nbytes
+            if gso_buffer.count == count
+            else gso_buffer.data.nbytes * count // gso_buffer.count
+        )
 
     def pack(self, packer: StreamPacker, first: int, last: int, timestamp: int) -> None:
-        packer.add_messages(self.train.data, self.train.message_size, self.train.segment)
+        packer.add_messages(self.gso_buffer.data, self.gso_buffer.message_size, self.gso_buffer.segment)
 
     def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:
         return all(
@@ -42,17 +46,17 @@ class FragmentTrainContent(Content):
         return self._sample(sn, fits), timestamp
 
     def _sample(self, sn: int, fits: int) -> LargeSample:
-        return LargeSample.of_train(self.train, sn).fitting(fits)
+        return LargeSample.of_gso(self.gso_buffer, sn).fitting(fits)
 
     def fitting_messages(self, nbytes: int, at_least: int) -> tuple[int, int]:
-        train = self.train
-        groups = max(train.messages_within(nbytes), at_least)
-        return groups * train.per_message, groups * train.segment
+        gso_buffer = self.gso_buffer
+        groups = max(gso_buffer.messages_within(nbytes), at_least)
+        return groups * gso_buffer.per_message, groups * gso_buffer.segment
 
     def part(self, first: int, last: int) -> Content:
-        return FragmentTrainContent(self.train.part(first, last))
+        return GsoFragmentContent(self.gso_buffer.part(first, last))
 
     def compact(self, first: int, last: int) -> Content:
-        train = self.train.part(first, last)
-        train.data = train.data.copy()
-        return FragmentTrainContent(train)
+        gso_buffer = self.gso_buffer.part(first, last)
+        gso_buffer.data = gso_buffer.data.copy()
+        return GsoFragmentContent(gso_buffer)

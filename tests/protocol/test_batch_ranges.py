@@ -12,9 +12,9 @@ import pytest
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.structure import Guid
-from spark_rtps.transport.wire import batch_stretches
+from spark_rtps.transport.wire import batch_ranges
 from spark_rtps.transport.wire.batch import frame_batch
-from spark_rtps.transport.wire.batch_stretches import scan_batches
+from spark_rtps.transport.wire.batch_ranges import scan_batches
 from spark_rtps.transport.wire.info import InfoTimestamp
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.samples import DISPOSED, Samples
@@ -153,7 +153,7 @@ def test_batches_that_nobody_reads_are_not_gathered(size: int, monkeypatch: pyte
     def gather(*_: object) -> object:
         raise AssertionError
 
-    monkeypatch.setattr(batch_stretches._Layout, "gather", gather)
+    monkeypatch.setattr(batch_ranges._Layout, "gather", gather)
     end.take_in([(stream.batch(3, SECOND), "10.0.0.1") for _ in range(20)], now=SECOND)
     assert end.drops[DropReason.UNKNOWN_WRITER] == 20
 
@@ -167,5 +167,5 @@ def test_numbers_that_jump_end_a_stretch() -> None:
     data = np.frombuffer(b"".join(datagrams), np.uint8)
     found = scan_batches(data, 0, size, size, 8)
     assert [(each.first, each.stop) for each in found] == [(0, 4), (4, 8)]
-    assert [each.stretch.run().first_sn for each in found] == [1, 14]
-    assert [each.stretch.batch_sn for each in found] == [1, 5]
+    assert [each.range_.run().first_sn for each in found] == [1, 14]
+    assert [each.range_.batch_sn for each in found] == [1, 5]
