@@ -83,7 +83,7 @@ class RtpsBatchReader(DataSourceReader):
         while not listening.has_all and (last is None or at < last):
             if last is None:
                 time.sleep(_STEP_SECONDS)
-                listening.look()
+                listening.check_time()
             tail = session.tail() if last is None else last
             if listening.timed_out:
                 last = tail
@@ -97,7 +97,7 @@ class RtpsBatchReader(DataSourceReader):
             yield from read_range(
                 directory, at, end, self._plan, fail_on_data_loss=fail_on_data_loss, own=True
             )
-            session.commit(end)
+            session.commit_offset(end)
             at = end
         if at == START and (why := session.why_unmatched()) is not None:
             raise NoWriterError(why)
@@ -117,7 +117,7 @@ class _Listening:
         if self.until is None:
             self.until = time.monotonic_ns() + self.timeout
 
-    def look(self) -> None:
+    def check_time(self) -> None:
         """Find out whether the time is over."""
         self.timed_out = self.until is not None and time.monotonic_ns() >= self.until
 

@@ -81,7 +81,7 @@ def _rows(
         return
     damage = _LeftOut(view.directory, plan.topic)
     try:
-        yield from decode_range(view, start, end, plan, damage.add, sidecar, damage.trimmed)
+        yield from decode_range(view, start, end, plan, damage.add_damage, sidecar, damage.trimmed)
     except LogLostError as error:
         damage.rest(error, start, end)
     finally:
@@ -118,7 +118,7 @@ def _check_network(served: Served, host: str) -> None:
 def _is_here(partition: LogPartition) -> bool:
     """Whether the folder is the one that the range was planned by, and this task may read it."""
     directory = Path(partition.directory)
-    if partition.place is None or LogLocation.of(directory) != partition.place:
+    if partition.place is None or LogLocation.of_directory(directory) != partition.place:
         return False
     return os.access(directory, os.R_OK | os.X_OK)
 
@@ -150,7 +150,7 @@ class _LeftOut:
         position = start.position if error.position is None else max(start.position, error.position)
         self._not_held.append(LostPart(NOT_HELD, position, time.time_ns(), max(0, end.position - position)))
 
-    def add(self, damage: Damage) -> None:
+    def add_damage(self, damage: Damage) -> None:
         if len(self._found) < _REPORTED_MAX:
             _log.warning("topic %r: %s; left out because failOnDataLoss=false", self._topic, damage)
         self._found.append(damage)

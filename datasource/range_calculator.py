@@ -104,7 +104,7 @@ def plan_partitions(
         return []
     pieces = pieces_of(start, end, min_partitions)
     ranges = LogView(directory).split(start, end, pieces) if pieces > 1 else [(start, end)]
-    place = LogLocation.of(directory)
+    place = LogLocation.of_directory(directory)
     return [LogPartition(str(directory), host, *a, *b, served, place) for a, b in ranges]
 
 

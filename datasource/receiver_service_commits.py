@@ -46,7 +46,7 @@ class GroupCommits:
         def tell(name: str) -> None:
             place = unreported[name]
             try:
-                self._receivers[name].client.commit(place.log, group, place.cursor)
+                self._receivers[name].client.commit_offset(place.log, group, place.cursor)
             except RangeServerError as error:
                 self._commit_again[name] = time.monotonic() + _COMMIT_SECONDS
                 self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")

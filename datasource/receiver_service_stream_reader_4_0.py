@@ -40,7 +40,7 @@ class ReceiverServiceStreamReader40(ReceiverServiceStream):
             log, tail = tails[name]
             client = self._receivers[name].client
             try:
-                client.commit(log, group, client.groups(log).get(group, Cursor(tail.base)))
+                client.commit_offset(log, group, client.groups(log).get(group, Cursor(tail.base)))
             except (RangeServerError, LogLostError) as error:
                 self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
 

@@ -23,7 +23,7 @@ _THE_TOPIC: Final = WriterTopic()
 
 
 @slotted
-class _Told:
+class _AnnouncedTypes:
     """What writers told all receivers."""
 
     #: The receivers to which writers told a type.
@@ -67,8 +67,8 @@ def receiver_service_type(settings: Settings, make: Connect = connect) -> TopicT
     return TopicType(announced.type_names.pop() or struct.name, struct.is_keyed, struct, inferred=True)
 
 
-def _announced(receivers: Iterable[ReceiverService], settings: Settings) -> _Told:
-    found, wanted = _Told(), settings.type_name or settings.type
+def _announced(receivers: Iterable[ReceiverService], settings: Settings) -> _AnnouncedTypes:
+    found, wanted = _AnnouncedTypes(), settings.type_name or settings.type
     for each in receivers:
         try:
             types = each.client.writer_types(each.find().log)
@@ -94,7 +94,7 @@ def _topics(types: AnnouncedTypes, writer: Guid, settings: Settings) -> Sequence
     return [each for each in found if each.topic is not None and selection.selects(each.topic)]
 
 
-def _widest(announced: _Told, settings: Settings) -> Struct:
+def _widest(announced: _AnnouncedTypes, settings: Settings) -> Struct:
     """As the topic's peers are asked where a query has its own receiver (transport.net.topic_types)."""
     try:
         found, clash = one_for_all(announced.structs, settings.qos.type_consistency)
@@ -110,7 +110,7 @@ def _widest(announced: _Told, settings: Settings) -> Struct:
     raise OptionError("type.file", None, f"{why}: {_FIX}")
 
 
-def _named(struct: Struct, announced: _Told) -> str:
+def _named(struct: Struct, announced: _AnnouncedTypes) -> str:
     names = list(announced.structs[struct])
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return f"{struct.name} at {', '.join(names[:8])}{more}"

@@ -56,7 +56,7 @@ def _clean(settings: Settings) -> None:
     make_log_dir(settings.log_dir, settings.log_mode)
     remove_given_up(
         settings.log_dir,
-        now=Clocks.read(),
+        now=Clocks.read_now(),
         period=settings.log_retention,
         nbytes=settings.log_retention_bytes,
     )
@@ -161,9 +161,9 @@ class ReceiverSession:
         self._reached = max(self._reached, tail.position)
         return tail
 
-    def commit(self, cursor: Cursor) -> None:
+    def commit_offset(self, cursor: Cursor) -> None:
         """Spark is done with everything before ``cursor``."""
-        self._receiver.commit(cursor.position)
+        self._receiver.commit_position(cursor.position)
 
     def note_checkpoint(self) -> None:
         """Find out whether the log ends with the query, because its checkpoint does; Spark has written offsets."""

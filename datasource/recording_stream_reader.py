@@ -23,7 +23,7 @@ from ..options.explanations import explained
 from ..recordings.bag_file import BagFile
 from ..recordings.files import open_recording, recording_files
 from ..recordings.mcap_file import McapFile
-from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
+from ..recordings.recorded import ALL_TIMES, Channel, FileSection, Piece
 from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
 from ..transport.log_once import LogOnce
@@ -71,7 +71,7 @@ class _File:
 
     form: str
     channels: tuple[Channel, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[FileSection, ...]
 
     def has(self, path: str, position: int) -> bool:
         """Whether a file that was read, or planned, up to there has such a position still: if not, it is another one,
@@ -222,7 +222,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             _log.warning("%s", sentence)
 
 
-def _between(sections: Iterable[Section], since: int, until: int) -> Iterator[Section]:
+def _between(sections: Iterable[FileSection], since: int, until: int) -> Iterator[FileSection]:
     """The sections of positions [since, until); those of a bag that has grown may begin before, or end behind."""
     for section in sections:
         start, stop = max(since, section.start), min(until, section.stop)
@@ -230,9 +230,9 @@ def _between(sections: Iterable[Section], since: int, until: int) -> Iterator[Se
             yield replace(section, start=start, stop=stop)
 
 
-def _groups(sections: Iterable[Section], nbytes: int) -> Iterator[tuple[Section, ...]]:
+def _groups(sections: Iterable[FileSection], nbytes: int) -> Iterator[tuple[FileSection, ...]]:
     """Sections of about so many bytes together."""
-    held: list[Section] = []
+    held: list[FileSection] = []
     size = 0
     for section in sections:
         held.append(section)

@@ -111,7 +111,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
         # wait for that for ever, and so would a writer's window that only commits open.
         if begin > START and not self._order.is_late:
-            session.commit(begin)
+            session.commit_offset(begin)
         if self._available_now and self._target is None:
             self._target = self._listen(session)
         tail = session.tail() if self._target is None else self._target
@@ -175,7 +175,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """As :meth:`TaskReader.read`, which Spark calls in tasks."""
-        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=True).read(partition)
+        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=True).read_partition(
+            partition
+        )
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:
@@ -184,7 +186,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if session is None or offset.log != session.log:
             return
         try:
-            session.commit(self._place(session, offset.cursor))
+            session.commit_offset(self._place(session, offset.cursor))
         except LogLostError as error:
             if self._settings.fail_on_data_loss:
                 raise _unprocessed(error) from error

@@ -88,7 +88,7 @@ class _RouteWriter:
         if not self.samples:
             self.session.begin_coherent_set()
         samples, key_hashes = self.encode(batch)
-        self.session.write(samples, key_hashes)
+        self.session.write_samples(samples, key_hashes)
         self.samples += samples.count
 
 

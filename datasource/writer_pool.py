@@ -69,7 +69,7 @@ class WriterPool:
                 self._make_room()
                 with node.lock:  # its first events are reported once, so its counters have to be there
                     writer = node.create_writer(key.spec)
-                    self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
+                    self._counters.add_writer(writer, type_name=plan.type_name, domain=settings.domain)
             self._writers[key] = writer  # the one used last comes last
         until = started + LOOK_AROUND_NS
         return WriterSession(writer, settings, look_around_until=until, counters=self._counters)
@@ -86,7 +86,7 @@ class WriterPool:
             oldest = next(iter(self._writers))
             writer = self._writers.pop(oldest)
             self._nodes[oldest.node][0].delete_endpoint(writer.guid)
-            self._counters.remove(writer)
+            self._counters.remove_writer(writer)
 
     def _start(self, config: NodeConfig) -> Node:
         config = with_reserved_ports(config, default_log_dir())
@@ -95,4 +95,4 @@ class WriterPool:
 
 #: The pool of this process.
 WRITERS: Final = WriterPool()
-FLUSHERS.add(WRITERS)
+FLUSHERS.add_flushable(WRITERS)

@@ -103,7 +103,7 @@ class PluginError(UsageError):
         self.plugin, self.name, self.reason, self.is_loaded = plugin, name, reason, is_loaded
 
     @classmethod
-    def of(cls, plugin: Plugin, name: str, reason: str, *, is_loaded: bool = True) -> PluginError:
+    def for_plugin(cls, plugin: Plugin, name: str, reason: str, *, is_loaded: bool = True) -> PluginError:
         """The error for code that was given as ``name``."""
         message = f"{plugin.value} {name!r}: {reason}"
         return cls(message, plugin=plugin.value, name=name, reason=reason, is_loaded=is_loaded)

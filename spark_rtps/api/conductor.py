@@ -69,7 +69,7 @@ class Conductor:
         self._changed = threading.Condition()  # a thread of the parent may have held it
         self._thread, self._stopped, self._endpoints = None, True, []
 
-    def add(self, endpoint: Endpoint) -> None:
+    def add_endpoint(self, endpoint: Endpoint) -> None:
         """Serve this endpoint from now on. Events before that are not handed to it."""
         with self._changed:
             self._endpoints = [*self._endpoints, weakref.ref(endpoint)]
@@ -79,7 +79,7 @@ class Conductor:
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
 
-    def remove(self, endpoint: Endpoint) -> None:
+    def remove_endpoint(self, endpoint: Endpoint) -> None:
         """Serve it no more; a call that is under way goes on."""
         with self._changed:
             self._endpoints = [each for each in self._endpoints if each() not in (None, endpoint)]

@@ -57,7 +57,7 @@ class Flushers:
         self._lock = threading.Lock()
         self._members: weakref.WeakSet[Flushable] = weakref.WeakSet()
 
-    def add(self, member: Flushable) -> None:
+    def add_flushable(self, member: Flushable) -> None:
         """It is flushed with all others as long as it is there."""
         with self._lock:
             self._members.add(member)

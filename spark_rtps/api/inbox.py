@@ -62,7 +62,7 @@ class Inbox:
         self._held_bytes = 0
         self._number = 0
 
-    def open(
+    def join_topic(
         self,
         spec: ReaderSpec,
         *,
@@ -149,7 +149,7 @@ class Inbox:
         """Whether :meth:`close` was called."""
         return self.arrived.is_ended
 
-    def take(self) -> list[Frame]:
+    def take_frames(self) -> list[Frame]:
         """The frames that arrived since the last call, oldest first. What is kept of them has to be announced by
         :meth:`hold`: until then it does not count."""
         with self.arrived.lock:

@@ -56,7 +56,7 @@ class Membership:
                 self._node = Node.open(config).start()
                 self.joined_at = time.monotonic_ns()
                 self._conductor = Conductor(self._node)
-                FLUSHERS.add(self)
+                FLUSHERS.add_flushable(self)
                 self._leaving = weakref.finalize(self, _leave, self._node, self._conductor)
             return self._node
 
@@ -85,14 +85,14 @@ class Membership:
             if self.is_closed:
                 raise UsageError("the participant is closed")
             self.endpoints.append(endpoint)
-        serving.add(endpoint)
+        serving.add_endpoint(endpoint)
 
     def release(self, endpoint: Endpoint) -> None:
         """The endpoint is closed: serve it no more."""
         with self._lock:
             self.endpoints = [each for each in self.endpoints if each is not endpoint]
         if self._conductor is not None:
-            self._conductor.remove(endpoint)
+            self._conductor.remove_endpoint(endpoint)
 
     def serve(self) -> None:
         """Hand out the events so far now, so that statuses are up to date."""

@@ -374,7 +374,7 @@ class Publication(TopicEndpoint):
         """Do what is due; see `conductor.Endpoint`."""
         if self._statuses.local is None:
             return
-        self._board.look()
+        self._board.notify_changes()
         if (
             self._on_flush_failed is not None
             and (error := self._writer.failures.take_automatic()) is not None
@@ -404,7 +404,7 @@ class Publication(TopicEndpoint):
 
     def _write(self, samples: Samples, key_hashes: U8 | None, flags: int, timestamp: int | None) -> None:
         self._session.wait_for_reader()
-        self._session.write(samples, key_hashes, flags=flags, timestamp=timestamp)
+        self._session.write_samples(samples, key_hashes, flags=flags, timestamp=timestamp)
 
     def _wait(self, losses: int, *, wait: bool) -> None:
         if wait and not self._session.in_coherent_set:
@@ -416,6 +416,6 @@ class Publication(TopicEndpoint):
             raise UsageError(f"topic {self.topic!r} has no key, so it has no instances")
         losses = self._session.losses
         for batch in record_batches(rows, self._plan.columns):
-            samples, key_hashes = columns.encode(conformed(batch, columns.schema))
+            samples, key_hashes = columns.encode_keys(conformed(batch, columns.schema))
             self._write(samples, key_hashes, flags | KEY_ONLY, timestamp)
         self._wait(losses, wait=wait)

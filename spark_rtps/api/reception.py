@@ -72,12 +72,12 @@ class Reception:
         self._ahead.clear()
         self.inbox.disown()
 
-    def open(self, type_name: str, *, keyed: bool) -> Guid:
+    def join_topic(self, type_name: str, *, keyed: bool) -> Guid:
         """Join the topic by a reader of this type name; returns its GUID. Errors are those of :meth:`Inbox.open`."""
         plan, settings = self._plan, self._settings
         if keyed != plan.keyed:
             self._instances = self._instances_of(None, keyed=keyed)
-        return self.inbox.open(
+        return self.inbox.join_topic(
             ReaderSpec(
                 plan.topic,
                 type_name,
@@ -110,7 +110,7 @@ class Reception:
         """Leave the topic, and drop all samples."""
         self.inbox.close()
         with self._reading:
-            self._cache.take(_ALL, unread=False)
+            self._cache.take_samples(_ALL, unread=False)
             self._ahead.clear()
 
     # --- samples --------------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ class Reception:
         with self._reading:
             self._absorb()
             if remove:
-                lent = self._cache.take(count, unread=unread)
+                lent = self._cache.take_samples(count, unread=unread)
             else:
-                lent = self._cache.read(count, unread=unread, skip=skip)
+                lent = self._cache.read_samples(count, unread=unread, skip=skip)
         try:
             with self._reading:  # between a look at the bytes and their announcement others may take some
                 self.inbox.hold(self._cache.nbytes)
@@ -134,7 +134,7 @@ class Reception:
             raise
         return lent
 
-    def decode(self, frames: list[Frame]) -> list[pa.RecordBatch]:
+    def decode_frames(self, frames: list[Frame]) -> list[pa.RecordBatch]:
         """The rows of samples. Raises MalformedSampleError with ``mode=failfast``; nothing else is counted then."""
         tally = Tally(self._plan)
         types = AnnouncedTypes(self.inbox.announced.types) if needs_writer_types(self._plan) else NO_TYPES
@@ -159,7 +159,7 @@ class Reception:
                     self.looked_at = arrivals
                     return
                 try:
-                    self._ahead.extend(self.decode(lent.frames))
+                    self._ahead.extend(self.decode_frames(lent.frames))
                 except BaseException as error:
                     self.give_back([lent], error)
                     raise
@@ -254,13 +254,13 @@ class Reception:
 
     def _absorb(self) -> None:
         """Put what arrived into the cache. The caller holds ``_reading``."""
-        frames = self.inbox.take()
+        frames = self.inbox.take_frames()
         if frames:
             try:
                 instances = self._instances.note(frames)
                 lifespans = self.inbox.announced.lifespans
                 ends = [lifespans.get(frame.run.writer, INFINITE) for frame in frames]
-                self._cache.add(frames, instances or None, ends)
+                self._cache.add_frames(frames, instances or None, ends)
             except BaseException:
                 self.inbox.put_back(frames)
                 raise

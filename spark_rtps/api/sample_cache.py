@@ -38,7 +38,7 @@ _UNBOUNDED_MAX: Final = 4096
 
 
 @slotted
-class _Entry:
+class _CachedRun:
     """A run in the cache, and what is known of all its samples."""
 
     frame: Frame
@@ -58,13 +58,13 @@ class Lent:
     """Samples that were handed out; :meth:`SampleCache.give_back` undoes that."""
 
     #: Those that were read before come first.
-    entries: list[_Entry]
+    entries: list[_CachedRun]
     #: How many of the entries were read before.
     read: int
     #: Whether they left the cache.
     removed: bool
     #: What left the cache because these were read.
-    forgotten: list[_Entry] = field(default_factory=list)
+    forgotten: list[_CachedRun] = field(default_factory=list)
 
     @property
     def frames(self) -> list[Frame]:
@@ -90,8 +90,8 @@ class SampleCache:
         self.forgotten = 0
         self._depth = depth
         self._read_bytes_max = read_bytes_max
-        self._read: deque[_Entry] = deque()
-        self._unread: deque[_Entry] = deque()
+        self._read: deque[_CachedRun] = deque()
+        self._unread: deque[_CachedRun] = deque()
         self._read_bytes = 0
         self._unbounded = 0
         self._kept = 0
@@ -102,7 +102,7 @@ class SampleCache:
 
     # --- in -------------------------------------------------------------------------------------------
 
-    def add(self, frames: list[Frame], instances: list[I64] | None, lifespans: list[int]) -> None:
+    def add_frames(self, frames: list[Frame], instances: list[I64] | None, lifespans: list[int]) -> None:
         """Take in what arrived.
 
         Args:
@@ -111,7 +111,7 @@ class SampleCache:
             lifespans: for each frame the LIFESPAN of its writer, ns; INFINITE: its samples never expire.
         """
         entries = [
-            _Entry(
+            _CachedRun(
                 frame,
                 memory_of(frame.run),
                 None if instances is None else instances[i],
@@ -133,13 +133,13 @@ class SampleCache:
 
     # --- out ------------------------------------------------------------------------------------------
 
-    def read(self, count: int, *, unread: bool, skip: int = 0) -> Lent:
+    def read_samples(self, count: int, *, unread: bool, skip: int = 0) -> Lent:
         """Up to ``count`` samples, oldest first, which stay, and count as read from now on.
 
         ``unread``: only samples that were not read before; if not, the first ``skip`` of those that were are left out.
         """
         self.bound()
-        found: list[_Entry] = []
+        found: list[_CachedRun] = []
         if not unread:
             for entry in self._read:
                 first, last = min(skip, entry.run.count), min(skip + count, entry.run.count)
@@ -168,7 +168,7 @@ class SampleCache:
             self.nbytes -= entry.nbytes
             self.forgotten += entry.frame.run.count
 
-    def take(self, count: int, *, unread: bool) -> Lent:
+    def take_samples(self, count: int, *, unread: bool) -> Lent:
         """Up to ``count`` samples, oldest first, which leave; ``unread``: only samples that were not read before."""
         self.bound()
         found = [] if unread else self._leaving(self._read, count)
@@ -263,17 +263,17 @@ class SampleCache:
 
     # --- inside ---------------------------------------------------------------------------------------
 
-    def _entries(self) -> list[_Entry]:
+    def _entries(self) -> list[_CachedRun]:
         """All of them, in the order of arrival."""
         return [*self._read, *self._unread]
 
-    def _leaving(self, entries: deque[_Entry], count: int) -> list[_Entry]:
+    def _leaving(self, entries: deque[_CachedRun], count: int) -> list[_CachedRun]:
         """The first entries, ``count`` samples in all, which leave the deque; the last one may be divided.
 
         If something goes wrong, none leaves.
         """
-        found: list[_Entry] = []
-        rest: _Entry | None = None
+        found: list[_CachedRun] = []
+        rest: _CachedRun | None = None
         more = 0
         for entry in entries:
             if count <= 0:
@@ -296,9 +296,9 @@ class SampleCache:
         if keep.all():
             return
         at = 0
-        left: list[deque[_Entry]] = []
+        left: list[deque[_CachedRun]] = []
         for entries in (self._read, self._unread):
-            kept: deque[_Entry] = deque()
+            kept: deque[_CachedRun] = deque()
             for entry in entries:
                 part = keep[at : at + entry.run.count]
                 at += entry.run.count
@@ -314,14 +314,14 @@ class SampleCache:
         self._read_bytes = sum(entry.nbytes for entry in self._read)
         self.nbytes = self._read_bytes + sum(entry.nbytes for entry in self._unread)
 
-    def _resize(self, entries: deque[_Entry], more: int) -> None:
+    def _resize(self, entries: deque[_CachedRun], more: int) -> None:
         """Entries of this deque take so many more bytes."""
         self.nbytes += more
         if entries is self._read:
             self._read_bytes += more
 
 
-def _arrival(entry: _Entry) -> int:
+def _arrival(entry: _CachedRun) -> int:
     return entry.frame.rows_before
 
 
@@ -343,10 +343,10 @@ def _expiries(frame: Frame, lifespan: int) -> I64 | None:
     return stamps
 
 
-def _part(entry: _Entry, first: int, last: int) -> _Entry:
+def _part(entry: _CachedRun, first: int, last: int) -> _CachedRun:
     frame = entry.frame
-    run = frame.run.take(first, last)
-    return _Entry(
+    run = frame.run.take_range(first, last)
+    return _CachedRun(
         Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run),
         memory_of(run),
         None if entry.instances is None else entry.instances[first:last],
@@ -354,13 +354,13 @@ def _part(entry: _Entry, first: int, last: int) -> _Entry:
     )
 
 
-def _selected(entry: _Entry, keep: npt.NDArray[np.bool_]) -> _Entry:
+def _selected(entry: _CachedRun, keep: npt.NDArray[np.bool_]) -> _CachedRun:
     """Some samples of an entry, in memory of their own: the run's would be kept by a single one of them."""
     frame, first = entry.frame, int(np.flatnonzero(keep)[0])
     run = frame.run.select(keep)
     assert run is not None
     run = _packed(run)
-    return _Entry(
+    return _CachedRun(
         Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run),
         memory_of(run),
         None if entry.instances is None else entry.instances[keep],

@@ -108,12 +108,12 @@ class StatusBoard:
         else:
             matters = isinstance(event, Matched | Unmatched | IncompatibleQos) and event.local == local
         if matters:
-            self.look()  # what changed before is not about whom this event is about
+            self.notify_changes()  # what changed before is not about whom this event is about
         self._kept.on_event(event)
         if matters:
-            self.look(event)
+            self.notify_changes(event)
 
-    def look(self, cause: Event | None = None) -> None:
+    def notify_changes(self, cause: Event | None = None) -> None:
         """Call the listener for each status that changed since the last look; ``cause`` is the event that did it."""
         if self._listener is None:
             return

@@ -258,7 +258,7 @@ class Subscription(TopicEndpoint):
             return
         self._reception.keep_house(now)
         if self._board.has_listener:
-            self._board.look()
+            self._board.notify_changes()
             arrivals = self._inbox.arrived.count
             if arrivals != self._announced:
                 self._announced = arrivals
@@ -270,7 +270,7 @@ class Subscription(TopicEndpoint):
         with self._node.lock:  # the first event is about a reader that is known
             # The thread that subscribes and the participant's may both have found the first writer.
             if self._inbox.reader is None:
-                self._statuses.local = self._reception.open(plan.type_name, keyed=keyed)
+                self._statuses.local = self._reception.join_topic(plan.type_name, keyed=keyed)
                 self._plan = plan
 
     def _follow_first_writer(self) -> None:
@@ -309,7 +309,7 @@ class Subscription(TopicEndpoint):
                 )
                 if found.entries:
                     lent.append(found)
-                    decoded = self._reception.decode(found.frames)
+                    decoded = self._reception.decode_frames(found.frames)
                     batches += decoded
                     rows += sum(batch.num_rows for batch in decoded)
                     skip += found.samples

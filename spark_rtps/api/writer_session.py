@@ -90,7 +90,7 @@ class WriterSession:
                 _log.warning("topic %r: %s", self._settings.topic, mismatch(reader, reasons))
         return refused
 
-    def write(
+    def write_samples(
         self,
         samples: Samples,
         key_hashes: U8 | None = None,
@@ -104,7 +104,7 @@ class WriterSession:
         """
         timeout = seconds(self._settings.offer_timeout)
         try:
-            self._writer.write(
+            self._writer.write_samples(
                 samples, key_hashes=key_hashes, flags=flags, timestamp=timestamp, timeout=timeout
             )
         finally:

@@ -235,7 +235,7 @@ def halves(chunk: Chunk) -> Iterator[Chunk]:
             if first < end and before < last:
                 frames.append(_part(frame, max(0, first - before), min(last, end) - before))
         index = None if chunk.index is None else chunk.index[first:last]
-        yield Chunk(frames, chunk.samples.take(first, last), index)
+        yield Chunk(frames, chunk.samples.take_range(first, last), index)
 
 
 def _cut(frame: Frame, rows: int) -> Iterator[Frame]:
@@ -245,6 +245,6 @@ def _cut(frame: Frame, rows: int) -> Iterator[Frame]:
 
 
 def _part(frame: Frame, first: int, last: int) -> Frame:
-    run = frame.run.take(first, last)
+    run = frame.run.take_range(first, last)
     receptions = None if frame.receptions is None else frame.receptions[first:last]
     return Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run, receptions)

@@ -284,7 +284,7 @@ def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedT
     filtered: I64 | None = None
     if plan.filter is not None:
         rows, filtered = _passing(chunk, rows, plan, corrupt)
-    decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
+    decoded = codec.decode_samples(chunk.samples if rows is None else select(chunk.samples, rows))
     if decoded.malformed is not None:
         rows = _without_malformed(chunk, rows, decoded, corrupt)
     columns = decoded.batch.columns
@@ -311,7 +311,7 @@ def _passing(
     """The samples that pass the filter (None: all), and those that do not (None: none)."""
     assert plan.struct is not None and plan.filter is not None
     compiled, codec = _filter_for(plan.struct, plan.filter)
-    decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
+    decoded = codec.decode_samples(chunk.samples if rows is None else select(chunk.samples, rows))
     if decoded.malformed is not None:
         rows = _without_malformed(chunk, rows, decoded, corrupt)
     passes = compiled.evaluate(decoded.batch)
@@ -360,7 +360,7 @@ def _ends_of_instances(
     """Rows of samples that only end an instance: null, but for the key if they carry it."""
     flags, others = chunk.flags(), ~with_data
     keyed = np.flatnonzero(others & ((flags & KEY_ONLY) != 0) & (chunk.samples.all_lengths() > 0))
-    keys, keyed = _well_formed(codec.decode(select(chunk.samples, keyed), keys_only=True), keyed)
+    keys, keyed = _well_formed(codec.decode_samples(select(chunk.samples, keyed), keys_only=True), keyed)
     others[keyed] = False
     hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
     hashes = chunk.key_hashes() if len(hashed) else None
@@ -449,7 +449,7 @@ def _decode_arrow(
 ) -> Iterator[pa.RecordBatch]:
     with_data = chunk.has_data()
     rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
-    decoded = codec_for(ARROW_BATCH, _IPC).decode(
+    decoded = codec_for(ARROW_BATCH, _IPC).decode_samples(
         chunk.samples if with_data is None else select(chunk.samples, rows)
     )
     streams = iter(decoded.batch.column(0))

@@ -47,7 +47,7 @@ def _cdr_encoder(plan: TopicPlan) -> Encoder:
     def encode(batch: pa.RecordBatch) -> tuple[Samples, U8 | None]:
         if is_renamed:
             batch = relabelled(batch, plan.data)
-        samples = codec.encode(batch, representation=representation)
+        samples = codec.encode_batch(batch, representation=representation)
         return samples, codec.key_hashes(batch, representation=representation) if plan.keyed else None
 
     return encode

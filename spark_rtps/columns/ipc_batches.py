@@ -46,7 +46,7 @@ class _Allowance:
     def __init__(self, ipc: pa.Buffer) -> None:
         self._left = ARROW_BATCH_BYTES_MAX + ARROW_BATCH_BYTES_PER_BYTE_MAX * ipc.size
 
-    def take(self, nbytes: int) -> None:
+    def take_bytes(self, nbytes: int) -> None:
         self._left -= nbytes
         if nbytes < 0 or self._left < 0:
             raise UsageError("its batches would take more memory than its size allows")
@@ -57,7 +57,7 @@ def read_batches(ipc: pa.Buffer, schema: pa.Schema) -> tuple[list[pa.RecordBatch
     try:
         uncompressed, held = _Allowance(ipc), _Allowance(ipc)
         for message in pa.ipc.MessageReader.open_stream(ipc):
-            uncompressed.take(_uncompressed_bytes(message))
+            uncompressed.take_bytes(_uncompressed_bytes(message))
         return [_conform(batch, schema, held) for batch in pa.ipc.open_stream(ipc)], ""
     except _UNSOUND as error:
         # a peer sent it: a task that failed because of it would fail again at every restart
@@ -71,7 +71,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
     batch is not sound.
     """
     batch.validate(full=True)  # offsets too: the JVM does not check them
-    held.take(batch.num_rows + sum(map(_bytes_of, batch.columns)))
+    held.take_bytes(batch.num_rows + sum(map(_bytes_of, batch.columns)))
     columns = []
     for field in schema:
         at = batch.schema.get_field_index(field.name)
@@ -80,7 +80,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
         column = batch.column(at) if batch.num_rows else pa.array([], batch.schema.types[at])
         if column.type != field.type:
             try:
-                held.take(_cast_bytes(column, field.type))
+                held.take_bytes(_cast_bytes(column, field.type))
                 check_map_keys(column, field.type)
                 column = column.cast(field.type)
             except pa.ArrowException as error:

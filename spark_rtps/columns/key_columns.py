@@ -29,7 +29,7 @@ class KeyColumns:
         self.schema = pa.schema([columns[name] for name in members])
         self._data = pa.schema([plan.data.field(name) for name in members])
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[Samples, U8]:
+    def encode_keys(self, batch: pa.RecordBatch) -> tuple[Samples, U8]:
         """The serialized keys of rows that have the columns of ``schema``, and their key hashes, (rows, 16).
 
         Raises EncodeError for a value that its type cannot hold.
@@ -44,7 +44,7 @@ class KeyColumns:
 
         Raises EncodeError if it does not decode.
         """
-        decoded = self._codec.decode(Samples.uniform(payload, 1, len(payload)))
+        decoded = self._codec.decode_samples(Samples.uniform(payload, 1, len(payload)))
         if decoded.malformed is not None and decoded.malformed.any():
             raise EncodeError(f"a serialized sample of {self._codec.struct.name} does not decode")
         xcdr2 = int(payload[1]) >= CDR2_BE

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from ..options import Settings
 from ..transport.errors import EncodeError, MalformedSampleError, OptionError, TypeDefinitionError
 from ..transport.qos import DataRepresentation
-from ..transport.types.model import Extensibility, Struct, walk
+from ..transport.types.model import Extensibility, Struct, traverse
 from ..transport.wire.samples import ENCAPSULATION_BYTES
 from .decoding import codec_for
 from .encoding import samples_of
@@ -40,7 +40,10 @@ def struct_of_text(text: str, settings: Settings) -> Struct:
     wanted = settings.type
     if wanted is None:
         inside = {
-            t.name for each in structs.values() for t in walk(each) if isinstance(t, Struct) and t is not each
+            t.name
+            for each in structs.values()
+            for t in traverse(each)
+            if isinstance(t, Struct) and t is not each
         }
         outermost = [name for name in structs if name not in inside]
         if len(outermost) != 1:
@@ -104,7 +107,7 @@ def encoded_values(values: pa.Array, struct: Struct, representation: DataReprese
         )
     valid = values.is_valid()
     batch = pa.RecordBatch.from_struct_array(values.filter(valid))
-    found = payloads(codec_for(struct, None).encode(batch, representation=representation))
+    found = payloads(codec_for(struct, None).encode_batch(batch, representation=representation))
     if not values.null_count:
         return found
     flags = valid.to_numpy(zero_copy_only=False)

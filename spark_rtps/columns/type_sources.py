@@ -12,7 +12,7 @@ from ..options import Payload, Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError, UsageError
 from ..transport.qos import TypeConsistency
 from ..transport.structure import is_keyed
-from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
+from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, traverse
 from ..transport.types.ros_names import dds_type_name
 from ..transport.value_classes import value
 from .type_files import struct_of_file
@@ -97,7 +97,7 @@ def type_of_file(
 def _named(struct: Struct, type_name: str | None, *, certain: bool = True) -> TopicType:
     if "::dds_::" in struct.name:
         # rosidl maps `byte` to octet, but rmw_cyclonedds announces uint8: such types match by name
-        certain = not any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in walk(struct))
+        certain = not any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in traverse(struct))
     return TopicType(type_name or struct.name, struct.is_keyed, struct, certain)
 
 

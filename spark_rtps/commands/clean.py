@@ -48,7 +48,7 @@ def clean(
     kept = BY_KEY["log.retention"].default if older_than is None else older_than
     period = int(seconds(kept or "", "--older-than") * NANOSECONDS)
     nbytes = None if max_bytes is None else _size(max_bytes)
-    now = Clocks.read()
+    now = Clocks.read_now()
     rows: list[tuple[EndedLog, str, bool]] = []
     left: list[EndedLog] = []
     for directory in directories(log_dir):

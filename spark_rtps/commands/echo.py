@@ -251,10 +251,10 @@ def _runs(participant: Participant, writer: RemoteEndpoint, deadline: float | No
         data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
     )
     inbox = Inbox(participant.node, capacity=_INBOX_BYTES)
-    inbox.open(ReaderSpec(writer.topic, writer.type_name, qos, keyed=is_keyed(writer.guid.entity)))
+    inbox.join_topic(ReaderSpec(writer.topic, writer.type_name, qos, keyed=is_keyed(writer.guid.entity)))
     while True:
         arrivals = inbox.arrived.count
-        for frame in inbox.take():
+        for frame in inbox.take_frames():
             if deadline is not None and time.monotonic() >= deadline:
                 return
             yield frame.run
@@ -275,7 +275,7 @@ def _lines(run: Run, codec: Codec | None, topic: str | None = None) -> Iterator[
     for first, last in equal_ranges((np.diff(flags) != 0) | np.diff(empty)):
         flag = int(flags[first])
         gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None
-        part = run.take(first, last)
+        part = run.take_range(first, last)
         samples = part.samples()
         note: dict[str, object] = {} if topic is None else {"_topic": topic}
         if gone is not None:

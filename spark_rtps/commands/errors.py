@@ -31,7 +31,7 @@ def errors(
     from ..monitoring.report_json import errors_as_json
     from ..monitoring.reports import read_error_reports
 
-    collected = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+    collected = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).collect(
         read_error_reports, lambda asked: asked.errors()
     )()
     collected.check()

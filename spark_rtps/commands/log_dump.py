@@ -82,7 +82,7 @@ def _samples(frame: Frame, limit: int | None) -> Iterator[_Sample]:
     """The first samples of a frame; each payload is only made when its turn comes."""
     from ..transport.wire.samples import NO_TIMESTAMP
 
-    run = frame.run if limit is None else frame.run.take(0, min(limit, frame.run.count))
+    run = frame.run if limit is None else frame.run.take_range(0, min(limit, frame.run.count))
     samples, writer = run.samples(), str(run.writer)
     columns = (run.sequence_numbers(), run.timestamps(), run.sample_flags(), key_hashes(run))
     for row, (sn, timestamp, flags, key_hash) in enumerate(zip(*columns, strict=True)):

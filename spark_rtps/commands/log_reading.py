@@ -103,7 +103,7 @@ def one_log(directory: Path) -> LogView:
 
 def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -> Iterator[Item]:
     """What the log holds between the positions that --from and --to gave; both have to lie in it."""
-    from ..transport.log.verification import extent, walk
+    from ..transport.log.verification import extent, scan_log
 
     base, end, error = extent(view)
     if error is not None:
@@ -117,15 +117,15 @@ def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -
         raise typer.BadParameter(f"{last} lies before --from {first}", param_hint="--to")
     if start is not None:
         first = _start_of(view, first, base, end)
-    return walk(view, first, last, bodies=bodies)
+    return scan_log(view, first, last, bodies=bodies)
 
 
 def _start_of(view: LogView, position: int, base: int, end: int) -> int:
     """Where the frame or the damage starts in which the position lies; the segments before it are not walked."""
-    from ..transport.log.verification import walk
+    from ..transport.log.verification import scan_log
 
     bases = [file.base for file in view.segments if base <= file.base <= position]
-    headers = walk(view, max(bases, default=base), end, bodies=False)
+    headers = scan_log(view, max(bases, default=base), end, bodies=False)
     return next((item.position for item in headers if item.stop > position), position)
 
 

@@ -94,7 +94,7 @@ def _look(directory: Path, *, bodies: bool) -> _Log:
     from ..transport.log.log_view import LogView
     from ..transport.log.verification import verify
 
-    view, inventory = LogView(directory), Inventory.of(directory)
+    view, inventory = LogView(directory), Inventory.of_log(directory)
     return _Log(
         view.metadata,
         verify(view, bodies=bodies, on_frame=inventory.count),

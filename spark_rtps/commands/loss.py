@@ -28,7 +28,7 @@ def loss(
     from ..monitoring.report_json import losses_as_json
     from ..monitoring.reports import read_losses
 
-    collected = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+    collected = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).collect(
         read_losses, lambda asked: asked.losses()
     )()
     collected.check()

@@ -66,7 +66,9 @@ def ls(
     else:
         with joined(domain, interface, peers, name="spark-rtps ls") as participant:
             time.sleep(patience)
-            seen = SeenTopics.of(participant.domain, participant.participants(), participant.endpoints())
+            seen = SeenTopics.describe(
+                participant.domain, participant.participants(), participant.endpoints()
+            )
     if as_json:
         typer.echo(json.dumps(seen.as_json(), indent=2))
     else:

@@ -146,7 +146,7 @@ class _Published:
         #: Samples that are too short to be any, or whose instance is not known.
         self.unreadable = 0
 
-    def write(self, payloads: list[bytes]) -> int:
+    def write_payloads(self, payloads: list[bytes]) -> int:
         """Write serialized samples as they were recorded, and count them."""
         import pyarrow as pa
 
@@ -200,7 +200,7 @@ def _play(logged: Iterator[Logged], published: dict[str, _Published], rate: floa
             late = begin + at / rate - time.monotonic()
             if late > 0:
                 time.sleep(late)
-            played += published[each.topic].write(each.payloads)
+            played += published[each.topic].write_payloads(each.payloads)
             bar.update(task, rate=f"{played} samples, {at:.1f} s of the recording")
     return played
 
@@ -237,7 +237,7 @@ def _representation(files: list[TopicFile]) -> str | None:
     for each in files:
         for section in each.file.sections(each.channels, ALL_TIMES):
             piece = Piece(each.path, each.file.form, each.channels, (section,), each.domain)
-            for samples in each.file.read(piece, ALL_TIMES):
+            for samples in each.file.read_piece(piece, ALL_TIMES):
                 for i in range(samples.count):
                     if samples.lengths[i] >= ENCAPSULATION_BYTES:
                         return "xcdr2" if samples.data[samples.offsets[i] + 1] >= CDR2_BE else "xcdr1"

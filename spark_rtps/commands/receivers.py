@@ -127,7 +127,7 @@ class Where:
     receivers: list[str] | None
     access: Access
 
-    def look(
+    def collect(
         self, here: Callable[[list[Path]], list[_T]], there: Callable[[ReceiverReports], list[_T]]
     ) -> Callable[[], Collected[_T]]:
         """What finds things, again and again: in directories of this host, or at receivers."""

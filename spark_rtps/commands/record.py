@@ -78,11 +78,11 @@ def record(
                     for subscription, struct in subscribed:
                         left = None if count is None else count - recorder.samples
                         rows = subscription.take(max_rows=left, timeout=_TURN_SECONDS)
-                        recorder.add(subscription.topic, struct, rows)
+                        recorder.add_rows(subscription.topic, struct, rows)
                         if count is not None and recorder.samples >= count:
                             return
                     if time.monotonic() - written >= _WRITTEN_SECONDS:
-                        recorder.flush()
+                        recorder.flush_chunks()
                         written = time.monotonic()
                     size = f"{recorder.samples} samples, {recorder.nbytes / 1e6:.1f} MB"
                     bar.update(task, completed=recorder.samples, rate=size)

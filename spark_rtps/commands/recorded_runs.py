@@ -54,7 +54,7 @@ def recorded_runs(served: Served, name: str, start: str, deadline: float | None)
                 for frame in view.frames(Cursor(position), Cursor(end)):
                     if not (_left(deadline) or is_over):
                         return
-                    announced_type = types.of(frame.run.writer)
+                    announced_type = types.type_of(frame.run.writer)
                     about = announced_type.topic_of(frame.run.writer, frame.position)
                     struct = announced_type.by_writer.get(frame.run.writer)
                     yield RecordedRun(frame.run, about.topic, about.type_name or only_type, struct)
@@ -80,7 +80,7 @@ class _Types:
         self._announced: AnnouncedTypes | None = None
         self._asked_for: set[Guid] = set()
 
-    def of(self, writer: Guid) -> AnnouncedTypes:
+    def type_of(self, writer: Guid) -> AnnouncedTypes:
         """What is known once this writer has told."""
         if self._announced is None or writer not in self._asked_for:
             self._announced = self._fetched.writer_types()

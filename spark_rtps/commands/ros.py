@@ -96,12 +96,12 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
     from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 
     inbox = Inbox(participant.node, capacity=_INBOX_BYTES)
-    inbox.open(ReaderSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS))
+    inbox.join_topic(ReaderSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS))
     deadline = time.monotonic() + patience
     message: dict[bytes, list[RosNodeSeen]] = {}
     while True:
         arrivals = inbox.arrived.count
-        for frame in inbox.take():
+        for frame in inbox.take_frames():
             for prefix, nodes in nodes_of(frame.run.samples()):
                 if prefix == frame.run.writer.prefix:  # a participant speaks for itself alone
                     message[prefix] = nodes

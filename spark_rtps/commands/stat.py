@@ -51,7 +51,7 @@ def stat(
     if period == 0:
         raise typer.BadParameter("the interval must be longer than zero, such as 2s", param_hint="--watch")
     with contextlib.suppress(KeyboardInterrupt):
-        see = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+        see = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).collect(
             streams_here, lambda asked: asked.streams()
         )
         looks = _looks(see, period)

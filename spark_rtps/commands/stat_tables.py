@@ -83,12 +83,12 @@ def _who(stream: Stream) -> str:
 
 def _together(streams: Sequence[Stream], look: StatSnapshot) -> list[list[Stream]]:
     """The streams by rows: the writers of a topic in several worker processes are one sink."""
-    from ..monitoring.stream_counters import Kind
+    from ..monitoring.stream_counters import StreamKind
 
     found: dict[object, list[Stream]] = {}
     for number, each in enumerate(streams):
         of_sink = (each.topic, each.type, each.domain, each.state, look.collected.at(each.path))
-        found.setdefault(of_sink if each.kind is Kind.SINK else number, []).append(each)
+        found.setdefault(of_sink if each.kind is StreamKind.SINK else number, []).append(each)
     return list(found.values())
 
 

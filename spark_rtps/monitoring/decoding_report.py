@@ -118,7 +118,7 @@ class DecodingReport:
             self.lost_overflow += 1
             self.lost_overflow_to = part.position
 
-    def add(self, some: MalformedSamples) -> None:
+    def add_malformed(self, some: MalformedSamples) -> None:
         key = some.writer, some.reason
         found = self.malformed.get(key)
         if found is not None:
@@ -131,10 +131,10 @@ class DecodingReport:
 
     def see(self, first: int, last: int) -> None:
         """The samples first..last are counted now."""
-        self.counted.add(first, last)
+        self.counted.add_range(first, last)
         if len(self.counted) > _INTERVALS_MAX:
             (low, _), (_, high) = list(self.counted)[:2]
-            self.counted.add(low, high)
+            self.counted.add_range(low, high)
 
     def uncounted(self, numbers: I64) -> int:
         """How many of these numbers, which ascend and are distinct, were not counted before."""
@@ -165,9 +165,9 @@ def _read(directory: Path) -> DecodingReport:
         if found["v"] == _VERSION:
             for writer, reason, *numbers in found["malformed"]:
                 count, first, last = map(int, numbers)
-                report.add(MalformedSamples(str(writer), str(reason), count, first, last))
+                report.add_malformed(MalformedSamples(str(writer), str(reason), count, first, last))
             for first, last in found["counted"]:
-                report.counted.add(int(first), int(last))
+                report.counted.add_range(int(first), int(last))
             report.overflow += int(found["overflow"])
             report.filtered = int(found["filtered"])
             for cause, position, at, nbytes, samples, writer in found.get("lost", ()):

@@ -26,7 +26,7 @@ from ..transport.value_classes import slotted, value
 from .consumer_groups import ConsumerGroup, read_groups
 from .decoding_report import DECODING_REPORT
 from .reports import read_error_reports, read_losses
-from .stream_counters import Kind, State, Stream, read_streams, system_counters
+from .stream_counters import State, Stream, StreamKind, read_streams, system_counters
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -62,9 +62,9 @@ class StreamCollector:
 
     def __init__(self, log_dirs: Iterable[Path]) -> None:
         self.log_dirs: list[Path] = []
-        self.add(log_dirs)
+        self.add_log_dirs(log_dirs)
 
-    def add(self, log_dirs: Iterable[Path]) -> None:
+    def add_log_dirs(self, log_dirs: Iterable[Path]) -> None:
         """Read these directories too."""
         # A directory under two names would give each of its streams twice, and Prometheus would refuse all.
         self.log_dirs = list(dict.fromkeys([*self.log_dirs, *(path.resolve() for path in log_dirs)]))
@@ -148,7 +148,7 @@ def start_exporter(
             if _serve(address, port, collector, shared=shared):
                 _EXPORTERS.by_place[address, port] = collector
         else:
-            exporter.add(log_dirs)
+            exporter.add_log_dirs(log_dirs)
 
 
 def _serve(address: str, port: int, collector: StreamCollector, *, shared: bool) -> bool:
@@ -199,7 +199,7 @@ def _unicode(label: str) -> str:
 
 def _of(stream: Stream) -> tuple[str, ...]:
     domain = "" if stream.domain is None else str(stream.domain)
-    name = stream.path.name if stream.kind is Kind.SOURCE else stream.path.stem
+    name = stream.path.name if stream.kind is StreamKind.SOURCE else stream.path.stem
     return stream.kind.value, stream.topic, domain, str(stream.pid), name
 
 
@@ -232,7 +232,7 @@ def _groups(value: Callable[[ConsumerGroup, int, int], int]) -> Callable[[Stream
 
     def samples(stream: Stream) -> list[_Sample]:
         ends = stream.counters.get("log.base", 0), stream.counters.get("log.position", 0)
-        groups = read_groups(stream.path) if stream.kind is Kind.SOURCE else []
+        groups = read_groups(stream.path) if stream.kind is StreamKind.SOURCE else []
         return [((*_of(stream), group.name), float(value(group, *ends))) for group in groups]
 
     return samples

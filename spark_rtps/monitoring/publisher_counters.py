@@ -60,7 +60,7 @@ class PublisherCounters:
         self._numbers = itertools.count()
         self._given_up = False
 
-    def add(self, writer: BlockingWriter, *, type_name: str, domain: int) -> None:
+    def add_writer(self, writer: BlockingWriter, *, type_name: str, domain: int) -> None:
         """Make the files of a new writer."""
         if self._given_up:
             return
@@ -80,13 +80,13 @@ class PublisherCounters:
             self._files.setdefault(writer.node, []).append(file)
         self.update(writer.node)
 
-    def remove(self, writer: BlockingWriter) -> None:
+    def remove_writer(self, writer: BlockingWriter) -> None:
         """Remove the files of a writer that is deleted."""
         with writer.node.lock:
             files = self._files.get(writer.node, [])
             for file in [file for file in files if file.writer is writer.writer]:
                 files.remove(file)
-                file.remove()
+                file.remove_file()
 
     def update(self, node: Driver) -> None:
         """Copy the counters of the writers of ``node`` now."""
@@ -114,7 +114,7 @@ class _WriterFile:
         self._path = path
         counters = path.with_name(path.name + COUNTERS_SUFFIX)
         self._counters = Counters.create(counters)
-        self._lock = OwnerLock.take(counters)
+        self._lock = OwnerLock.hold(counters)
         self._statuses = WriterStatuses(writer.guid)
         self._shown = 0
         self._refused: set[str] = set()
@@ -140,7 +140,7 @@ class _WriterFile:
         self._shown = len(readers)
         self._set("writer.updated_ns", now)
 
-    def remove(self) -> None:
+    def remove_file(self) -> None:
         if self._lock is not None:
             self._lock.release()
         for suffix in (COUNTERS_SUFFIX, METADATA_SUFFIX):

@@ -66,7 +66,9 @@ class RangeTally:
             return
         for each in self.malformed:
             if count := self._uncounted(report, each.numbers):
-                report.add(MalformedSamples(each.writer, each.reason, count, each.first_ns, each.last_ns))
+                report.add_malformed(
+                    MalformedSamples(each.writer, each.reason, count, each.first_ns, each.last_ns)
+                )
         report.overflow += self._uncounted(report, self.overflow)
         report.filtered += self._uncounted(report, self.filtered)
         report.see(*self.seen)

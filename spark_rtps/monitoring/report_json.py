@@ -16,7 +16,7 @@ from ..transport.log.loss_report import Loss
 from ..transport.structure import Guid
 from .query_names import QueryName
 from .reports import ErrorReport, LossesOfLog
-from .stream_counters import Kind, State, Stream, system_counters
+from .stream_counters import State, Stream, StreamKind, system_counters
 from .untrusted_json import (
     NUMBER_MAX,
     parse_list,
@@ -159,7 +159,7 @@ def _parse(raw: bytes, key: str, made: Callable[[dict[str, Any]], _T]) -> list[_
 def _stream(raw: dict[str, Any]) -> Stream:
     counters = parse_mapping(raw.get("counters"), _COUNTERS_MAX)
     return Stream(
-        Kind(raw.get("kind")),
+        StreamKind(raw.get("kind")),
         Path(parse_text(raw.get("path"))),
         parse_text(raw.get("topic")),
         parse_optional(raw.get("type"), parse_text),

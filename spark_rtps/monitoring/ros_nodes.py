@@ -42,7 +42,7 @@ def nodes_of(samples: Samples) -> Iterator[tuple[bytes, list[RosNodeSeen]]]:
     """Of each sample the prefix of its participant's GUID and the nodes there; what does not decode is passed over."""
     for i in (samples.all_lengths() > _HEADER_BYTES).nonzero()[0].tolist():
         payload = bytes(samples.payload(i))
-        decoded = _codec(_gid_bytes(payload)).decode(samples.take(i, i + 1))
+        decoded = _codec(_gid_bytes(payload)).decode_samples(samples.take_range(i, i + 1))
         if decoded.malformed is not None and decoded.malformed.any():
             continue
         (row,) = decoded.batch.to_pylist()

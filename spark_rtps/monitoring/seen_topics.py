@@ -64,7 +64,7 @@ class SeenTopics:
     endpoints: tuple[SeenEndpoint, ...]
 
     @classmethod
-    def of(
+    def describe(
         cls, domain: int, participants: Iterable[ParticipantData], endpoints: Iterable[RemoteEndpoint]
     ) -> SeenTopics:
         """What a participant of ours sees of the others."""

@@ -60,7 +60,7 @@ _SYSTEM: Final[dict[str, tuple[str, ...]]] = {
 _DROPPED: Final = "_dropped_sample_count"
 
 
-class Kind(enum.Enum):
+class StreamKind(enum.Enum):
     SOURCE = "source"
     SINK = "sink"
 
@@ -131,7 +131,7 @@ class ReceivedPositions:
 class Stream:
     """One source or sink at the moment it was read."""
 
-    kind: Kind
+    kind: StreamKind
     path: Path
     topic: str
     #: Of a source that takes its first writer's name for the type: None until there is one.
@@ -146,23 +146,23 @@ class Stream:
     @property
     def samples(self) -> int:
         """Samples that a source received since its log began, or that a sink wrote."""
-        return self._count("log.rows" if self.kind is Kind.SOURCE else "writer.written_samples")
+        return self._count("log.rows" if self.kind is StreamKind.SOURCE else "writer.written_samples")
 
     @property
     def nbytes(self) -> int:
         """Bytes of these samples; for a source the bytes of its log, headers included."""
-        return self._count("log.position" if self.kind is Kind.SOURCE else "writer.written_bytes")
+        return self._count("log.position" if self.kind is StreamKind.SOURCE else "writer.written_bytes")
 
     @property
     def behind_samples(self) -> int | None:
         """Samples that a sink wrote and not all readers acknowledged; None for a source, which counts bytes."""
-        return None if self.kind is Kind.SOURCE else self._count("writer.behind_samples")
+        return None if self.kind is StreamKind.SOURCE else self._count("writer.behind_samples")
 
     @property
     def behind_bytes(self) -> int:
         """Bytes in the log of a source which Spark has not committed, or bytes which a sink wrote and not all readers
         acknowledged."""
-        if self.kind is Kind.SINK:
+        if self.kind is StreamKind.SINK:
             return self._count("writer.unacknowledged_bytes")
         consumed = max(self._count("log.consumer"), self._count("log.base"))
         return max(0, self._count("log.position") - consumed)
@@ -170,7 +170,9 @@ class Stream:
     @property
     def peers(self) -> int:
         """The matched writers of a source, or the matched readers of a sink."""
-        return self._count("reader.matched_writers" if self.kind is Kind.SOURCE else "writer.matched_readers")
+        return self._count(
+            "reader.matched_writers" if self.kind is StreamKind.SOURCE else "writer.matched_readers"
+        )
 
     @property
     def disk_bytes(self) -> int:
@@ -192,14 +194,16 @@ class Stream:
     @property
     def repairs(self) -> int:
         """Repairs that a source requested; samples and fragments that a sink sent again."""
-        if self.kind is Kind.SOURCE:
+        if self.kind is StreamKind.SOURCE:
             return self._count("reader.nacks_sent") + self._count("reader.nack_frags_sent")
         return self._count("writer.repaired_samples") + self._count("writer.repaired_fragments")
 
     @property
     def back_pressure(self) -> int:
         """Samples for which a source had no room yet; writes of a sink that had to wait."""
-        return self._count("reader.window_closed" if self.kind is Kind.SOURCE else "writer.back_pressured")
+        return self._count(
+            "reader.window_closed" if self.kind is StreamKind.SOURCE else "writer.back_pressured"
+        )
 
     @property
     def statuses(self) -> dict[str, dict[str, int]]:
@@ -337,7 +341,7 @@ def read_source(directory: Path, *, now: int) -> Stream | None:
     except (RtpsError, OSError, ValueError, LookupError, TypeError):
         return None
     domain, pid = counters.get("receiver.domain"), counters.get("receiver.pid", 0)
-    return Stream(Kind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
+    return Stream(StreamKind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
 
 
 def read_receiver(directory: Path, *, now: int) -> tuple[State, dict[str, int]]:
@@ -362,7 +366,7 @@ def _sink(path: Path) -> Stream | None:
     except (RtpsError, OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
     state = State.ALIVE if goes_on(path, pid, start) else State.ENDED
-    return Stream(Kind.SINK, path, topic, type_name, domain, prefix, pid, state, counters)
+    return Stream(StreamKind.SINK, path, topic, type_name, domain, prefix, pid, state, counters)
 
 
 def _receiver_state(pid: int, heartbeat: int, now: int) -> State:

@@ -38,7 +38,7 @@ def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict
     joins = not ("recording" in given or _is_on(given, "statuses"))
     joins = joins and ("receivers" not in given or _is_on(given, "receiver.subscribe"))
     found = {**(_of_environment(given, environment) if joins else {}), **given}
-    names = RosNames.of(given)
+    names = RosNames.from_options(given)
     if "topic" in found:
         found["topic"] = names.topic(found["topic"])
     if "subscribe" in found:
@@ -75,7 +75,7 @@ class RosNames:
             self._remaps.setdefault(*whole)  # as in ROS 2, the first rule that fits is the one
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> RosNames:
+    def from_options(cls, given: Mapping[str, str]) -> RosNames:
         """As options say."""
         specs = [BY_KEY[name] for name in ("ros.node", "ros.namespace", "ros.remap")]
         found = [parse_value(spec, given.get(spec.name, spec.default or "")) for spec in specs]

@@ -31,7 +31,7 @@ class Cleaning:
         self._due = 0
         self._removing: Future[list[Path]] | None = None
 
-    def step(self, config: ReceiverServiceConfig, *, in_use: Collection[str], now: int) -> list[str]:
+    def do_work(self, config: ReceiverServiceConfig, *, in_use: Collection[str], now: int) -> list[str]:
         """Do what is due. Returns the names of the logs that are gone since; none of them was ``in_use``."""
         if self._removing is None:
             if now >= self._due:
@@ -39,7 +39,7 @@ class Cleaning:
                 self._removing = self._pool.submit(
                     remove_given_up,
                     config.directory,
-                    now=Clocks.read(),
+                    now=Clocks.read_now(),
                     period=config.ended_logs_retention,
                     nbytes=config.ended_logs_bytes,
                     in_use=in_use,

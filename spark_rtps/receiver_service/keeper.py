@@ -135,7 +135,7 @@ class Keeper:
         """Stop for good; without a ``dispose`` writers wait for a successor on the log, for as long as the lease."""
         self._ends, self._dispose = True, dispose
 
-    def step(self, now: int) -> None:
+    def do_work(self, now: int) -> None:
         """Do what is due."""
         match self.phase:
             case Phase.WAITING:

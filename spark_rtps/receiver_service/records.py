@@ -20,7 +20,7 @@ _BYTES_MAX: Final = 64 << 20
 
 
 @value
-class Record:
+class LogRecord:
     """The log of one subscription, and the options it had."""
 
     log: str
@@ -32,7 +32,7 @@ class Record:
     is_new: bool = False
 
 
-def read_records(directory: Path) -> dict[str, Record]:
+def read_records(directory: Path) -> dict[str, LogRecord]:
     """The records by name; none where there is no file.
 
     Raises LogError if the file cannot be read: new logs would stand in for those that are there.
@@ -55,7 +55,7 @@ def read_records(directory: Path) -> dict[str, Record]:
         raise LogError(message, path=path) from None
 
 
-def write_records(directory: Path, records: Mapping[str, Record]) -> None:
+def write_records(directory: Path, records: Mapping[str, LogRecord]) -> None:
     """Replace the file. Raises LogError if the disk refuses it."""
     raw: dict[str, Any] = {}
     for name, each in records.items():
@@ -74,7 +74,7 @@ def write_records(directory: Path, records: Mapping[str, Record]) -> None:
         raise LogError(f"{path} is not written: {error}", path=path) from None
 
 
-def _record(name: str, raw: object) -> Record:
+def _record(name: str, raw: object) -> LogRecord:
     if not is_name(name) or not isinstance(raw, dict):
         raise ValueError(f"{name!r:.80} is no subscription")
     log, options, pattern = raw.get("log"), raw.get("options"), raw.get("pattern")
@@ -84,4 +84,4 @@ def _record(name: str, raw: object) -> Record:
         raise ValueError(f"{name}: its options are no texts")
     if pattern is not None and not isinstance(pattern, str):
         raise ValueError(f"{name}: {pattern!r:.80} is no name of a pattern")
-    return Record(log, options, raw.get("dynamic") is True, pattern, raw.get("new") is True)
+    return LogRecord(log, options, raw.get("dynamic") is True, pattern, raw.get("new") is True)

@@ -41,7 +41,7 @@ class Server(Protocol):
     def tell(self, subscriptions: Sequence[Mapping[str, Any]]) -> None: ...
     def requests(self) -> Sequence[Request]: ...
     def fileno(self) -> int: ...
-    def answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None: ...
+    def send_answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None: ...
     def check(self) -> None: ...
     def stop(self) -> None: ...
 
@@ -80,7 +80,7 @@ class ServerKeeper:
             self._port = config.port
         self._config, self._is_stale = config, True
 
-    def step(self, now: int) -> None:
+    def do_work(self, now: int) -> None:
         """Do what is due. Raises RtpsError if the server never could start."""
         if self._stopping is not None:
             if not self._stopping.done():
@@ -127,11 +127,11 @@ class ServerKeeper:
         except (RtpsError, OSError):
             return ()
 
-    def answer(self, request: Request, *, name: str | None = None, error: str | None = None) -> None:
+    def send_answer(self, request: Request, *, name: str | None = None, error: str | None = None) -> None:
         if self.server is None:
             return
         try:
-            self.server.answer(request.id, name=name, error=error)
+            self.server.send_answer(request.id, name=name, error=error)
         except (RtpsError, OSError):
             pass  # the client has lost its connection too
 

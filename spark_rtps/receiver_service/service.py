@@ -96,7 +96,7 @@ class Service:
                 self._reload_wanted = False
                 self._reload(supervisor)
             now = time.monotonic_ns()
-            supervisor.step(now)
+            supervisor.do_work(now)
             if not is_ready and (supervisor.is_ready or _is_late(supervisor, now - begun)):
                 is_ready = True
                 notify("READY=1", _status(supervisor))

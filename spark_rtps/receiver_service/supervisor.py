@@ -22,7 +22,7 @@ from .cleaning import Cleaning
 from .config import SUBSCRIPTIONS_MAX, ReceiverServiceConfig
 from .config_file import ReceiverFileError
 from .keeper import Keeper, Phase, describe
-from .records import Record, read_records, write_records
+from .records import LogRecord, read_records, write_records
 from .server_keeper import Request, ServerKeeper, StartServer
 from .subscribing import Wanted, matches, name_for, network_of, wanted, wanted_by_client
 from .topic_watch import JoinDomain, TopicWatch
@@ -73,7 +73,7 @@ class Supervisor:
         self._leaving: list[Keeper] = []
         self._records = read_records(config.directory)
         #: What the file holds; None: a part of a change may have got there.
-        self._written: dict[str, Record] | None = dict(self._records)
+        self._written: dict[str, LogRecord] | None = dict(self._records)
         self._is_unwritten = False
         #: The parts of a step that failed at their last turn, and how: each failure is logged when it begins.
         self._failing: dict[str, str] = {}
@@ -109,13 +109,13 @@ class Supervisor:
         """Whether what should run does, or will soon: some subscription does not count if it cannot."""
         return self._server.is_alive
 
-    def step(self, now: int) -> None:
+    def do_work(self, now: int) -> None:
         """Do what is due. Raises RtpsError if the server never could start.
 
         What one part raises beyond that concerns this part alone: all others go on.
         """
         try:
-            self._server.step(now)
+            self._server.do_work(now)
         except RtpsError:
             raise
         except Exception as error:  # noqa: BLE001
@@ -202,7 +202,7 @@ class Supervisor:
         self._keepers[name] = keeper
         return keeper
 
-    def _needs_new_log(self, subscription: Wanted, record: Record) -> bool:
+    def _needs_new_log(self, subscription: Wanted, record: LogRecord) -> bool:
         try:
             return subscription.needs_new_log(wanted(subscription.name, record.options))
         except Exception:  # noqa: BLE001  (options of another version)
@@ -275,7 +275,7 @@ class Supervisor:
 
     def _find_topics(self, now: int) -> None:
         networks = {each.name: network_of(each.settings) for each in self.config.patterns}
-        topics = self._watch.look(networks.values(), now)
+        topics = self._watch.topics_now(networks.values(), now)
         for pattern in self.config.patterns:
             found = topics.get(networks[pattern.name])
             if found is None:  # it is not yet time to look again
@@ -348,14 +348,14 @@ class Supervisor:
             else:
                 name = self._unsubscribe(request.name)
         except RtpsError as error:
-            self._server.answer(request, error=str(error))
+            self._server.send_answer(request, error=str(error))
             return
         except Exception as error:  # noqa: BLE001  (the client is told so)
             _log.exception("the request of a client to %s failed", request.op)
-            self._server.answer(request, error=f"unexpected error: {error!r}")
+            self._server.send_answer(request, error=f"unexpected error: {error!r}")
             return
         self._tell()
-        self._server.answer(request, name=name)
+        self._server.send_answer(request, name=name)
 
     def _subscribe(self, options: dict[str, str]) -> str:
         asked = wanted_by_client("asked", options, self.config.defaults)
@@ -405,7 +405,7 @@ class Supervisor:
         keepers = {each.log for each in (*self._keepers.values(), *self._leaving)}
         # a client's subscription ends when a client says so, not when this version cannot take it up
         of_clients = {each.log for each in self._records.values() if each.dynamic}
-        gone = self._cleaning.step(self.config, in_use=keepers | of_clients, now=now)
+        gone = self._cleaning.do_work(self.config, in_use=keepers | of_clients, now=now)
         if gone:  # a subscription that is wanted again begins anew
             self._records = {name: each for name, each in self._records.items() if each.log not in gone}
 
@@ -415,7 +415,7 @@ class Supervisor:
         for name, keeper in self._keepers.items():
             if name != without:
                 w = keeper.wanted
-                self._records[name] = Record(keeper.log, w.options, w.dynamic, w.pattern, keeper.is_new)
+                self._records[name] = LogRecord(keeper.log, w.options, w.dynamic, w.pattern, keeper.is_new)
         if self._records != self._written:
             write_records(self.config.directory, self._records)
             self._written = dict(self._records)
@@ -448,7 +448,7 @@ class Supervisor:
 
 def _step(keeper: Keeper, now: int) -> None:
     try:
-        keeper.step(now)
+        keeper.do_work(now)
     except Exception as error:  # noqa: BLE001  (it concerns this subscription alone)
         keeper.failed(now, error)
 

@@ -54,7 +54,7 @@ class TopicWatch:
         self._restarts: dict[NodeConfig, RestartPolicy] = {}
         self._look_at = 0
 
-    def look(self, wanted: Iterable[NodeConfig], now: int) -> dict[NodeConfig, set[str]]:
+    def topics_now(self, wanted: Iterable[NodeConfig], now: int) -> dict[NodeConfig, set[str]]:
         """The topics that are written in these networks, as far as known; nothing between two looks.
 
         Networks which nobody wants any more are left.

@@ -15,7 +15,7 @@ import numpy as np
 from ..transport.errors import RecordingError
 from ..transport.types.cdr.cursors import offsets_of
 from ..transport.wire.samples import NO_TIMESTAMP
-from .recorded import Channel, Piece, RecordedSamples, Section, Times, needed
+from .recorded import Channel, FileSection, Piece, RecordedSamples, Times, needed
 from .recorded_types import DISTRIBUTION, LAST_WITHOUT_DEFINITIONS, hash_of_schema, struct_of_schema
 
 _log = logging.getLogger("spark_rtps.recordings")
@@ -75,7 +75,7 @@ class BagFile:
             found.append(Channel(id, name, type, struct, type_hash=type_hash))
         return tuple(found)
 
-    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
         """Ranges of ids; SQLite looks at times where the rows are read."""
         (low, high), *_ = self._rows("SELECT min(id), max(id) FROM messages")
         if low is None:
@@ -83,9 +83,9 @@ class BagFile:
         size = os.path.getsize(self.path)
         count = max(1, min(size // _SECTION_BYTES, high + 1 - low))
         edges = [low + (high + 1 - low) * i // count for i in range(count + 1)]
-        return [Section(*edge, size // count) for edge in pairwise(edges)]
+        return [FileSection(*edge, size // count) for edge in pairwise(edges)]
 
-    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+    def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
         connection = self._connect()
         try:
             for section in piece.sections:
@@ -113,7 +113,7 @@ class BagFile:
     # --- inside ------------------------------------------------------------------------------------
 
     def _samples(
-        self, connection: sqlite3.Connection, section: Section, channel: Channel, times: Times
+        self, connection: sqlite3.Connection, section: FileSection, channel: Channel, times: Times
     ) -> Iterator[RecordedSamples]:
         query, values = _ROWS, [section.start, section.stop, channel.id]
         if not times.is_all:

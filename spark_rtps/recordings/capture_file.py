@@ -23,7 +23,7 @@ from ..transport.protocol.counts import CountFilter
 from ..transport.protocol.participant.config import ParticipantConfig
 from ..transport.protocol.participant.endpoint_specs import ReaderSpec
 from ..transport.protocol.participant.events import EndpointDiscovered
-from ..transport.protocol.participant.participant import Participant
+from ..transport.protocol.participant.participant import RtpsParticipant
 from ..transport.protocol.reading.reader import StatefulReader
 from ..transport.protocol.receiving.overhearing import parse_captured
 from ..transport.protocol.trust import Trust
@@ -34,7 +34,7 @@ from ..transport.wire.samples import I64, U8
 from ..transport.wire.submessages import Heartbeat
 from .mcap_chunks import mapped
 from .packets import Datagram, datagrams
-from .recorded import Channel, Piece, RecordedSamples, Section, Times
+from .recorded import Channel, FileSection, Piece, RecordedSamples, Times
 
 _log = logging.getLogger("spark_rtps.recordings")
 
@@ -76,11 +76,11 @@ class CaptureFile:
                 found.setdefault((announced_writers, struct), channel)
         return tuple(found.values())
 
-    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
         """The whole: what comes later depends on what came before."""
-        return [Section(0, self._data.nbytes, self._data.nbytes)]
+        return [FileSection(0, self._data.nbytes, self._data.nbytes)]
 
-    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+    def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
         """A piece that begins later is of a capture that has grown: what it gave up to there is not given again."""
         start, stop = piece.sections[0].start, piece.sections[-1].stop
         given: dict[Guid, list[I64]] = defaultdict(list)
@@ -90,7 +90,7 @@ class CaptureFile:
         for samples in self._samples(piece, stop):
             numbers = known.get(samples.channel.writer)
             if numbers is not None:
-                samples = samples.take(~np.isin(samples.sequence_numbers, numbers))
+                samples = samples.select(~np.isin(samples.sequence_numbers, numbers))
             yield samples.within(times)
 
     def _samples(self, piece: Piece, stop: int) -> Iterator[RecordedSamples]:
@@ -164,7 +164,7 @@ class _Listener:
         self._path = path
         self._topics = topics
         config = ParticipantConfig(_PREFIX, domain, trust=Trust.ANY, resolve_types=True, keep_silent=True)
-        self._participant = Participant(config, now=0)
+        self._participant = RtpsParticipant(config, now=0)
         self._readers: dict[tuple[str, str, bool, Qos], StatefulReader] = {}
         self._reader_of: dict[Guid, StatefulReader] = {}
         #: Each writer that was ever seen.
@@ -224,7 +224,7 @@ class _Listener:
 
     def _delivered(self, readers: Iterable[StatefulReader], now: int) -> Iterator[Frame]:
         for reader in readers:
-            while runs := reader.take():
+            while runs := reader.take_runs():
                 for run in runs:
                     if self._reader_of.get(run.writer) is reader and not run.ends_coherent_set:
                         yield Frame(0, 0, now, 0, run.copy())

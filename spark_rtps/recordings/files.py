@@ -16,7 +16,7 @@ from ..transport.errors import OptionError, RecordingError
 from .bag_file import BagFile
 from .capture_file import CaptureFile
 from .mcap_file import McapFile
-from .recorded import Channel, Piece, RecordedSamples, RecordingFile, Section, Times
+from .recorded import Channel, FileSection, Piece, RecordedSamples, RecordingFile, Times
 from .recorded_types import DISTRIBUTION
 
 _log = logging.getLogger("spark_rtps.recordings")
@@ -139,11 +139,11 @@ class WireNames:
         found = [each for name in names for each in self._file.channels(name, typed=typed, hashed=hashed)]
         return tuple(replace(each, topic=topic) for each in found)
 
-    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
         return self._file.sections(channels, times)
 
-    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
-        return self._file.read(piece, times)
+    def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        return self._file.read_piece(piece, times)
 
 
 def _wire_name(name: str) -> str:

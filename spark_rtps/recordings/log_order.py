@@ -14,7 +14,7 @@ import numpy as np
 
 from ..transport.wire.samples import I64
 from .capture_file import CaptureFile
-from .recorded import ALL_TIMES, TIME_MAX, TIME_MIN, Piece, RecordedSamples, Section
+from .recorded import ALL_TIMES, TIME_MAX, TIME_MIN, FileSection, Piece, RecordedSamples
 from .recorded_topic import TopicFile
 
 #: Samples that were logged within so many ns come together.
@@ -49,13 +49,13 @@ def _of_file(given: TopicFile) -> Iterator[Logged]:
             # of these channels a later section may have a sample that was logged before all of this one
             first = min(first, begin)
         cuts = [int(np.searchsorted(each.log_times, first)) for each in held]
-        yield from _together([each.take(slice(cut)) for each, cut in zip(held, cuts, strict=True) if cut])
-        later = [each.take(slice(cut, None)) for each, cut in zip(held, cuts, strict=True)]
+        yield from _together([each.select(slice(cut)) for each, cut in zip(held, cuts, strict=True) if cut])
+        later = [each.select(slice(cut, None)) for each, cut in zip(held, cuts, strict=True)]
         held = [each for each in later if each.count] + group
     yield from _together(held)
 
 
-def _groups(given: TopicFile, sections: Iterable[Section]) -> Iterator[tuple[list[RecordedSamples], int]]:
+def _groups(given: TopicFile, sections: Iterable[FileSection]) -> Iterator[tuple[list[RecordedSamples], int]]:
     """What is read of a file, with sorted times, and where its section begins.
 
     Where sections have no times, no sample of a group was logged before one of the last but one.
@@ -63,7 +63,7 @@ def _groups(given: TopicFile, sections: Iterable[Section]) -> Iterator[tuple[lis
     for section in sections:
         piece = Piece(given.path, given.file.form, given.channels, (section,), given.domain)
         group, last = list[RecordedSamples](), TIME_MIN
-        for samples in given.file.read(piece, ALL_TIMES):
+        for samples in given.file.read_piece(piece, ALL_TIMES):
             if not samples.count:
                 continue
             ordered = _sorted(samples)
@@ -80,7 +80,7 @@ def _groups(given: TopicFile, sections: Iterable[Section]) -> Iterator[tuple[lis
 def _sorted(samples: RecordedSamples) -> RecordedSamples:
     if (np.diff(samples.log_times) >= 0).all():
         return samples
-    return samples.take(np.argsort(samples.log_times, kind="stable"))
+    return samples.select(np.argsort(samples.log_times, kind="stable"))
 
 
 def _together(given: list[RecordedSamples]) -> Iterator[Logged]:

@@ -12,7 +12,7 @@ from ..transport.errors import RecordingError
 from ..transport.types.cdr.cursors import anywhere
 from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
-from .recorded import Section, needed
+from .recorded import FileSection, needed
 
 #: Offsets of samples have 32 bits.
 _UNCOMPRESSED_MAX: Final = (1 << 32) - 1
@@ -25,7 +25,7 @@ class ChunkReader:
         self.path = path
         self.data = mapped(path)
 
-    def locate_messages(self, section: Section) -> tuple[U8, I64]:
+    def locate_messages(self, section: FileSection) -> tuple[U8, I64]:
         """The bytes that hold a section's messages, and where in them each that may be wanted starts, checked."""
         data, base, stop = self.records_of(section)
         if section.index:
@@ -44,7 +44,7 @@ class ChunkReader:
                 raise self.damaged(where)
         return data, starts
 
-    def records_of(self, section: Section) -> tuple[U8, int, int]:
+    def records_of(self, section: FileSection) -> tuple[U8, int, int]:
         """Where the records of a section are: of a chunk, uncompressed, or as they lie."""
         data, path = self.data, self.path
         opcode, start, stop = m.record_at(data, section.start, section.stop, path)

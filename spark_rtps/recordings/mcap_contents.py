@@ -13,7 +13,7 @@ from ..transport.value_classes import slotted
 from ..transport.wire.samples import U8
 from . import mcap_records as m
 from .mcap_chunks import ChunkReader
-from .recorded import Section
+from .recorded import FileSection
 
 if TYPE_CHECKING:
     from mcap.records import Channel as McapChannel
@@ -38,7 +38,7 @@ class McapContents:
 
     schemas: dict[int, Schema] = field(default_factory=dict)
     channels: dict[int, McapChannel] = field(default_factory=dict)
-    sections: list[Section] = field(default_factory=list)
+    sections: list[FileSection] = field(default_factory=list)
     #: Per section the channels that may be in it; None: any.
     of_channels: list[dict[int, int] | None] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class McapContents:
             channel = Channel.read(stream)
             self.channels[channel.id] = channel
 
-    def place(self, section: Section, of_channels: dict[int, int] | None) -> None:
+    def place(self, section: FileSection, of_channels: dict[int, int] | None) -> None:
         self.sections.append(section)
         self.of_channels.append(of_channels)
 
@@ -81,7 +81,7 @@ class _PlainMessages:
 
     def finish(self) -> None:
         if self._stop >= 0:
-            self._contents.place(Section(self._start, self._stop, self._stop - self._start), None)
+            self._contents.place(FileSection(self._start, self._stop, self._stop - self._start), None)
         self._start = self._stop = -1
 
 
@@ -144,7 +144,7 @@ class ContentsScan:
         for each in sorted(chunks, key=lambda chunk: chunk.chunk_start_offset):
             start = each.chunk_start_offset
             stop = start + each.chunk_length
-            section = Section(
+            section = FileSection(
                 start, stop, each.uncompressed_size, each.message_start_time, each.message_end_time
             )
             self._outside(behind, start, contents)
@@ -194,9 +194,9 @@ class ContentsScan:
         contents, data = McapContents(), self._data
         plain = _PlainMessages(contents)
         at = len(m.MAGIC)
-        chunk: tuple[Section, dict[int, int]] | None = None
+        chunk: tuple[FileSection, dict[int, int]] | None = None
         #: Chunks whose channels were known before them.
-        unseen: list[Section] = []
+        unseen: list[FileSection] = []
         is_whole = False
 
         def finish(*, is_indexed: bool) -> None:
@@ -228,7 +228,7 @@ class ContentsScan:
                 if opcode == m.CHUNK:
                     record = m.read_chunk_record(data, start, stop, self._path)
                     times = record.first_time, record.last_time
-                    chunk = Section(at, stop, record.uncompressed_size, *times), {}
+                    chunk = FileSection(at, stop, record.uncompressed_size, *times), {}
                 elif opcode == m.MESSAGE_INDEX:
                     if chunk is not None and stop - start > 6:
                         chunk[1][int.from_bytes(data[start : start + 2].tobytes(), "little")] = at
@@ -257,7 +257,7 @@ class ContentsScan:
             self._define(section, contents)
         return contents
 
-    def _define(self, section: Section, contents: McapContents) -> None:
+    def _define(self, section: FileSection, contents: McapContents) -> None:
         """Take the schemas and channels that are defined in a chunk, unless it is damaged and may be left out."""
         try:
             data, base, stop = self._chunks.records_of(section)

@@ -18,7 +18,7 @@ from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
 from .mcap_chunks import ChunkReader
 from .mcap_contents import ContentsScan, McapContents
-from .recorded import Channel, Piece, RecordedSamples, Section, Times, needed
+from .recorded import Channel, FileSection, Piece, RecordedSamples, Times, needed
 from .recorded_types import DISTRIBUTION, hash_of_schema, struct_of_schema
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class McapFile:
             found.append(Channel(each.id, topic, name, struct, why, writer, type_hash))
         return tuple(found)
 
-    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
         wanted = {channel.id for channel in channels}
         found = []
         for section, held in zip(self._contents.sections, self._contents.of_channels, strict=True):
@@ -93,13 +93,13 @@ class McapFile:
                 index = tuple((id, at) for id, at in sorted(held.items()) if id in wanted)
                 if not index:
                     continue
-                section = Section(
+                section = FileSection(
                     section.start, section.stop, section.nbytes, section.first_time, section.last_time, index
                 )
             found.append(section)
         return found
 
-    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+    def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
         """What lies uncompressed in the file is taken many sections at once: it is read where it lies."""
         channels = {channel.id: channel for channel in piece.channels}
         plain = self._chunks.data

@@ -24,7 +24,7 @@ from ..transport.types.model import (
     Struct,
     Type,
     WString,
-    walk,
+    traverse,
 )
 from ..transport.types.ros import PRIMITIVES
 from ..transport.types.ros_names import ros_type_name
@@ -83,7 +83,7 @@ def _msg_text(struct: Struct) -> str:
 
 def _is_final(struct: Struct) -> bool:
     return all(
-        inner.extensibility is Extensibility.FINAL for inner in walk(struct) if isinstance(inner, Struct)
+        inner.extensibility is Extensibility.FINAL for inner in traverse(struct) if isinstance(inner, Struct)
     )
 
 
@@ -132,7 +132,7 @@ class McapRecorder:
         self._channels: dict[tuple[str, str], int] = {}
         self.samples = self.nbytes = 0
 
-    def add(self, topic: str, struct: Struct, rows: pa.Table) -> None:
+    def add_rows(self, topic: str, struct: Struct, rows: pa.Table) -> None:
         """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP has no word for, are left out.
 
         Raises RecordingError if the file cannot be written, as on a full disk; so do :meth:`flush` and :meth:`close`.
@@ -140,7 +140,7 @@ class McapRecorder:
         with self._announced():
             self._add(topic, struct, rows)
 
-    def flush(self) -> None:
+    def flush_chunks(self) -> None:
         """Write what has been added: it can be read (failOnDataLoss=false) even if nobody closes the file."""
         with self._announced():
             self._writer.flush()

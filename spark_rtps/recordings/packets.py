@@ -250,7 +250,7 @@ def _udp(packet: _Packet, fragments: _Fragments) -> Datagram | None:
     body = data[at + 4 * (first & 15) : at + length if length else len(data)]
     offset, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
     if offset or more:
-        whole = fragments.take(
+        whole = fragments.add_fragment(
             (source, destination, identification), packet.time, offset, body, is_last=not more
         )
         if whole is None:
@@ -325,7 +325,7 @@ class _Fragments:
         #: Datagrams of which something is missing.
         self.incomplete = 0
 
-    def take(
+    def add_fragment(
         self, key: tuple[bytes, bytes, int], now: int, offset: int, body: bytes, *, is_last: bool
     ) -> bytes | None:
         """The datagram that the fragment completes, if it does."""

@@ -55,7 +55,7 @@ class Channel:
 
 
 @value
-class Section:
+class FileSection:
     """A part of a file that is read at once: bytes [start, stop) of it, or rows; ``nbytes`` is what it comes to.
 
     ``index`` has where in the file each channel's messages of the section are listed, if they are.
@@ -76,7 +76,7 @@ class Piece:
     path: str
     form: str
     channels: tuple[Channel, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[FileSection, ...]
     #: Of a capture.
     domain: int = 0
 
@@ -113,7 +113,7 @@ class RecordedSamples:
         if times.is_all:
             return self
         kept = np.flatnonzero((self.log_times >= times.since) & (self.log_times < times.until))
-        return self if len(kept) == self.count else self.take(kept)
+        return self if len(kept) == self.count else self.select(kept)
 
     def parts(self, rows: int, nbytes: int) -> Iterator[RecordedSamples]:
         """The samples in order, in parts of so many rows and bytes, or of one sample; no copy of payloads."""
@@ -122,13 +122,13 @@ class RecordedSamples:
             before = int(ends[first - 1]) if first else 0
             enough = int(np.searchsorted(ends, before + nbytes, side="right"))
             last = max(first + 1, min(first + rows, enough))
-            yield self if (first, last) == (0, self.count) else self.take(slice(first, last))
+            yield self if (first, last) == (0, self.count) else self.select(slice(first, last))
             first = last
 
     def payload(self, i: int) -> bytes:
         return self.data[self.offsets[i] :][: self.lengths[i]].tobytes()
 
-    def take(self, which: Any) -> RecordedSamples:
+    def select(self, which: Any) -> RecordedSamples:
         """Some of the samples, by a slice or by numbers; no copy of payloads."""
         return RecordedSamples(
             self.channel,
@@ -158,10 +158,10 @@ class RecordingFile(Protocol):
         Raises RecordingError for a type that cannot be read, if ``typed``, and for samples that are not CDR.
         """
 
-    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
         """The sections that may have samples of these channels within these times, in the order of the file."""
 
-    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+    def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
         """The samples of a piece. Raises RecordingError for what is damaged."""
 
 

@@ -18,7 +18,7 @@ from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
 from ..transport.value_classes import value
 from .files import files_with_content, open_recording, recording_files
-from .recorded import Channel, Piece, RecordingFile, Section, Times
+from .recorded import Channel, FileSection, Piece, RecordingFile, Times
 
 _log = logging.getLogger("spark_rtps.recordings")
 
@@ -220,7 +220,7 @@ def type_of_topics(settings: Settings) -> TopicType | None:
 def pieces(files: Iterable[TopicFile], times: Times, *, nbytes: int) -> Iterator[Piece]:
     """What there is of the topic within these times, in pieces of about so many bytes, in the order of the files."""
     for each in files:
-        held: list[Section] = []
+        held: list[FileSection] = []
         size = 0
         for section in each.file.sections(each.channels, times):
             held.append(section)

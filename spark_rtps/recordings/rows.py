@@ -30,7 +30,7 @@ def decode_piece(
     file, tally = open_piece(piece, is_lenient=is_lenient), Tally(plan)
     typed, rows, before = needs_writer_types(plan), min(ROWS, rows_at_once(plan)), 0
     try:
-        for whole in file.read(piece, times):
+        for whole in file.read_piece(piece, times):
             struct = whole.channel.struct
             written = as_announced(plan, struct) if typed and struct is not None else (plan, "")
             announced = _announced(whole.channel) if plan.many else NO_TYPES

@@ -68,7 +68,7 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
     publication = writing.publish("t", schema=SCHEMA, type="T")
     wait_until(lambda: bool(reading.endpoints()))
     threads: list[threading.Thread] = []
-    opened, found = Inbox.open, Directory.first_writer
+    opened, found = Inbox.join_topic, Directory.first_writer
 
     def sidecar() -> None:
         if not threads:
@@ -90,7 +90,7 @@ def test_a_subscription_that_two_threads_join_has_one_reader(
             sidecar()
         return writer
 
-    monkeypatch.setattr(Inbox, "open", open_beside)
+    monkeypatch.setattr(Inbox, "join_topic", open_beside)
     monkeypatch.setattr(Directory, "first_writer", find_beside)
     subscription = reading.subscribe("t", schema=SCHEMA, type="T" if named else None)
     threads[0].join(PATIENCE)
@@ -182,7 +182,7 @@ def test_what_stops_the_decoding_loses_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reception, "decode", stopped)
+        patch.setattr(Reception, "decode_frames", stopped)
         with pytest.raises(KeyboardInterrupt):
             fetch(subscription)
     assert fetch(subscription) == [f"good{number}" for number in range(10)]
@@ -244,7 +244,7 @@ def test_an_exception_at_any_call_of_what_is_fetched_loses_nothing(
 def test_an_iteration_that_waits_gets_what_a_failed_take_gives_back(participate: Participate) -> None:
     subscription = waiting(participate, 9)
     good = [f"good{number}" for number in range(9)]
-    decoded, found = Reception.decode, list[str]()
+    decoded, found = Reception.decode_frames, list[str]()
     iterating = threading.Thread(target=lambda: found.extend(iterated(subscription)))
 
     def while_an_iteration_waits(self: Reception, frames: Any) -> Any:
@@ -255,7 +255,7 @@ def test_an_iteration_that_waits_gets_what_a_failed_take_gives_back(participate:
         return decoded(self, frames)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reception, "decode", while_an_iteration_waits)
+        patch.setattr(Reception, "decode_frames", while_an_iteration_waits)
         with pytest.raises(rtps.MalformedSampleError):
             taken(subscription)
     iterating.join(PATIENCE)
@@ -276,7 +276,7 @@ def test_a_run_that_cannot_be_kept_takes_no_other_with_it_and_is_counted(
         return accept(self, run, **keywords)
 
     def one_by_one(self: Inbox, reader: Any, runs: list[Run]) -> None:
-        parts = [run.take(at, at + 1) for run in runs for at in range(run.count)]
+        parts = [run.take_range(at, at + 1) for run in runs for at in range(run.count)]
         delivered(self, reader, parts)
 
     monkeypatch.setattr(ReaderCache, "accept", fails_on_the_second)
@@ -347,7 +347,7 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
     def written() -> int:
         losses = session.losses
         session.wait_for_reader()
-        session.write(None)
+        session.write_samples(None)
         return losses
 
     first, second = written(), written()

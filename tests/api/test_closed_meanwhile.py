@@ -54,7 +54,7 @@ def test_rows_of_a_publication_that_is_closed_before_they_are_written_are_an_err
     participate: Participate, reliability: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publication, close = publishing(participate, what, reliability=reliability)
-    before(publication._session, "write", close, monkeypatch)
+    before(publication._session, "write_samples", close, monkeypatch)
     with pytest.raises(rtps.TransportError, match="its writer was closed"):
         publication.write([{"n": 1}], wait=False)
 

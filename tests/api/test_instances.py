@@ -50,7 +50,7 @@ def frame(samples: Samples, *, of: int = 1, flags: int = 0, hashes: np.ndarray |
 
 
 def written(*ids: int, of: int = 1, flags: int = 0) -> Frame:
-    return frame(CODEC.encode(batch(*ids)), of=of, flags=flags)
+    return frame(CODEC.encode_batch(batch(*ids)), of=of, flags=flags)
 
 
 def only_keys(*ids: int, of: int = 1, flags: int = DISPOSED) -> Frame:
@@ -101,7 +101,7 @@ def test_the_key_of_an_instance_that_only_its_end_tells_of(end: Callable[..., Fr
 
 def test_without_the_type_key_hashes_are_all_that_is_known() -> None:
     instances = Instances(None, keyed=True)
-    instances.note([frame(CODEC.encode(batch(1, 2)), hashes=CODEC.key_hashes(batch(1, 2)))])
+    instances.note([frame(CODEC.encode_batch(batch(1, 2)), hashes=CODEC.key_hashes(batch(1, 2)))])
     assert [each.key for each in instances.all()] == [None, None]
     assert [each.key_hash[3] for each in instances.all()] == [1, 2]
 
@@ -130,7 +130,7 @@ def test_a_run_that_is_longer_than_a_chunk() -> None:
     count = 70_000
     ids = pa.array(np.arange(count) % 7, pa.int32())
     long = pa.RecordBatch.from_arrays([ids, pa.array(np.zeros(count))], schema=SCHEMA)
-    first, second = instances.note([frame(CODEC.encode(long)), written(3)])
+    first, second = instances.note([frame(CODEC.encode_batch(long)), written(3)])
     assert (first == np.arange(count) % 7).all()
     assert second.tolist() == [3]
 
@@ -141,7 +141,7 @@ def test_samples_of_a_forgotten_instance_are_not_taken_for_those_of_the_one_in_i
     sent = [written(1), only_keys(1, flags=UNREGISTERED), written(2), written(3), written(1)]
     for number, each in enumerate(sent):
         frames = [replace(each, rows_before=number)]
-        cache.add(frames, instances.note(frames), [INFINITE])
+        cache.add_frames(frames, instances.note(frames), [INFINITE])
     assert len(instances) == 2, "the table is full"
-    taken = [lent.rows_before for lent in cache.take(99, unread=False).frames]
+    taken = [lent.rows_before for lent in cache.take_samples(99, unread=False).frames]
     assert {0, 2, 3} <= set(taken) and cache.replaced == 0

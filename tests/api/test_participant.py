@@ -53,7 +53,7 @@ def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
 ) -> None:
     monkeypatch.setattr("spark_rtps.api.membership.default_log_dir", lambda: tmp_path)
     (tmp_path / "log").mkdir()
-    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], 10**9))
+    write_addresses(tmp_path / "log", Addresses.from_locators(0, [Locator("127.0.0.1", 7410)], 10**9))
     with rtps.Participant(domain, interface="lo") as participant:
         assert participant.node.config.reserved_ports == (7410,)
 

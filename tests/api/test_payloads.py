@@ -38,7 +38,7 @@ def writer_of(participant: rtps.Participant, struct: Struct) -> BlockingWriter:
 def samples(*texts: str | None) -> Samples:
     """One for each text, numbered; None: a payload that ends within it."""
     rows = [{"id": i, "text": text or "broken"} for i, text in enumerate(texts)]
-    encoded = Codec(TYPE).encode(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+    encoded = Codec(TYPE).encode_batch(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
     lengths = encoded.all_lengths() - np.array([8 if text is None else 0 for text in texts])
     return Samples.ragged(encoded.data, encoded.all_offsets(), lengths)
 
@@ -57,23 +57,23 @@ def subscribed(participate: Participate, writer: BlockingWriter, **arguments: An
 class TestMalformed:
     def test_dropped_and_counted(self, participate: Participate, writer: BlockingWriter) -> None:
         subscription = subscribed(participate, writer)
-        writer.write(samples("a", None, "c"))
+        writer.write_samples(samples("a", None, "c"))
         assert subscription.take(max_rows=2, timeout=PATIENCE)["text"].to_pylist() == ["a", "c"]
         assert subscription.counters()["malformed_samples"] == 1
 
     def test_rows_of_nulls(self, participate: Participate, writer: BlockingWriter) -> None:
         subscription = subscribed(participate, writer, mode="permissive")
-        writer.write(samples("a", None, "c"))
+        writer.write_samples(samples("a", None, "c"))
         table = subscription.take(max_rows=3, timeout=PATIENCE)
         assert table["text"].to_pylist() == ["a", None, "c"]
         assert [each is None for each in table["_corrupt_record"].to_pylist()] == [True, False, True]
 
     def test_an_error(self, participate: Participate, writer: BlockingWriter) -> None:
         subscription = subscribed(participate, writer, mode="failfast")
-        writer.write(samples("a", None))
+        writer.write_samples(samples("a", None))
         with pytest.raises(rtps.MalformedSampleError, match="sample 2 of writer"):
             subscription.take(max_rows=2, timeout=PATIENCE)
-        writer.write(samples("later"))
+        writer.write_samples(samples("later"))
         assert subscription.take(max_rows=2, timeout=PATIENCE)["text"].to_pylist() == ["a", "later"]
 
 
@@ -87,7 +87,7 @@ def test_record_batches_as_samples(participate: Participate) -> None:
     ipc = pa.RecordBatch.from_pylist(
         [{"ipc": sink.getvalue().to_pybytes()}], pa.schema([("ipc", pa.binary())])
     )
-    writer.write(Codec(ARROW_BATCH, arrow_schema=ipc.schema).encode(ipc))
+    writer.write_samples(Codec(ARROW_BATCH, arrow_schema=ipc.schema).encode_batch(ipc))
     assert subscription.take(max_rows=5, timeout=PATIENCE).to_pylist() == rows
 
 
@@ -96,7 +96,7 @@ def test_through_memory_on_one_host(participate: Participate) -> None:
     writer = writer_of(participate(), TYPE)
     subscription = participate(options={"ipc": True}).subscribe("t")
     assert writer.wait_for_readers(PATIENCE)
-    writer.write(samples("a"))
+    writer.write_samples(samples("a"))
     assert subscription.take(max_rows=1, timeout=PATIENCE)["text"].to_pylist() == ["a"]
 
 
@@ -107,6 +107,6 @@ def test_a_type_that_columns_make_reads_what_the_writer_announces(participate: P
     subscription = participate().subscribe("t", schema=schema)
     assert subscription.wait_for_writers(PATIENCE)
     assert writer.wait_for_readers(PATIENCE)
-    writer.write(samples("a", "b"))
+    writer.write_samples(samples("a", "b"))
     assert subscription.take(max_rows=2, timeout=PATIENCE).to_pydict() == {"text": ["a", "b"]}
     assert subscription.type_name == "T"

@@ -178,7 +178,7 @@ def test_a_keyed_topic_with_the_names_of_ros_is_played_to_keyed_readers(
     idl.write_text("module m{module msg{module dds_{@final struct K_{@key long id; string s;};};};};")
     struct_ = parse_idl(idl.read_text())["m::msg::dds_::K_"]
     rows = [{"id": i % 2, "s": f"row {i}"} for i in range(5)]
-    encoded = Codec(struct_).encode(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct_)))
+    encoded = Codec(struct_).encode_batch(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct_)))
     stamps = pa.array(range(1, 6), pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     samples = {
         "writer": ["01020304.05060708.090a0b0c:00000102"] * 5,
@@ -189,7 +189,7 @@ def test_a_keyed_topic_with_the_names_of_ros_is_played_to_keyed_readers(
         "source_timestamp": stamps,
     }
     recorder = McapRecorder(str(path), is_of_ros=True)
-    recorder.add("rt/k", struct_, pa.table({name: pa.array(each) for name, each in samples.items()}))
+    recorder.add_rows("rt/k", struct_, pa.table({name: pa.array(each) for name, each in samples.items()}))
     recorder.close()
     received = ours.subscribe("rt/k", type="m::msg::dds_::K_", type_file=idl)
     result = CliRunner().invoke(app, ["play", str(path), "--wait", "10s", *HERE])

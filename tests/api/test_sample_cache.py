@@ -110,19 +110,19 @@ def test_it_does_what_the_model_does(steps: list[tuple[object, ...]], depth: int
                 number += len(of)
                 model.samples += samples
                 instances = np.array([each.instance for each in samples], np.int64)
-                cache.add([frame_of(samples, payload)], [instances], [100])
+                cache.add_frames([frame_of(samples, payload)], [instances], [100])
             case "read", int(count), bool(unread):
-                assert numbers(cache.read(count, unread=unread).frames) == model.get(
+                assert numbers(cache.read_samples(count, unread=unread).frames) == model.get(
                     count, unread=unread, take=False
                 )
             case "take", int(count), bool(unread):
                 if unread:
                     # who takes what is unread leaves what was read before it; DDS has no other order either
-                    assert numbers(cache.take(count, unread=True).frames) == model.get(
+                    assert numbers(cache.take_samples(count, unread=True).frames) == model.get(
                         count, unread=True, take=True
                     )
                 else:
-                    assert numbers(cache.take(count, unread=False).frames) == model.get(
+                    assert numbers(cache.take_samples(count, unread=False).frames) == model.get(
                         count, unread=False, take=True
                     )
             case "expire", int(ahead):
@@ -131,7 +131,7 @@ def test_it_does_what_the_model_does(steps: list[tuple[object, ...]], depth: int
                 model.samples = [each for each in model.samples if each.expires > now]
     entries = cache._entries()
     assert cache.nbytes == sum(memory_of(entry.run) for entry in entries)
-    assert numbers(cache.take(1000, unread=False).frames) == model.get(1000, unread=False, take=True)
+    assert numbers(cache.take_samples(1000, unread=False).frames) == model.get(1000, unread=False, take=True)
     assert len(cache) == cache.nbytes == 0
 
 
@@ -140,19 +140,21 @@ def test_a_sample_stamped_far_ahead_expires_as_if_written_when_it_was_received()
     frames = [
         frame_of([Sample(number, 0, False, expires)], 8) for number, expires in ((0, 100), (1, 1 << 60))
     ]
-    cache.add([replace(frame, reception=50) for frame in frames], None, [100, 100])
+    cache.add_frames([replace(frame, reception=50) for frame in frames], None, [100, 100])
     cache.expire(100)
-    assert numbers(cache.read(9, unread=False).frames) == [1]
+    assert numbers(cache.read_samples(9, unread=False).frames) == [1]
     cache.expire(150)
-    assert numbers(cache.read(9, unread=False).frames) == []
+    assert numbers(cache.read_samples(9, unread=False).frames) == []
 
 
 def test_what_was_read_is_bounded_by_bytes() -> None:
     cache = SampleCache(read_bytes_max=10_000)
     for first in range(0, 100, 4):
-        cache.add([frame_of([Sample(first + i, 0, False, INFINITE) for i in range(4)], 8)], None, [INFINITE])
-        cache.read(4, unread=True)
-    kept = numbers(cache.read(1000, unread=False).frames)
+        cache.add_frames(
+            [frame_of([Sample(first + i, 0, False, INFINITE) for i in range(4)], 8)], None, [INFINITE]
+        )
+        cache.read_samples(4, unread=True)
+    kept = numbers(cache.read_samples(1000, unread=False).frames)
     assert kept == list(range(100))[-len(kept) :] and 0 < len(kept) < 100
     assert cache.nbytes <= 10_000 and cache.forgotten == 100 - len(kept)
 
@@ -160,10 +162,10 @@ def test_what_was_read_is_bounded_by_bytes() -> None:
 def test_one_sample_that_is_left_keeps_no_memory_of_others() -> None:
     cache = SampleCache(depth=1)
     samples = [Sample(i, 0, False, INFINITE) for i in range(1000)]
-    cache.add([frame_of(samples, 64)], [np.zeros(1000, np.int64)], [INFINITE])
+    cache.add_frames([frame_of(samples, 64)], [np.zeros(1000, np.int64)], [INFINITE])
     cache.bound()
     assert cache.replaced == 999 and cache.nbytes < 700
-    (frame,) = cache.take(1, unread=False).frames
+    (frame,) = cache.take_samples(1, unread=False).frames
     assert frame.run.data.base is None or frame.run.data.base.nbytes < 200
 
 
@@ -171,20 +173,20 @@ def test_what_a_read_displaced_is_there_again_when_it_is_given_back() -> None:
     samples = [Sample(number, 0, False, INFINITE) for number in range(4)]
     frames = [frame_of([each], 8) for each in samples]
     cache = SampleCache(read_bytes_max=2 * memory_of(frames[0].run))
-    cache.add(frames, None, [INFINITE] * 4)
-    assert numbers(cache.read(1, unread=True).frames) == [0]
-    lent = cache.read(4, unread=True)
+    cache.add_frames(frames, None, [INFINITE] * 4)
+    assert numbers(cache.read_samples(1, unread=True).frames) == [0]
+    lent = cache.read_samples(4, unread=True)
     cache.give_back(lent)
     assert (cache.forgotten, cache.nbytes) == (0, sum(memory_of(each.run) for each in frames))
-    assert numbers(cache.read(4, unread=True).frames) == [1, 2, 3]
+    assert numbers(cache.read_samples(4, unread=True).frames) == [1, 2, 3]
 
 
 def test_a_run_that_history_divided_meanwhile_is_unread_again_when_it_is_given_back() -> None:
     cache = SampleCache(depth=1)
     of = [Sample(0, 0, False, INFINITE), Sample(1, 1, False, INFINITE)]
-    cache.add([frame_of(of, 8)], [np.array([0, 1])], [INFINITE])
-    lent = cache.read(2, unread=True)
-    cache.add([frame_of([Sample(2, 1, False, INFINITE)], 8)], [np.array([1])], [INFINITE])
+    cache.add_frames([frame_of(of, 8)], [np.array([0, 1])], [INFINITE])
+    lent = cache.read_samples(2, unread=True)
+    cache.add_frames([frame_of([Sample(2, 1, False, INFINITE)], 8)], [np.array([1])], [INFINITE])
     cache.bound()  # as another thread's read does
     cache.give_back(lent)
-    assert numbers(cache.read(3, unread=True).frames) == [0, 2]
+    assert numbers(cache.read_samples(3, unread=True).frames) == [0, 2]

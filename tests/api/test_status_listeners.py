@@ -44,17 +44,17 @@ def labels(kept: ReaderStatuses | WriterStatuses) -> dict[str, int]:
 def test_a_listener_is_called_for(kept: ReaderStatuses | WriterStatuses, status: str) -> None:
     counted, received = labels(kept), list[StatusChange]()
     board = StatusBoard("T", kept, lambda: counted, received.append)
-    board.look()
+    board.notify_changes()
     assert received == [], "nothing has happened"
     fields = [label for label in counted if label.startswith(f"status.{status.lower()}.")]
     assert fields
     for label in fields:
         counted[label] += 1
-        board.look()
+        board.notify_changes()
         change = received.pop()
         assert received == [] and (change.status, change.topic) == (status, "T")
         assert change.fields[label.rpartition(".")[2]] == counted[label]
-        board.look()
+        board.notify_changes()
         assert received == [], "once for each change"
 
 
@@ -69,7 +69,7 @@ def test_there_are_no_others(kept: ReaderStatuses | WriterStatuses, statuses: tu
 def test_what_changed_before_an_event_is_not_about_whom_the_event_is_about() -> None:
     kept, counted, received = ReaderStatuses(ME), dict[str, int](), list[StatusChange]()
     board = StatusBoard("T", kept, lambda: kept.snapshot(counted), received.append)
-    board.look()
+    board.notify_changes()
     counted["lost_samples"] = 3
     remote = Guid(b"r" * 12, b"\0\0\1\2")
     board.on_event(IncompatibleQos(ME, remote, "T", ("RELIABILITY: offered is too little",)))

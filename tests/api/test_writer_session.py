@@ -111,7 +111,7 @@ def session(network: Network, **options: str) -> WriterSession:
 
 def write(to: WriterSession, count: int = 10) -> None:
     to.wait_for_reader()
-    to.write(encoded(points(0, count)))
+    to.write_samples(encoded(points(0, count)))
 
 
 class TestReadersThatLeave:

@@ -182,13 +182,13 @@ def codec() -> dict[str, Any]:
 def _measured(shape: Shape) -> dict[str, Any]:
     ours = Codec(shape.struct)
     representation = DataRepresentation.XCDR2 if shape.version == 2 else DataRepresentation.XCDR1
-    size = len(ours.encode(_batch(ours, shape, 1), representation=representation).payload(0))
+    size = len(ours.encode_batch(_batch(ours, shape, 1), representation=representation).payload(0))
     # as many as a chunk ends with: the one that goes beyond is in it
     count = min(ROWS, -(-(BIG_BYTES if size > BIG else BYTES) // size))
     batch = _batch(ours, shape, count)
-    encoded = ours.encode(batch, representation=representation)
+    encoded = ours.encode_batch(batch, representation=representation)
     ragged, uniform, total = _as_logged(encoded)
-    if ours.decode(ragged).batch.slice(0, 100).to_pylist() != batch.slice(0, 100).to_pylist():
+    if ours.decode_samples(ragged).batch.slice(0, 100).to_pylist() != batch.slice(0, 100).to_pylist():
         raise RuntimeError(f"{shape.title}: what is decoded is not what was encoded")
     peers = {
         name: peer
@@ -204,10 +204,12 @@ def _measured(shape: Shape) -> dict[str, Any]:
     block = np.ascontiguousarray(ragged.data[:total])
 
     # work, and of how many samples
-    decode: dict[str, Work] = {"ours": (lambda: ours.decode(ragged), count)}
-    encode: dict[str, Work] = {"ours": (lambda: ours.encode(batch, representation=representation), count)}
+    decode: dict[str, Work] = {"ours": (lambda: ours.decode_samples(ragged), count)}
+    encode: dict[str, Work] = {
+        "ours": (lambda: ours.encode_batch(batch, representation=representation), count)
+    }
     if uniform is not None:
-        decode["ours, a run of equal samples"] = (lambda: ours.decode(uniform), count)
+        decode["ours, a run of equal samples"] = (lambda: ours.decode_samples(uniform), count)
     for name, peer in peers.items():
         decode[name] = (_each(peer.deserialize, payloads), some)
         encode[name] = (_each(peer.serialize, objects[name]), some)

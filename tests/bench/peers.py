@@ -117,7 +117,7 @@ def our_writer(domain: int, rate: int) -> None:
         rows[:, 4:8] = (fields % 97).astype("<u4").view(np.uint8).reshape(count, 4)
         rows[:, 8:12] = fields.view(np.uint8).reshape(count, 4)
         try:
-            writer.write(Samples.uniform(rows.reshape(-1), count, 68), timeout=60)
+            writer.write_samples(Samples.uniform(rows.reshape(-1), count, 68), timeout=60)
         except Exception:
             if stopped.is_set() or not writer.readers.has_ready():
                 break
@@ -160,7 +160,7 @@ def policy_writer(domain: int, how: str) -> None:
     while not stopped.is_set():
         rows[:, size - 4 :] = np.array([written], "<u4").view(np.uint8)
         try:
-            writer.write(samples, timeout=2)
+            writer.write_samples(samples, timeout=2)
         except Exception:
             if stopped.is_set() or not writer.readers.has_ready():
                 break
@@ -292,7 +292,7 @@ def streams(domain: int, how: str) -> None:
     started, written = time.monotonic(), 0
     while not stopped.is_set() and time.monotonic() - started < asked["seconds"]:
         for writer in writers:
-            writer.write(samples, timeout=5)
+            writer.write_samples(samples, timeout=5)
             written += samples.count
         if not writers:
             stopped.wait(0.1)

@@ -81,7 +81,7 @@ def _batch(shape: Shape) -> pa.RecordBatch:
 
 def _record(shape: Shape, directory: Path) -> int:
     """Write the log, and return how many samples are in it."""
-    samples = codec_for(shape.struct, arrow_schema(shape.struct)).encode(_batch(shape))
+    samples = codec_for(shape.struct, arrow_schema(shape.struct)).encode_batch(_batch(shape))
     size = int(samples.all_lengths()[0])
     count = _LOG_BYTES // size
     with StreamLog.create(directory, max_bytes=2 * _LOG_BYTES, metadata={}) as log:

@@ -23,7 +23,7 @@ def frame(run: Run, rows_before: int = 0) -> Frame:
 def test_equal_sizes_are_packed() -> None:
     chunk = gather([frame(run_of(encoded(points(i, 3)), 1 + i)) for i in range(0, 30, 3)])
     assert chunk.samples.is_uniform
-    assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 30))
+    assert Codec(POINT).decode_samples(chunk.samples).batch.equals(points(0, 30))
     assert chunk.sequence_numbers().tolist() == list(range(1, 31))
     assert chunk.frame_index().tolist() == [i // 3 for i in range(30)]
 
@@ -36,7 +36,7 @@ def test_equal_sizes_with_other_submessages_around_are_packed() -> None:
     other.payload_length = wide.size
     chunk = gather([frame(run_of(encoded(points(0, 3)), 1)), frame(other)])
     assert chunk.samples.is_uniform
-    assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 5))
+    assert Codec(POINT).decode_samples(chunk.samples).batch.equals(points(0, 5))
 
 
 def test_unequal_sizes_are_concatenated() -> None:
@@ -44,7 +44,7 @@ def test_unequal_sizes_are_concatenated() -> None:
     chunk = gather([frame(r) for r in runs])
     assert not chunk.samples.is_uniform
     assert (chunk.samples.all_offsets() % 4 == 0).all()
-    assert Codec(NOTE).decode(chunk.samples).batch.equals(notes(0, 20))
+    assert Codec(NOTE).decode_samples(chunk.samples).batch.equals(notes(0, 20))
 
 
 def test_indexed_samples_of_odd_lengths_keep_what_is_known_of_each() -> None:
@@ -75,7 +75,7 @@ def test_uniform_and_indexed_mix() -> None:
     one = run_of(encoded(points(0, 4)), 1)
     two = Run.single(OTHER, 9, np.ascontiguousarray(encoded(points(4, 1)).data))
     chunk = gather([frame(one), frame(two)])
-    assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 5))
+    assert Codec(POINT).decode_samples(chunk.samples).batch.equals(points(0, 5))
     assert chunk.sequence_numbers().tolist() == [1, 2, 3, 4, 9]
 
 
@@ -90,7 +90,7 @@ def test_all_samples_once_and_in_order(tmp_path: Path, sizes: list[int]) -> None
     runs = [run_of(encoded(points(int(a), int(b - a))), int(a) + 1) for a, b in pairwise(starts)]
     end = write_log(tmp_path, runs)
     parts = list(chunks(LogView(tmp_path).frames(Cursor(0), end), rows=100))
-    decoded = [Codec(POINT).decode(c.samples).batch for c in parts]
+    decoded = [Codec(POINT).decode_samples(c.samples).batch for c in parts]
     assert pa.Table.from_batches(decoded).equals(pa.Table.from_batches([points(0, sum(sizes))]))
     assert max(c.count for c in parts) <= 2 * 100 + 100
     sns = np.concatenate([c.sequence_numbers() for c in parts])

@@ -47,8 +47,8 @@ def test_what_a_file_leaves_open_is_as_the_topic_has_it(
     assert cannot_read(there, here) == cannot_write(there, here) == ()
     # and that is true: the bytes of one are the other's
     batch = pa.RecordBatch.from_pylist([{"id": 7, "more": [{"a": 1}]}], arrow_schema(here.struct))
-    read = Codec(there.struct, arrow_schema=arrow_schema(here.struct)).decode(
-        Codec(here.struct).encode(batch)
+    read = Codec(there.struct, arrow_schema=arrow_schema(here.struct)).decode_samples(
+        Codec(here.struct).encode_batch(batch)
     )
     assert read.malformed is None
     assert read.batch.equals(batch)

@@ -168,7 +168,7 @@ class TestCdr:
         columns = data.append(RTPS) if metadata else data
         strict = TopicPlan("T", "Maybe", False, Payload.CDR, maybe, data, columns)
         batch = pa.record_batch({"x": pa.array([1, None, 3], pa.int32())})
-        samples = Codec(maybe).encode(batch, representation=DataRepresentation.XCDR2)
+        samples = Codec(maybe).encode_batch(batch, representation=DataRepresentation.XCDR2)
         table = decode(tmp_path, [run_of(samples, 1)], strict)
         assert table.column("x").to_pylist() == [1, 3]
         assert "1 malformed sample" in caplog.text
@@ -238,7 +238,7 @@ class TestCdr:
         for struct, row, writer in ((old, rows[0], WRITER), (new, rows[1], OTHER)):
             types.note(writer)
             batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct))
-            samples = Codec(struct).encode(batch, representation=representation)
+            samples = Codec(struct).encode_batch(batch, representation=representation)
             runs.append(run_of(samples, 1, writer=writer))
         found = decode(tmp_path, runs, replace(plan(new), inferred=True)).to_pylist()
         lacking = older | {"b": None}
@@ -378,8 +378,10 @@ class TestArrow:
     def test_representation(self, tmp_path: Path, representation: DataRepresentation, low: int) -> None:
         sample = arrow_sample(points(0, 3), representation)
         assert bytes(sample.payload(0)[:2]) == bytes([0, low])
-        (ipc,) = Codec(ARROW_BATCH).decode(sample).batch.column(0).to_pylist()
-        again = Codec(ARROW_BATCH).encode(pa.record_batch({"ipc": [ipc]}), representation=representation)
+        (ipc,) = Codec(ARROW_BATCH).decode_samples(sample).batch.column(0).to_pylist()
+        again = Codec(ARROW_BATCH).encode_batch(
+            pa.record_batch({"ipc": [ipc]}), representation=representation
+        )
         assert bytes(again.payload(0)) == bytes(sample.payload(0))
         table = decode(tmp_path, [run_of(sample, 1)], self.arrow_plan())
         assert table.to_batches()[0].equals(points(0, 3))

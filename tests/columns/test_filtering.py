@@ -49,7 +49,7 @@ def robot(i: int) -> dict[str, Any]:
 
 def robots(count: int) -> Samples:
     batch = pa.RecordBatch.from_pylist([robot(i) for i in range(count)], schema=arrow_schema(ROBOT))
-    return Codec(ROBOT).encode(batch)
+    return Codec(ROBOT).encode_batch(batch)
 
 
 def plan_of(struct: Struct, data: pa.Schema, expression: str | None, *parameters: str) -> TopicPlan:

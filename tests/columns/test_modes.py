@@ -257,7 +257,7 @@ class TestNotNull:
         ]
         codec = Codec(self.OUTER)
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self.OUTER))
-        return rows, codec.encode(batch, representation=DataRepresentation.XCDR2)  # type: ignore[return-value]
+        return rows, codec.encode_batch(batch, representation=DataRepresentation.XCDR2)  # type: ignore[return-value]
 
     def strict(self, not_null: str, mode: Mode = Mode.DROPMALFORMED) -> TopicPlan:
         def inner(column: str) -> pa.StructType:
@@ -431,7 +431,7 @@ class TestCounting:
         StreamLog.create(directory, max_bytes=1 << 20, metadata=about).close()
         Counters.create(directory / "counters").counter("receiver.pid").set(1 << 30)
         found = MalformedSamples(str(WRITER), "length beyond the sample", 10, RECEPTION, RECEPTION)
-        update_decoding_report(directory, lambda report: report.add(found))
+        update_decoding_report(directory, lambda report: report.add_malformed(found))
         (stream,) = read_streams([tmp_path], now=0)
         assert (stream.malformed, stream.statuses) == (10, {})
         update_decoding_report(directory, lambda report: setattr(report, "filtered", 3))
@@ -441,7 +441,7 @@ class TestCounting:
     def test_bounds(self) -> None:
         report = DecodingReport()
         for i in range(MALFORMED_REASONS_MAX + 7):
-            report.add(MalformedSamples("w", f"reason {i}", 2, 1, 1))
+            report.add_malformed(MalformedSamples("w", f"reason {i}", 2, 1, 1))
             report.see(3 * i, 3 * i + 1)
         assert len(report.malformed) == MALFORMED_REASONS_MAX
         assert report.overflow == 14
@@ -472,5 +472,5 @@ class TestCounting:
     def test_first_and_last(self) -> None:
         report = DecodingReport()
         for first, last in ((5, 6), (1, 2), (8, 9)):
-            report.add(MalformedSamples("w", "r", 1, first, last))
+            report.add_malformed(MalformedSamples("w", "r", 1, first, last))
         assert list(report.malformed.values()) == [MalformedSamples("w", "r", 3, 1, 9)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-from spark_rtps.serving.server.http_messages import Answer, FileRange, Refusal, Request
+from spark_rtps.serving.server.http_messages import FileRange, HttpResponse, Refusal, Request
 from spark_rtps.serving.server.log_queries import LogQueries
 from spark_rtps.serving.server.log_routes import LogRoutes
 from spark_rtps.serving.server.tail_watch import TailWatch
@@ -22,7 +22,7 @@ from spark_rtps.transport.log.log_view import LogView
 TOKEN = "t0ken-of-the-receiver"
 
 #: What is answered at a target: JSON, a status and the reason for it, or what a log server answers.
-Answers = Callable[[str], dict[str, Any] | tuple[int, str] | Answer]
+Answers = Callable[[str], dict[str, Any] | tuple[int, str] | HttpResponse]
 
 
 def recording(directory: Path, /, **changed: object) -> Answers:
@@ -46,7 +46,7 @@ def recording(directory: Path, /, **changed: object) -> Answers:
         "retention": "bytes",
     }
 
-    def answers(target: str) -> dict[str, Any] | Answer:
+    def answers(target: str) -> dict[str, Any] | HttpResponse:
         parts = urlsplit(target)
         if parts.path == "/v1/subscriptions":
             return {"v": 1, "subscriptions": [about | changed]}
@@ -114,10 +114,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
         if self.headers["Authorization"] != f"Bearer {TOKEN}":
-            found: dict[str, Any] | tuple[int, str] | Answer = (401, "wrong token")
+            found: dict[str, Any] | tuple[int, str] | HttpResponse = (401, "wrong token")
         else:
             found = self.server.answers(self.path)
-        if isinstance(found, Answer):
+        if isinstance(found, HttpResponse):
             status, raw = found.status, _bytes(found.body)
         elif isinstance(found, tuple):
             status, raw = found[0], json.dumps({"error": found[1]}).encode()

@@ -52,7 +52,7 @@ def test_ls_shows_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     prefix = WRITER.prefix
     listener = ParticipantData(prefix, name="listener [/usr/bin/x]")
     endpoint = RemoteEndpoint(WRITER, "writer", "[/bold]", "[red]T", Qos(), "", b"\1\x10")
-    _print_tables(SeenTopics.of(0, [listener], [endpoint]), 1.0)
+    _print_tables(SeenTopics.describe(0, [listener], [endpoint]), 1.0)
     shown = capsys.readouterr().out
     assert "[/usr/bin/x]" in shown
     assert "[/bold]" in shown
@@ -90,7 +90,7 @@ def test_echo_of_an_end_without_payload(codec: Codec | None, capsys: pytest.Capt
 def test_echo_of_numbers_json_does_not_know() -> None:
     codec = Codec(Struct("T", (Member("x", DOUBLE, 0), Member("xs", Sequence(DOUBLE), 1))))
     batch = pa.record_batch({"x": [float("nan")], "xs": [[1.5, float("inf"), float("-inf")]]})
-    payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
+    payload = np.frombuffer(codec.encode_batch(batch).payload(0), np.uint8)
     rows = echoed(Run.single(WRITER, 1, payload), codec)
     assert rows == [{"x": "NaN", "xs": [1.5, "Infinity", "-Infinity"]}]
 
@@ -111,7 +111,7 @@ def test_echo_of_maps_is_objects() -> None:
         "e": [],
     }
     batch = pa.RecordBatch.from_pylist([row], schema=codec.arrow_schema)
-    payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
+    payload = np.frombuffer(codec.encode_batch(batch).payload(0), np.uint8)
     expected = {
         "m": {"a": 1.0, "b": "NaN"},
         "b": {"1": "7879"},
@@ -122,7 +122,7 @@ def test_echo_of_maps_is_objects() -> None:
     assert echoed(Run.single(WRITER, 1, payload), codec) == [expected]
     row["e"] = [("k", 1), ("k", 2)]  # nothing keeps a peer from it
     batch = pa.RecordBatch.from_pylist([row], schema=codec.arrow_schema)
-    payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
+    payload = np.frombuffer(codec.encode_batch(batch).payload(0), np.uint8)
     assert echoed(Run.single(WRITER, 1, payload), codec) == [expected | {"e": [["k", 1], ["k", 2]]}]
 
 
@@ -191,7 +191,7 @@ def test_a_type_that_cannot_is_exit_code_1(
 def test_names_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     listener = ParticipantData(WRITER.prefix, name="listener\x1b[2J\x9b2J\u202e")
     endpoint = RemoteEndpoint(WRITER, "writer", "a\rb\ud800", "T\a", Qos(), "", b"\1\x10")
-    _print_tables(SeenTopics.of(0, [listener], [endpoint]), 1.0)
+    _print_tables(SeenTopics.describe(0, [listener], [endpoint]), 1.0)
     shown = capsys.readouterr().out
     assert "listener\ufffd[2J\ufffd2J\ufffd" in shown
     assert "a\ufffdb\ufffd" in shown

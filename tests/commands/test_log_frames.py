@@ -14,7 +14,7 @@ from spark_rtps.transport.log.frame import align
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import PAGE, segment_path
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.log.verification import extent, walk
+from spark_rtps.transport.log.verification import extent, scan_log
 from tests.commands.log_scene import OTHER, WRITER, filled, flip, held, lines, meanwhile, run
 from tests.log.make_runs import RECEPTION, guid, indexed, single
 
@@ -173,7 +173,7 @@ def test_a_long_log_takes_no_memory(tmp_path: Path, bodies: bool) -> None:
     end = extent(view).end
     tracemalloc.start()
     try:
-        for _ in walk(view, 0, end, bodies=bodies):
+        for _ in scan_log(view, 0, end, bodies=bodies):
             count += 1
         _, peak = tracemalloc.get_traced_memory()
     finally:

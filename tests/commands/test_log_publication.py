@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.log import named_logs
-from spark_rtps.transport.log.publication_log import Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import FrameClaim, PublicationLog
 from spark_rtps.transport.log.publication_scan import FrameKind, first_frame, frames_of, terms_of
 from spark_rtps.transport.protocol.writing.publication import PublicationPositions, PublicationResult
 from spark_rtps.transport.structure import Guid
@@ -27,10 +27,10 @@ ANY = 1 << 62
 ABOUT = {"topic": "Square", "type": "ShapeType", "domain": 7, "guid": str(Guid(b"w" * 12, b"\0\0\1\3"))}
 
 
-def claim(log: PublicationLog, length: int, **numbers: int) -> Claim:
+def claim(log: PublicationLog, length: int, **numbers: int) -> FrameClaim:
     while (found := log.claim(length, limit=ANY, **numbers)) is PublicationResult.ADMIN_ACTION:
         pass
-    assert isinstance(found, Claim)
+    assert isinstance(found, FrameClaim)
     return found
 
 

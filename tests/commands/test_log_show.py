@@ -176,7 +176,7 @@ def test_what_is_trimmed_and_appended_meanwhile(log: StreamLog, monkeypatch: Any
 
 
 def test_a_segment_that_is_begun_while_frames_are_counted(log: StreamLog) -> None:
-    inventory = Inventory.of(log.directory)
+    inventory = Inventory.of_log(log.directory)
     while log.position < 6 * PAGE:
         log.append(single(OTHER, log.rows, 1000), reception=0)
     assert verify(LogView(log.directory), on_frame=inventory.count).is_sound

@@ -19,7 +19,7 @@ from spark_rtps.commands import receivers, stat
 from spark_rtps.monitoring.report_json import errors_as_json, losses_as_json, streams_as_json
 from spark_rtps.monitoring.reports import ErrorReport, LossesOfLog
 from spark_rtps.monitoring.seen_topics import SeenTopics
-from spark_rtps.monitoring.stream_counters import Kind, State, Stream
+from spark_rtps.monitoring.stream_counters import State, Stream, StreamKind
 from spark_rtps.serving.client import connections
 from spark_rtps.serving.wire_format.receiver_service import LISTEN_SECONDS_ASKED_MAX
 from spark_rtps.transport.log.error_log import DistinctError
@@ -35,7 +35,7 @@ ERRORS = [
 ]
 LOSSES = [LossesOfLog(Path("/a/losses"), "Square", [Loss(None, "Square", 1, 2, 3, 4, 5)], 9)]
 STREAM = Stream(
-    Kind.SOURCE, Path("/a"), "Squ\x1b[31mare", "T", 0, "01" * 12, 17, State.ALIVE, {"log.rows": 5}
+    StreamKind.SOURCE, Path("/a"), "Squ\x1b[31mare", "T", 0, "01" * 12, 17, State.ALIVE, {"log.rows": 5}
 )
 
 
@@ -100,7 +100,7 @@ class TestStat:
         assert str(error).startswith(f"the receiver at {closed} is not reached: {closed}: ")
 
     def test_nothing_runs_there(self) -> None:
-        ended = Stream(Kind.SOURCE, Path("/a"), "Old", None, None, "", 1, State.ENDED, {})
+        ended = Stream(StreamKind.SOURCE, Path("/a"), "Old", None, None, "", 1, State.ENDED, {})
         with FakeReceiver(telling(ended)) as receiver:
             printed = run("stat", "-r", receiver.address).stdout
         assert f"no source or sink runs at {receiver.address}\n" in printed
@@ -113,7 +113,7 @@ class TestStat:
             if now[0] is None:
                 return 500, "not now"
             counters = {"log.rows": now[0]}
-            stream = Stream(Kind.SOURCE, Path("/a"), "S", None, None, "", 1, State.ALIVE, counters)
+            stream = Stream(StreamKind.SOURCE, Path("/a"), "S", None, None, "", 1, State.ALIVE, counters)
             return streams_as_json([stream], [], 1)
 
         scenes = [lambda rows=rows: now.__setitem__(0, rows) for rows in (None, 300, 700)]
@@ -156,7 +156,7 @@ class TestErrorsAndLosses:
 
 class TestLs:
     def test_what_it_sees(self) -> None:
-        seen = SeenTopics.of(5, [ParticipantData(bytes(12), name="robot")], [])
+        seen = SeenTopics.describe(5, [ParticipantData(bytes(12), name="robot")], [])
         with FakeReceiver(lambda _: seen.as_json()) as receiver:
             shown = run("ls", "-r", receiver.address, "--wait", "500ms").stdout
             found = json.loads(run("ls", "-r", receiver.address, "--json").stdout)

@@ -125,7 +125,7 @@ def test_what_came_is_in_the_file_before_the_recorder_ends(
         file = McapFile(str(path), is_lenient=True)
         channels = file.channels("T", typed=True)
         piece = Piece(str(path), file.form, channels, tuple(file.sections(channels, ALL_TIMES)))
-        there[0] = sum(each.count for each in file.read(piece, ALL_TIMES))
+        there[0] = sum(each.count for each in file.read_piece(piece, ALL_TIMES))
         os.kill(os.getpid(), signal.SIGINT)
         return rows(0)[:0]
 
@@ -154,7 +154,7 @@ def test_a_full_disk_is_an_error_that_says_what_is_left(
         r"t\.mcap: it cannot be written to its end: No space left on device; failOnDataLoss=false reads what"
     )
     with pytest.raises(RecordingError, match=printed):
-        recorder.add("T", POINT, rows(0))
+        recorder.add_rows("T", POINT, rows(0))
     with pytest.raises(RecordingError, match=printed):
         recorder.close()
     assert recorder._file.closed

@@ -22,9 +22,9 @@ from spark_rtps.commands import receivers
 from spark_rtps.commands import recorded_runs as recorded_runs_module
 from spark_rtps.commands.recorded_runs import recorded_runs
 from spark_rtps.monitoring.report_json import streams_as_json
-from spark_rtps.monitoring.stream_counters import Kind, State, Stream
+from spark_rtps.monitoring.stream_counters import State, Stream, StreamKind
 from spark_rtps.serving.client import connections
-from spark_rtps.serving.server.http_messages import Answer
+from spark_rtps.serving.server.http_messages import HttpResponse
 from spark_rtps.serving.wire_format import log_scan
 from spark_rtps.serving.wire_format.served import Served
 from spark_rtps.transport.log.segment import PAGE
@@ -72,7 +72,7 @@ def points(tmp_path: Path) -> StreamLog:
 
 def point(number: int, note: str = "") -> Run:
     batch = pa.record_batch({"x": pa.array([number], pa.int32()), "note": [note]})
-    return Run.single(KEYED, number, np.frombuffer(Codec(POINT).encode(batch).payload(0), np.uint8))
+    return Run.single(KEYED, number, np.frombuffer(Codec(POINT).encode_batch(batch).payload(0), np.uint8))
 
 
 def run(*arguments: object, exit_code: int = 0) -> Result:
@@ -95,7 +95,7 @@ class TestLog:
 
     def test_show(self, log: StreamLog) -> None:
         here = json.loads(run("log", "show", log.directory, "--json").stdout)
-        stream = Stream(Kind.SOURCE, log.directory, "Square", None, 0, "", 77, State.ALIVE, {})
+        stream = Stream(StreamKind.SOURCE, log.directory, "Square", None, 0, "", 77, State.ALIVE, {})
         answers = recording(log.directory)
 
         def with_stream(target: str) -> Any:
@@ -131,7 +131,7 @@ class TestLog:
 
         def forgetful(target: str) -> Any:
             found = answers(target)
-            if isinstance(found, Answer) and target.endswith(log.directory.name):
+            if isinstance(found, HttpResponse) and target.endswith(log.directory.name):
                 assert isinstance(found.body, bytes)
                 return {**json.loads(found.body), "base": None}  # which is said, too
             return found
@@ -190,7 +190,7 @@ class TestLog:
         def lying(target: str) -> Any:
             found = answers(target)
             if "/walk" in target:
-                assert isinstance(found, Answer) and isinstance(found.body, bytes)
+                assert isinstance(found, HttpResponse) and isinstance(found.body, bytes)
                 return {**json.loads(found.body), **lie}
             return found
 

@@ -12,7 +12,7 @@ import pytest
 
 from spark_rtps.commands.tables import size
 from spark_rtps.monitoring import stream_counters
-from spark_rtps.monitoring.stream_counters import Kind, State, lost, read_streams, rejected
+from spark_rtps.monitoring.stream_counters import State, StreamKind, lost, read_streams, rejected
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -284,5 +284,5 @@ class TestSafety:
         sink(root)
         left = root / "publishers" / f"{DEAD}-5-0.counters"
         left.touch()
-        assert [s["kind"] for s in as_json()["streams"]] == [Kind.SINK.value]  # type: ignore[attr-defined]
+        assert [s["kind"] for s in as_json()["streams"]] == [StreamKind.SINK.value]  # type: ignore[attr-defined]
         assert not left.exists()

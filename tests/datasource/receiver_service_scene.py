@@ -75,7 +75,7 @@ class FakeReceiver:
     def subscriptions(self) -> list[SubscriptionInfo]:
         self._check(self.log)
         folder = self.root / self.log
-        place, end = LogLocation.of(folder), self.stream.position
+        place, end = LogLocation.of_directory(folder), self.stream.position
         about = (self.log, folder, place, self.base, end, 0, "running", None, False, self.options, "bytes")
         topic = "T" if self.selection is None else str(self.selection)
         return [SubscriptionInfo("t", topic, None, self.domain, *about, self.selection)]

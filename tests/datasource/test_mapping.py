@@ -145,7 +145,7 @@ def round_trip(struct: Struct, mapping: Mapping, value: object) -> None:
     codec = Codec(struct, mapping=mapping)
     batch = pa.RecordBatch.from_pylist([{"before": 1, "m": value}] * 3, schema=arrow_schema(struct, mapping))
     for representation in (DataRepresentation.XCDR1, DataRepresentation.XCDR2):
-        decoded = codec.decode(codec.encode(batch, representation=representation))
+        decoded = codec.decode_samples(codec.encode_batch(batch, representation=representation))
         assert decoded.malformed is None
         assert decoded.batch.equals(batch)
 

@@ -62,12 +62,12 @@ class Group:
 
     def commit(self, _log: str, group: str, cursor: Cursor) -> None:
         stream = self.receiver.stream
-        self.groups.commit(group, cursor, Clocks.read(), base=stream.base, holds_log=True)
+        self.groups.commit_offset(group, cursor, Clocks.read_now(), base=stream.base, holds_log=True)
         stream.trim(self.consumer.get())
         self.receiver.base = stream.base
 
     def reported(self, _log: str) -> dict[str, Cursor]:
-        found = parse_groups(self.groups.encoded(Clocks.read()))
+        found = parse_groups(self.groups.encoded(Clocks.read_now()))
         return {group.name: Cursor(group.position, group.row) for group in found}
 
 
@@ -173,7 +173,7 @@ def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(
     def clocks() -> Clocks:
         return Clocks(time.time_ns(), int(uptime * 1e9), "boot")
 
-    monkeypatch.setattr(Clocks, "read", clocks)
+    monkeypatch.setattr(Clocks, "read_now", clocks)
     monkeypatch.setattr(stream_module.time, "monotonic", lambda: uptime)  # type: ignore[attr-defined]
     reader = services.reader(**{"receiver.group": "g"})
     offset = reader.initialOffset()
@@ -248,7 +248,7 @@ def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_no
     killed = reader_4_0(services)
     zero, one = killed.initialOffset(), killed.latestOffset()
     if not held:
-        group.groups.delete("g", Clocks.read(), holds_log=True)
+        group.groups.delete("g", Clocks.read_now(), holds_log=True)
     ended = reader_4_0(services)
     assert ended.partitions(one, one) == []
     assert ended.latestOffset() == one
@@ -266,7 +266,7 @@ def test_available_now_of_spark_4_0_keeps_its_group_alive_over_runs_without_new_
     """It is held where it is, since only commit() tells that the last micro-batch is processed."""
     Group(services.a, monkeypatch)
     uptime = 0.0
-    monkeypatch.setattr(Clocks, "read", lambda: Clocks(time.time_ns(), int(uptime * 1e9), "boot"))
+    monkeypatch.setattr(Clocks, "read_now", lambda: Clocks(time.time_ns(), int(uptime * 1e9), "boot"))
     receive(services.a, 0, 10)
     one = reader_4_0(services).latestOffset()
     for _ in range(9):

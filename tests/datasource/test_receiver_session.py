@@ -79,7 +79,7 @@ def test_a_receiver_that_died_goes_on_where_the_log_was_read_to(
     assert [config.log_reached for config in started.configs] == [0, end.position]
     assert started.configs[0].log_directory == started.configs[1].log_directory == str(session.directory)
     assert started.receivers[0].stopped and "killed; starting it again on the same log" in caplog.text
-    session.commit(Cursor(end.position))
+    session.commit_offset(Cursor(end.position))
     assert started.receivers[1].committed == [end.position]
     session.stop()
     assert started.receivers[1].said_goodbye

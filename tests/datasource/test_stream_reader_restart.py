@@ -277,7 +277,7 @@ class TestEndedLogs:
         (root / "something-else").mkdir()
         assert is_appended_to(used_log)
         assert not is_appended_to(old_log)
-        now = Clocks.read()
+        now = Clocks.read_now()
         assert remove_given_up(root, now=now, period=3_600 * 10**9) == []
         for log in (old_log, used_log):
             (log / LAST_USE).unlink(missing_ok=True)

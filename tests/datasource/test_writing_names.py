@@ -119,7 +119,7 @@ class TestWriting:
         plan = self.plan(COLUMNS)
         samples, hashes = encoder_for(plan)(batch())
         assert hashes is None
-        decoded = Codec(plan.struct).decode(samples)
+        decoded = Codec(plan.struct).decode_samples(samples)
         assert decoded.malformed is None
         assert decoded.batch.schema.names == ["avg_x_", "spot", "all_spots", "by_name", "c2nd"]
         assert values(decoded.batch.to_pylist()) == values(ROWS)
@@ -129,7 +129,7 @@ class TestWriting:
         plan = self.plan(columns, key="the_id")
         given = pa.RecordBatch.from_pylist([{"the id": 7, "x": 0.5}], schema=to_arrow(columns))
         samples, hashes = encoder_for(plan)(given)
-        assert Codec(plan.struct).decode(samples).batch.to_pylist() == [{"the_id": 7, "x": 0.5}]
+        assert Codec(plan.struct).decode_samples(samples).batch.to_pylist() == [{"the_id": 7, "x": 0.5}]
         assert hashes.tobytes() == bytes([0, 0, 0, 7]) + bytes(12)
 
     @pytest.mark.parametrize("text", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
@@ -141,7 +141,9 @@ class TestWriting:
             ["a text", "some bytes"],
         )
         samples, _ = encoder_for(plan)(given)
-        assert values(Codec(plan.struct).decode(samples).batch.to_pylist()) == values(given.to_pylist())
+        assert values(Codec(plan.struct).decode_samples(samples).batch.to_pylist()) == values(
+            given.to_pylist()
+        )
 
     def test_legal_names_stay(self) -> None:
         columns = StructType().add("a", "integer").add("B_2", SPOT.fields[0].dataType)

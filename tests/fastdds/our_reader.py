@@ -67,7 +67,7 @@ def write(
     """With the flag KEY_ONLY the rows' keys."""
     codec = Codec(struct)
     batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
-    encode = codec.encode_keys if flags & KEY_ONLY else codec.encode
+    encode = codec.encode_keys if flags & KEY_ONLY else codec.encode_batch
     samples = encode(batch, representation=representation)
     hashes = codec.key_hashes(batch) if struct.is_keyed else None
-    writer.write(samples, flags=flags, key_hashes=hashes)
+    writer.write_samples(samples, flags=flags, key_hashes=hashes)

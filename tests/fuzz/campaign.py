@@ -266,7 +266,7 @@ def drain(scene: Scene, data: U8, spans: list[tuple[int, int, str]]) -> None:
     """Receive datagrams, and do all that may follow."""
     one, now = scene.one, scene.network.now
     for reader in one.receive(data, spans, now=now):
-        for run in reader.take():
+        for run in reader.take_runs():
             run.samples(), run.timestamps(), run.key_hashes(), run.sample_flags()
     timer = one.get_timer()
     if timer is not None and timer <= now:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
@@ -38,13 +38,13 @@ class Stream:
     def write(self, count: int, now: int, size: int = 12) -> int:
         """As many rows as there is room for; returns how many."""
         rows = numbered(self.written, count, source=self.source, size=size)
-        taken = self.writer.write(rows, timestamp=now, now=now)
+        taken = self.writer.write_samples(rows, timestamp=now, now=now)
         self.written += taken
         return taken
 
     def take(self) -> None:
         """Each row arrives once and in order, and nothing else in the writer's name."""
-        for run in self.reader.take():
+        for run in self.reader.take_runs():
             if run.writer == self.writer.guid:
                 rows = numbers_of(run.samples())
                 expected = [(self.source, self.arrived + i) for i in range(run.count)]
@@ -93,7 +93,7 @@ class HostileScene:
         self._multicast_before: dict[tuple[str, int], int] = {}
         assert self.run(30 * SECOND, until=self.is_matched)
 
-    def known(self, host: Participant, writer: StatefulWriter, reader: StatefulReader) -> Host:
+    def known(self, host: RtpsParticipant, writer: StatefulWriter, reader: StatefulReader) -> Host:
         here = (self.network.address_of(host), PORT)
         own = "s" if host is self.one else "t"
         return Host(
@@ -163,7 +163,7 @@ class HostileScene:
         while stream.arrived < 3:
             assert self.network.now < end, "a newcomer's rows did not arrive"
             self.network.run(MILLISECOND)
-            for run in self.reader.take():
+            for run in self.reader.take_runs():
                 for each in (stream, others):
                     if run.writer == each.writer.guid:
                         each.arrived += run.count

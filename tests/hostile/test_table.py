@@ -317,7 +317,7 @@ def test_a_row_beyond_what_its_writer_announced_waits(scene: HostileScene) -> No
 
     def say(*submessages: bytes) -> list[int]:
         scene.network.deliver(scene.one, peer.to(scene.on, *submessages), peer.here[0])
-        for run in scene.reader.take():
+        for run in scene.reader.take_runs():
             if run.writer == guid:
                 taken.extend(run.sequence_numbers().tolist())
         return taken

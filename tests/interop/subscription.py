@@ -219,7 +219,7 @@ def rows_of(run: Run, codec: Codec) -> list[dict[str, Any] | None]:
         part = samples
         if len(index) < run.count:
             part = Samples.ragged(samples.data, samples.all_offsets()[index], samples.all_lengths()[index])
-        decoded = codec.decode(part, keys_only=keys_only)
+        decoded = codec.decode_samples(part, keys_only=keys_only)
         assert decoded.malformed is None
         decoded.batch.validate(full=True)
         for i, row in zip(index.tolist(), decoded.batch.to_pylist(), strict=True):

@@ -38,7 +38,7 @@ def create_writer(node: Node, topic: str, kind: str, offered: Qos) -> BlockingWr
 def write(writer: BlockingWriter, kind: str, rows: list[dict[str, Any]]) -> None:
     c = codec(kind)
     batch = batch_of(c, rows)
-    writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None)
+    writer.write_samples(c.encode_batch(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None)
 
 
 def numbers(first: int, count: int) -> list[dict[str, Any]]:

@@ -77,14 +77,17 @@ def test_from_cyclone(
 def write(writer: BlockingWriter, kind: str, rows: list[Row], flags: int = 0, *, with_hash: bool) -> None:
     c = codec(kind)
     batch: pa.RecordBatch = batch_of(c, rows)
-    samples = c.encode_keys(batch) if flags & KEY_ONLY else c.encode(batch)
+    samples = c.encode_keys(batch) if flags & KEY_ONLY else c.encode_batch(batch)
     if with_hash:
-        writer.write(samples, flags=flags, key_hashes=c.key_hashes(batch))
+        writer.write_samples(samples, flags=flags, key_hashes=c.key_hashes(batch))
         return
     # The blocking surface refuses this; what goes on the wire is legal all the same.
     with writer.node.lock:
         now = time.monotonic_ns()
-        assert writer.writer.write(samples, timestamp=time.time_ns(), now=now, flags=flags) == samples.count
+        assert (
+            writer.writer.write_samples(samples, timestamp=time.time_ns(), now=now, flags=flags)
+            == samples.count
+        )
         writer.node.flush()
 
 

@@ -33,7 +33,7 @@ def test_4_mib_to_cyclone(cyclone: Callable[..., CyclonePeer], participate: Call
     writer = participate().create_writer(WriterSpec("t", "interop::Blob", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [blob_row(1, 4 * MIB), blob_row(2, 10), blob_row(3, 4 * MIB + 3)]
-    writer.write(codec("Blob").encode(batch_of(codec("Blob"), rows)))
+    writer.write_samples(codec("Blob").encode_batch(batch_of(codec("Blob"), rows)))
     assert [sample.row for sample in peer.take("t", 3)] == rows
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
@@ -45,6 +45,6 @@ def test_16_mib_between_ourselves(
     writer = participate().create_writer(WriterSpec("t", "interop::Blob", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [blob_row(1, 16 * MIB), blob_row(2, 16 * MIB - 5)]
-    writer.write(codec("Blob").encode(batch_of(codec("Blob"), rows)))
+    writer.write_samples(codec("Blob").encode_batch(batch_of(codec("Blob"), rows)))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in receiver.wait_for(2)] == rows

@@ -48,7 +48,7 @@ def warning(receiver: Subscription, words: str) -> str:
 
 
 def commit(receiver: Subscription) -> None:
-    receiver.process.commit(receiver.process.cursor().position)
+    receiver.process.commit_position(receiver.process.cursor().position)
 
 
 def test_hold_names_the_writer_that_waits_and_loses_nothing(

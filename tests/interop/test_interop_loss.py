@@ -65,10 +65,10 @@ def test_lossy_reader(
     assert writer.wait_for_readers(PATIENCE)
     rows = [row(n) for n in range(count)]
     c = codec(kind)
-    samples = c.encode(batch_of(c, rows))
+    samples = c.encode_batch(batch_of(c, rows))
     step = 1 if flow == "unbatched" else count
     for first in range(0, count, step):
-        writer.write(samples.take(first, first + step))
+        writer.write_samples(samples.take_range(first, first + step))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in peer.take("t", count)] == rows
     assert peer.call("take", "t") == []
@@ -97,10 +97,10 @@ def test_lossy_network_to_cyclone(
     assert writer.wait_for_readers(PATIENCE)
     rows = [row(n) for n in range(count)]
     c = codec(kind)
-    samples = c.encode(batch_of(c, rows))
+    samples = c.encode_batch(batch_of(c, rows))
     step = 1 if flow == "unbatched" else 200 if flow == "batched" else 5
     for first in range(0, count, step):
-        writer.write(samples.take(first, min(first + step, count)))
+        writer.write_samples(samples.take_range(first, min(first + step, count)))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in peer.take("t", count)] == rows
     counters = writer.writer.counters

@@ -33,7 +33,9 @@ def vehicles(block: int) -> list[Row]:
 def write(writer: BlockingWriter, kind: str, rows: Sequence[Row], flags: int = 0) -> None:
     c = codec(kind)
     batch = batch_of(c, list(rows))
-    writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, flags=flags)
+    writer.write_samples(
+        c.encode_batch(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, flags=flags
+    )
 
 
 def numbers(count: int) -> list[Row]:

@@ -113,7 +113,7 @@ def test_four_hosts_are_sent_one_copy(scene: Scene, batched: bool, tmp_path: Pat
     count, step = 2_000, 10
     with scene.hosts.captured(0, tmp_path / "sent.pcap"):
         for first in range(0, count, step):
-            writer.write(numbered(first, step, size=200), timeout=PATIENCE)
+            writer.write_samples(numbered(first, step, size=200), timeout=PATIENCE)
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         wait_until(lambda: all(len(reader.numbers) >= count for reader in readers))
     for reader in readers:
@@ -163,12 +163,12 @@ def test_our_writer_sends_to_cyclone_readers_by_the_group(scene: Scene, tmp_path
     writer = scene.writer(0, "interop::Number", batch=BatchPolicy(enable=True))
     wait_until(lambda: to_group(writer, 4))
     count, rows = 2_000, [number_row(n) for n in range(2_000)]
-    samples = codec("Number").encode(batch_of(codec("Number"), rows))
+    samples = codec("Number").encode_batch(batch_of(codec("Number"), rows))
     with scene.hosts.captured(0, tmp_path / "sent.pcap"):
         for first in range(
             0, count, 100
         ):  # behind a hole Cyclone DDS keeps 128 samples, and requests the others again
-            writer.write(samples.take(first, first + 100), timeout=PATIENCE)
+            writer.write_samples(samples.take_range(first, first + 100), timeout=PATIENCE)
             writer.flush()
             assert writer.wait_for_acknowledgments(PATIENCE) == {}
         wait_until(lambda: ours.count >= count)

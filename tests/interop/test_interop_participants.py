@@ -50,7 +50,7 @@ def test_two_cyclone_writers_and_one_of_ours(
     for peer in peers:
         peer.wait_for_match("t")
         peer.call("write_numbers", "t", 0, COUNT)
-    writer.write(codec("Number").encode(batch_of(codec("Number"), ROWS)))
+    writer.write_samples(codec("Number").encode_batch(batch_of(codec("Number"), ROWS)))
     received = receiver.wait_for(3 * COUNT)
     writers = {sample.writer for sample in received}
     assert len(writers) == 3
@@ -71,7 +71,7 @@ def test_endpoints_deleted_before_a_peer_came(
     peer.reader("t", Number)
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match("t")
-    writer.write(codec("Number").encode(batch_of(codec("Number"), ROWS)))
+    writer.write_samples(codec("Number").encode_batch(batch_of(codec("Number"), ROWS)))
     assert [sample.row for sample in peer.take("t", COUNT)] == ROWS
     assert len(peer.call("discovered", "publication", "t")) == 1
 
@@ -101,7 +101,7 @@ def test_without_multicast(
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match("from")
     peer.call("write_numbers", "from", 0, COUNT)
-    writer.write(codec("Number").encode(batch_of(codec("Number"), ROWS)))
+    writer.write_samples(codec("Number").encode_batch(batch_of(codec("Number"), ROWS)))
     assert [sample.row for sample in receiver.wait_for(COUNT)] == ROWS
     assert [sample.row for sample in peer.take("to", COUNT)] == ROWS
     assert not node.sockets.multicast

@@ -82,7 +82,9 @@ def end_of(vehicle: int) -> Row:
 def write(writer: BlockingWriter, kind: str, rows: list[Row], flags: int = 0) -> None:
     c = codec(kind)
     batch = batch_of(c, rows)
-    writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, flags=flags)
+    writer.write_samples(
+        c.encode_batch(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, flags=flags
+    )
 
 
 def write_all(writer: BlockingWriter, kind: str, blocks: int = 6, block: int = 50) -> Written:

@@ -39,7 +39,9 @@ def vehicle(number: int, note: str, speed: float = 0.0) -> Row:
 def write(writer: BlockingWriter, kind: str, rows: list[Row], **how: Any) -> None:
     c = codec(kind)
     batch = batch_of(c, rows)
-    writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, **how)
+    writer.write_samples(
+        c.encode_batch(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, **how
+    )
 
 
 def notes(receiver: Subscription, count: int) -> list[str]:

@@ -149,7 +149,7 @@ def test_requested_by_cyclone(
     if matches:
         assert writer.wait_for_readers(PATIENCE)
         rows = [number_row(n) for n in range(3)]
-        writer.write(codec("Number").encode(batch_of(codec("Number"), rows)))
+        writer.write_samples(codec("Number").encode_batch(batch_of(codec("Number"), rows)))
         assert [sample.row for sample in shared_peer.take(topic, 3)] == rows
         return
     refused = refusals(node, topic)
@@ -195,7 +195,7 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
         shared_peer.call("write_numbers", f"{topic}_in", 0, 3)
         rows = [number_row(n) for n in range(3)]
         assert [sample.row for sample in reader.wait_for(3)] == rows
-        writer.write(codec("Number").encode(batch_of(codec("Number"), rows)))
+        writer.write_samples(codec("Number").encode_batch(batch_of(codec("Number"), rows)))
         assert [sample.row for sample in shared_peer.take(f"{topic}_out", 3)] == rows
         return
     # Who is in another partition is passed over without a word: what is announced later has matched before.

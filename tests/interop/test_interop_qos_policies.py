@@ -122,12 +122,12 @@ def test_writer_policy(name: str, lossy_peer: CyclonePeer, lossy_node: Node, top
         WriterSpec(topic, "interop::Number", qos(transient_local=True), policy=policy)
     )
     assert writer.wait_for_readers(PATIENCE)
-    samples = codec("Number").encode(batch_of(codec("Number"), rows(count)))
+    samples = codec("Number").encode_batch(batch_of(codec("Number"), rows(count)))
     single = min(count, COUNT // 2)
     for n in range(single):
-        writer.write(samples.take(n, n + 1))
+        writer.write_samples(samples.take_range(n, n + 1))
     for first in range(single, count, 100):
-        writer.write(samples.take(first, first + 100))
+        writer.write_samples(samples.take_range(first, first + 100))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in lossy_peer.take(topic, count)] == rows(count)
     assert lossy_peer.call("take", topic) == []
@@ -142,7 +142,7 @@ def test_writer_policy_with_fragments(
     writer = lossy_node.create_writer(WriterSpec(topic, "interop::Blob", qos(), policy=policy))
     assert writer.wait_for_readers(PATIENCE)
     blobs = [blob_row(n) for n in range(6)]
-    writer.write(codec("Blob").encode(batch_of(codec("Blob"), blobs)))
+    writer.write_samples(codec("Blob").encode_batch(batch_of(codec("Blob"), blobs)))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in lossy_peer.take(topic, 6)] == blobs
 
@@ -157,7 +157,7 @@ def test_writer_policy_with_a_late_joiner(
     writer = lossy_node.create_writer(
         WriterSpec(topic, "interop::Number", qos(transient_local=True), policy=policy)
     )
-    writer.write(codec("Number").encode(batch_of(codec("Number"), rows(count))))
+    writer.write_samples(codec("Number").encode_batch(batch_of(codec("Number"), rows(count))))
     lossy_peer.reader(topic, Number, transient_local=True)
     assert [sample.row for sample in lossy_peer.take(topic, count)] == rows(count)
     assert writer.wait_for_readers(PATIENCE)

@@ -39,7 +39,7 @@ def numbers(first: int, count: int) -> list[dict[str, Any]]:
 
 def write(writer: BlockingWriter, first: int, count: int, **how: Any) -> None:
     c = codec("Number")
-    writer.write(c.encode(batch_of(c, numbers(first, count))), **how)
+    writer.write_samples(c.encode_batch(batch_of(c, numbers(first, count))), **how)
 
 
 # --- DEADLINE -------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_ls_and_echo(
     assert "/robot1/bridge" in run("ls", *on, "--wait", "1s").stdout
 
     body = np.frombuffer(b"\0\1\0\0" + np.array([1, 2, 3], "<f8").tobytes(), np.uint8)
-    writer.write(Samples(body, 1, stride=len(body), size=len(body)))
+    writer.write_samples(Samples(body, 1, stride=len(body), size=len(body)))
     for topic, expected in (
         ("/robot1/point", {"x": 1.0, "y": 2.0, "z": 3.0}),  # which announces its name and hash alone
         ("temperature", {"header": header, "temperature": 21.5, "variance": 0.5}),
@@ -92,7 +92,7 @@ def test_the_graph_is_read_as_it_is_written(size: int, endpoints: int) -> None:
         StatefulWriter(Guid(prefix, b"\0\0\1\3"), Qos()),
     )
     for guid in guids:
-        graph.add(guid, writes=bool(guid.entity[2] % 2))
+        graph.add_endpoint(guid, writes=bool(guid.entity[2] % 2))
     sample = np.frombuffer(graph.sample(), np.uint8)
     ((owner, (node,)),) = nodes_of(Samples(sample, 1, stride=len(sample), size=len(sample)))
     assert owner == prefix

@@ -26,9 +26,9 @@ from spark_rtps.transport.net.recipients import Discard
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant.events import IncompatibleQos, Matched
 from spark_rtps.transport.protocol.participant.participant import (
-    Participant,
     ParticipantConfig,
     RemoteEndpoint,
+    RtpsParticipant,
 )
 from spark_rtps.transport.qos import DataRepresentation, TypeConsistency, TypeConsistencyKind
 from spark_rtps.transport.structure import Guid, Locator
@@ -102,7 +102,7 @@ def appendable_writer(node: Node, topic: str, name: str = "Appendable") -> Block
 def write(writer: BlockingWriter, rows: list[dict[str, Any]], name: str = "Appendable") -> None:
     codec = Codec(struct(name))
     batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
-    writer.write(codec.encode(batch, representation=DataRepresentation.XCDR2))
+    writer.write_samples(codec.encode_batch(batch, representation=DataRepresentation.XCDR2))
 
 
 # --- Cyclone's types ------------------------------------------------------------------------------
@@ -348,11 +348,11 @@ def participants(capture: str) -> list[bytes]:
     return list(dict.fromkeys(each[8:20] for each in datagrams if each[:4] == b"RTPS"))
 
 
-def replay(capture: str, prefix: bytes) -> tuple[Participant, list[Struct | str]]:
+def replay(capture: str, prefix: bytes) -> tuple[RtpsParticipant, list[Struct | str]]:
     """A participant of ours in the place of the one with this prefix, with a reader; and what it was told of the types
     of others, or why not."""
     here = (Locator("127.0.0.1", 7410),)
-    participant = Participant(
+    participant = RtpsParticipant(
         ParticipantConfig(prefix, metatraffic_unicast=here, default_unicast=here), now=0
     )
     participant.create_reader(ReaderSpec("lab_Rich", "lab::Rich", qos(), keyed=True, type=rich()), now=0)

@@ -148,7 +148,7 @@ def test_to_cyclone(kind: str, peer: CyclonePeer, node: Node) -> None:
     )
     assert writer.wait_for_readers(PATIENCE)
     c = codec(kind)
-    writer.write(c.encode(batch_of(c, rows), representation=representation))
+    writer.write_samples(c.encode_batch(batch_of(c, rows), representation=representation))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert_same([sample.row for sample in peer.take(topic, len(rows))], rows)
 
@@ -160,5 +160,5 @@ def test_final_type_as_xcdr2_to_cyclone(peer: CyclonePeer, node: Node) -> None:
     xcdr2 = DataRepresentation.XCDR2
     writer = node.create_writer(WriterSpec("xcdr2", "interop::Nested", qos(data_representation=(xcdr2,))))
     assert writer.wait_for_readers(PATIENCE)
-    writer.write(c.encode(batch_of(c, rows), representation=xcdr2))
+    writer.write_samples(c.encode_batch(batch_of(c, rows), representation=xcdr2))
     assert_same([sample.row for sample in peer.take("xcdr2", len(rows))], rows)

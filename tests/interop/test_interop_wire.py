@@ -94,11 +94,13 @@ def test_wireshark_finds_nothing_wrong(
         codec("Vehicle"), [{"id": min(n, 3), "note": "n" * n, "speed": float(n)} for n in range(12)]
     )
     hashes = codec("Vehicle").key_hashes(cars)
-    vehicles.write(codec("Vehicle").encode(cars), key_hashes=hashes)
-    vehicles.write(
+    vehicles.write_samples(codec("Vehicle").encode_batch(cars), key_hashes=hashes)
+    vehicles.write_samples(
         codec("Vehicle").encode_keys(cars.slice(0, 1)), key_hashes=hashes[:1], flags=DISPOSED | KEY_ONLY
     )
-    numbers.write(codec("Number").encode(batch_of(codec("Number"), [number_row(n) for n in range(2000)])))
+    numbers.write_samples(
+        codec("Number").encode_batch(batch_of(codec("Number"), [number_row(n) for n in range(2000)]))
+    )
     for topic, kind, durable in (
         ("numbers", Number, True),
         ("blobs", Blob, False),
@@ -113,8 +115,8 @@ def test_wireshark_finds_nothing_wrong(
     peer.wait_for_match("theirs")
     peer.wait_for_match("small")
     assert blobs.wait_for_readers(PATIENCE)
-    large = codec("Blob").encode(batch_of(codec("Blob"), [blob_row(n) for n in range(20)]))
-    blobs.write(large)
+    large = codec("Blob").encode_batch(batch_of(codec("Blob"), [blob_row(n) for n in range(20)]))
+    blobs.write_samples(large)
     peer.call("write_numbers", "theirs", 0, 20)
     peer.call("write_numbers", "small", 0, 500)
     for writer in (numbers, blobs, vehicles):
@@ -177,7 +179,7 @@ def test_wireshark_finds_every_sample_of_our_batches(
     cars = batch_of(
         codec("Vehicle"), [{"id": n % 40, "note": "n" * (n % 9), "speed": float(n)} for n in range(3_000)]
     )
-    writer.write(codec("Vehicle").encode(cars), key_hashes=codec("Vehicle").key_hashes(cars))
+    writer.write_samples(codec("Vehicle").encode_batch(cars), key_hashes=codec("Vehicle").key_hashes(cars))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert reader.counters.received_samples == 3_000
 

@@ -13,7 +13,7 @@ import pytest
 
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log.image import CopyBuffer, Image
-from spark_rtps.transport.log.publication_log import ADMIN_ACTION, Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import ADMIN_ACTION, FrameClaim, PublicationLog
 from spark_rtps.transport.structure import INFINITE
 
 TERM = 64 << 10
@@ -30,11 +30,11 @@ def image_of(log: PublicationLog, position: int = 0) -> Image:
     return Image(log, position, CopyBuffer())
 
 
-def put(log: PublicationLog, body: bytes) -> Claim:
+def put(log: PublicationLog, body: bytes) -> FrameClaim:
     """A frame that is not committed yet."""
     while (claim := log.claim(len(body), limit=INFINITE)) is ADMIN_ACTION:
         pass
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, FrameClaim)
     claim.data[:] = np.frombuffer(body, np.uint8)
     return claim
 
@@ -122,7 +122,7 @@ def test_each_message_of_a_train_is_a_span(log: PublicationLog, nbytes: int) -> 
     image, body = image_of(log), bytes(range(100))[:nbytes]
     publish(log, 1)
     claim = log.claim(nbytes, limit=INFINITE, first_sn=1, count=3, segment=32)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, FrameClaim)
     claim.data[:] = np.frombuffer(body, np.uint8)
     claim.commit()
     publish(log, 2)

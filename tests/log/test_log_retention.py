@@ -201,7 +201,7 @@ def test_who_only_looks_refuses_no_receiver(tmp_path: Path) -> None:
 def test_a_receiver_cleans_beside_its_log_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Clocks, "read", clocks)
+    monkeypatch.setattr(Clocks, "read_now", clocks)
     config = ReceiverConfig(str(tmp_path / "own"), "T", "Point", True)
     assert log_retention.start_log_retention(config) is None  # a receiver service's
     object.__setattr__(config, "ended_logs_period_ns", HOUR)
@@ -251,7 +251,7 @@ def test_a_log_that_was_in_use_when_the_clock_was_set_is_not_old_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = log(tmp_path)
-    monkeypatch.setattr(Clocks, "read", clocks)
+    monkeypatch.setattr(Clocks, "read_now", clocks)
     note_in_use(directory)
     for file in directory.iterdir():
         os.utime(file, ns=(NOW, NOW))

@@ -23,8 +23,8 @@ from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.checkpoint import read_checkpoint
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.damage import Damage
-from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, Frame, Pad, align
-from spark_rtps.transport.log.frame_scan import Header, SegmentFrames
+from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, Frame, PadFrame, align
+from spark_rtps.transport.log.frame_scan import FrameHeader, SegmentFrames
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import read_metadata
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -119,10 +119,10 @@ def test_items_are_frames_and_what_lies_between_them(filled: Filled) -> None:
                 items = list(filled.view.items(start, end, bodies=bodies))
                 frames = [item for item in items if isinstance(item, Frame)]
                 assert all_samples(frames) == all_samples(filled.view.frames(start, end))
-                assert all(isinstance(item, (Frame, Pad)) for item in items)
+                assert all(isinstance(item, (Frame, PadFrame)) for item in items)
                 assert [item.stop for item in items[:-1]] == [item.position for item in items[1:]]
     whole = list(filled.view.items(Cursor(0), Cursor(filled.tail)))
-    assert any(isinstance(item, Pad) for item in whole) and whole[-1].stop == filled.tail
+    assert any(isinstance(item, PadFrame) for item in whole) and whole[-1].stop == filled.tail
     inside = Cursor(whole[2].position + 32)
     assert [item.position for item in filled.view.items(Cursor(0), inside)] == [
         item.position for item in whole[:3]
@@ -551,7 +551,7 @@ def test_a_time_is_looked_for_while_frames_are_overwritten(
         lapped(log, 1, 24)
         header, left = SegmentFrames.header, [number]
 
-        def late(self: SegmentFrames, position: int) -> Header | None:
+        def late(self: SegmentFrames, position: int) -> FrameHeader | None:
             found = header(self, position)
             left[0] -= 1
             if not left[0]:

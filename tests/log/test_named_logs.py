@@ -58,7 +58,7 @@ def test_a_log_is_made_found_opened_and_removed(logs: NamedLogs) -> None:
     assert log.path is not None and [(each.path, each.about) for each in logs.listing()] == [
         (log.path, {"topic": "Square"})
     ]
-    opened = NamedLogs(logs.directory).open(log.path.name)
+    opened = NamedLogs(logs.directory).map_log(log.path.name)
     assert opened.token == log.token
     log.claim(4, limit=TERM).commit()
     remove(log)
@@ -90,15 +90,15 @@ def test_every_log_has_a_name_of_its_own(logs: NamedLogs) -> None:
 def test_what_is_no_name_of_ours_is_not_looked_for(logs: NamedLogs, name: str) -> None:
     logs.create(TERM, {})
     with pytest.raises(LogError, match="no name of a publication log"):
-        logs.open(name)
+        logs.map_log(name)
 
 
 def test_a_name_that_is_not_there(logs: NamedLogs) -> None:
     with pytest.raises(LogError):
-        logs.open("0" * 32 + ".publication")
+        logs.map_log("0" * 32 + ".publication")
     logs.create(TERM, {})
     with pytest.raises(LogError, match="No such file"):
-        logs.open("0" * 32 + ".publication")
+        logs.map_log("0" * 32 + ".publication")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
@@ -108,7 +108,7 @@ def test_a_directory_that_others_may_enter_is_refused(logs: NamedLogs, mode: int
     with pytest.raises(LogError, match="only this user can enter"):
         logs.create(TERM, {})
     with pytest.raises(LogError, match="only this user can enter"):
-        logs.open("0" * 32 + ".publication")
+        logs.map_log("0" * 32 + ".publication")
 
 
 def test_a_link_to_a_directory_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_a_killed_process_left_is_removed(logs: NamedLogs) -> None:
     assert dead.exists()
     assert [each.path for each in logs.listing()] == [alive.path]
     with pytest.raises(LogError, match="is gone"):
-        logs.open(dead.name)
+        logs.map_log(dead.name)
     assert logs.remove_dead() == [dead]
     assert not dead.exists() and alive.path is not None and alive.path.exists()
     assert logs.remove_dead() == []
@@ -220,7 +220,7 @@ def test_the_log_of_a_writer_whose_process_is_not_visible_here_is_read_and_stays
         log.metadata.words[_OWNER_PID] = process
         theirs = NamedLogs(logs.directory)
         assert [each.path for each in theirs.listing()] == [log.path]
-        assert theirs.remove_dead() == [] and theirs.open(log.path.name).metadata.owner_lives
+        assert theirs.remove_dead() == [] and theirs.map_log(log.path.name).metadata.owner_lives
     other = theirs.create(TERM, {})
     assert log.path.exists() and other.path is not None and other.path.exists()
 
@@ -250,7 +250,7 @@ def test_a_log_without_a_lock_is_judged_by_its_process(
     logs: NamedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an earlier version, or of a system without such locks."""
-    monkeypatch.setattr(OwnerLock, "take", lambda path: None)
+    monkeypatch.setattr(OwnerLock, "hold", lambda path: None)
     log = logs.create(TERM, {})
     assert log.path is not None and [each.path for each in logs.listing()] == [log.path]
     log.metadata.words[_OWNER_PID] = 4_194_303

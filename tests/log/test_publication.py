@@ -7,7 +7,7 @@ import pytest
 
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log.image import CopyBuffer, Image
-from spark_rtps.transport.log.publication_log import Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import FrameClaim, PublicationLog
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl
 from spark_rtps.transport.protocol.writing.intake import SampleClaim
@@ -167,7 +167,7 @@ def test_what_is_claimed_holds_up_what_comes_behind(scene: Scene) -> None:
     scene.write(1)
     assert sns(scene.output()) == [] and list(read_all(image)) == []
     claim.data[:] = 1
-    assert scene.writer.claims.commit(claim, now=scene.now)
+    assert scene.writer.claims.commit_claim(claim, now=scene.now)
     assert sns(scene.output()) == [1, 2]
     assert list(read_all(image)) == [(1, b"\1" * 16), (2, bytes(16))]
 
@@ -187,7 +187,7 @@ def test_cleaning_stays_a_term_behind_the_sender(scene: Scene) -> None:
     first = np.full(1_000, 1, np.uint8)
     samples = scene.samples(1, 1_000)
     samples.data[:] = first
-    scene.writer.write(samples, timestamp=1, now=scene.now)
+    scene.writer.write_samples(samples, timestamp=1, now=scene.now)
     while scene.positions.snd_pos < TERM + 3_000:
         scene.write(1, 1_000)
         scene.output()
@@ -213,7 +213,7 @@ def test_a_claim_that_is_never_committed_is_given_up(scene: Scene) -> None:
     frame = frame_at(scene.log, 0)
     assert frame is not None and frame.type == PAD
     assert [sn for sn, _ in read_all(image)] == [2]
-    assert not scene.writer.claims.commit(dead, now=scene.now)
+    assert not scene.writer.claims.commit_claim(dead, now=scene.now)
     assert not dead.claim.commit()
 
 
@@ -260,7 +260,7 @@ def test_a_write_that_is_interrupted_blocks_nobody(
     scene.write(1)
     scene.output()
     with monkeypatch.context() as patch:
-        patch.setattr(Claim, "commit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(FrameClaim, "commit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         for _ in range(count):
             with pytest.raises(KeyboardInterrupt):
                 scene.write(1)
@@ -277,10 +277,10 @@ def test_a_claim_that_is_still_open_outlives_an_interrupted_write(
     image = Image(scene.log, 0, CopyBuffer())
     claim = scene.claim()
     with monkeypatch.context() as patch:
-        patch.setattr(Claim, "commit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(FrameClaim, "commit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             scene.write(1)
     scene.write(1)
-    assert scene.writer.claims.commit(claim, now=scene.now)
+    assert scene.writer.claims.commit_claim(claim, now=scene.now)
     assert sns(scene.output()) == [1, 2]
     assert [sn for sn, _ in read_all(image)] == [1, 2]

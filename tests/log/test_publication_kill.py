@@ -68,7 +68,7 @@ def publish(directory: Path) -> None:
     driver.writer = writer = StatefulWriter(
         Guid(PREFIX, key.to_bytes(3, "big") + b"\3"), RELIABLE, flow_control=FlowControl(POLICY), log=log
     )
-    logs.add(writer, log, POLICY)
+    logs.add_log(writer, log, POLICY)
     publishing = BlockingWriter(driver, writer, "t")
     sys.setswitchinterval(1e-5)
     rest = random.random() / 1_000  # others may run
@@ -111,7 +111,7 @@ class Spy:
         logs = NamedLogs(directory)
         wait_until(lambda: bool(logs.listing()), every=0.001)
         (found,) = logs.listing()
-        self.log = logs.open(found.path.name)
+        self.log = logs.map_log(found.path.name)
         self.image = Image.joined(self.log, CopyBuffer())
         slot = self.log.subscribe(guid(9), position=self.image.position, now=time.monotonic_ns(), spy=True)
         assert slot is not None
@@ -221,7 +221,7 @@ class Steps:
     def write(self, size: int = 100) -> None:
         sn, start = self.writer.last_sn + 1, self.log.position
         data = payload(0, sn, size)
-        assert self.writer.write(samples_of([data]), timestamp=sn, now=self.script.now) == 1
+        assert self.writer.write_samples(samples_of([data]), timestamp=sn, now=self.script.now) == 1
         found = [f for f in walk(self.log, start, self.log.position) if isinstance(f, FrameAt)]
         self.committed += [(f.start, sn) for f in found if f.type == DATA]
 

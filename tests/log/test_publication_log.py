@@ -17,7 +17,7 @@ from spark_rtps.transport.log.publication_log import (  # type: ignore[attr-defi
     BACK_PRESSURED,
     CLOSED,
     MAX_POSITION_EXCEEDED,
-    Claim,
+    FrameClaim,
     PublicationLog,
     PublicationResult,
 )
@@ -38,12 +38,12 @@ def write(log: PublicationLog, body: bytes, *, first_sn: int = 0, count: int = 0
 
 def claimed(
     log: PublicationLog, length: int, *, limit: int = ANY, first_sn: int = 0, count: int = 0
-) -> Claim:
+) -> FrameClaim:
     """A claim, in the next term if it does not fit this one."""
     claim = log.claim(length, limit=limit, first_sn=first_sn, count=count)
     if claim is ADMIN_ACTION:
         claim = log.claim(length, limit=limit, first_sn=first_sn, count=count)
-    assert isinstance(claim, Claim), claim
+    assert isinstance(claim, FrameClaim), claim
     return claim
 
 
@@ -148,7 +148,7 @@ def test_term_lengths_that_cannot_be(term_length: int) -> None:
 def test_the_longest_message(term_length: int, longest: int) -> None:
     log = PublicationLog.create(term_length)
     assert log.max_message_length == longest
-    assert isinstance(log.claim(longest, limit=ANY), Claim)
+    assert isinstance(log.claim(longest, limit=ANY), FrameClaim)
     for length in (longest + 1, -1):
         with pytest.raises(UsageError, match=f"the longest has {longest}"):
             log.claim(length, limit=ANY)
@@ -168,7 +168,7 @@ def test_back_pressure_to_the_byte() -> None:
     log = PublicationLog.create(TERM)
     assert log.claim(32, limit=63) is BACK_PRESSURED
     assert log.position == 0, "nothing was claimed"
-    assert isinstance(log.claim(32, limit=64), Claim)
+    assert isinstance(log.claim(32, limit=64), FrameClaim)
     assert log.claim(0, limit=64) is BACK_PRESSURED
 
 
@@ -273,7 +273,7 @@ def test_nothing_is_claimed_on_bytes_that_are_not_zeroed() -> None:
     assert log.claim(0, limit=ANY) is ADMIN_ACTION
     assert log.claim(0, limit=ANY) is BACK_PRESSURED
     log.clean(32)
-    assert isinstance(log.claim(0, limit=ANY), Claim)
+    assert isinstance(log.claim(0, limit=ANY), FrameClaim)
     assert log.claim(0, limit=ANY) is BACK_PRESSURED
 
 

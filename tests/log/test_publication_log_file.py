@@ -20,7 +20,7 @@ from spark_rtps.transport.errors import LogError, LogFullError
 from spark_rtps.transport.log.appending import is_appended_to
 from spark_rtps.transport.log.image import CopyBuffer, Image
 from spark_rtps.transport.log.permissions import LOCK
-from spark_rtps.transport.log.publication_log import Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import FrameClaim, PublicationLog
 from spark_rtps.transport.log.subscriber_slots import SUBSCRIBERS_MAX, SubscriberSlots, SubscriberState
 from tests.log.make_runs import guid
 
@@ -30,7 +30,7 @@ ANY = 1 << 62
 
 def write(log: PublicationLog, body: bytes, *, first_sn: int = 0, count: int = 0) -> None:
     claim = log.claim(len(body), limit=ANY, first_sn=first_sn, count=count)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, FrameClaim)
     claim.data[:] = np.frombuffer(body, np.uint8)
     assert claim.commit()
 

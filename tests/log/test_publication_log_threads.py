@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.log.image import CopyBuffer, Image
-from spark_rtps.transport.log.publication_log import ADMIN_ACTION, BACK_PRESSURED, Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import ADMIN_ACTION, BACK_PRESSURED, FrameClaim, PublicationLog
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.buffer_claim import BufferClaim
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
@@ -87,7 +87,7 @@ def test_threads_claim_at_once(line_by_line: bool, each: int) -> None:
         for n in range(each):
             body = bytes([number, n & 0xFF, n >> 8]) + bytes([number]) * rng.randrange(1, 2000)
             claim = log.claim(len(body), limit=ANY, first_sn=n, count=number)
-            while not isinstance(claim, Claim):
+            while not isinstance(claim, FrameClaim):
                 claim = log.claim(len(body), limit=ANY, first_sn=n, count=number)
             claim.data[:] = np.frombuffer(body, np.uint8)
             assert claim.commit()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_rtps.transport.log.image import CopyBuffer, Image
-from spark_rtps.transport.log.publication_log import Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import FrameClaim, PublicationLog
 from spark_rtps.transport.log.publication_log_metadata import ACTIVE_TERM_COUNT, TAILS
 from spark_rtps.transport.log.term_frames import Terms, term_id_at
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
@@ -105,7 +105,7 @@ class PublicationMachine(RuleBasedStateMachine):
             payloads = [self._body(before + 1 + i, size) for i in range(count)]
             samples = self.script.samples(count, size)
             samples.data[:] = np.frombuffer(b"".join(payloads), np.uint8)
-            taken = self.writer.write(samples, timestamp=self.script.now, now=self.script.now)
+            taken = self.writer.write_samples(samples, timestamp=self.script.now, now=self.script.now)
             assert self.writer.last_sn == before + taken
             samples.data[:] = 0  # the caller's memory is the caller's
 
@@ -139,14 +139,14 @@ class PublicationMachine(RuleBasedStateMachine):
                 self.writer.claims.abort(claim, now=self.script.now)
             else:
                 claim.data[:] = np.frombuffer(self.bodies[claim.sn], np.uint8)
-                assert self.writer.claims.commit(claim, now=self.script.now)
+                assert self.writer.claims.commit_claim(claim, now=self.script.now)
 
     @rule(where=st.sampled_from(["before the header", "before the commit", "in the rotation"]), size=SIZES)
     def interrupted_write(self, where: str, size: int) -> None:
         """An exception stops the writing thread; nothing waits for that for longer than until the next write."""
         target = {
             "before the header": (Terms, "claim"),
-            "before the commit": (Claim, "commit"),
+            "before the commit": (FrameClaim, "commit"),
             "in the rotation": (Terms, "pad"),
         }[where]
         with self._noted(), mock.patch.object(*target, side_effect=Interrupted):
@@ -156,7 +156,7 @@ class PublicationMachine(RuleBasedStateMachine):
             samples = self.script.samples(3, size)
             samples.data[:] = np.frombuffer(b"".join(self.bodies[before + 1 + i] for i in range(3)), np.uint8)
             try:
-                self.writer.write(samples, timestamp=self.script.now, now=self.script.now)
+                self.writer.write_samples(samples, timestamp=self.script.now, now=self.script.now)
             except Interrupted:
                 self.writer.outgoing()
 
@@ -164,7 +164,7 @@ class PublicationMachine(RuleBasedStateMachine):
     def too_late_to_finish(self) -> None:
         """Whatever lies there by now, the other invariants must hold behind this."""
         for claim in self.overdue:
-            assert not self.writer.claims.commit(claim, now=self.script.now)
+            assert not self.writer.claims.commit_claim(claim, now=self.script.now)
             assert not claim.claim.commit()
             self.writer.claims.abort(claim, now=self.script.now)
 

@@ -10,7 +10,7 @@ import pytest
 from spark_rtps.transport.errors import LogFullError, LogLostError
 from spark_rtps.transport.log import segment, stream_log
 from spark_rtps.transport.log.frame import Cursor
-from spark_rtps.transport.log.frame_scan import Header, SegmentFrames
+from spark_rtps.transport.log.frame_scan import FrameHeader, SegmentFrames
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.small_file import UNFINISHED
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -192,7 +192,7 @@ def test_a_body_that_is_overwritten_while_it_is_verified_is_trimmed_and_not_dama
     fill(log, 3)
     frames = LogView(log.directory).frames(Cursor(0), Cursor(log.position))
 
-    def overwritten(_segment: SegmentFrames, _header: Header) -> bool:
+    def overwritten(_segment: SegmentFrames, _header: FrameHeader) -> bool:
         log.trim(log.position)
         return False
 

@@ -24,7 +24,7 @@ from spark_rtps.datasource.writer_pool import WriterPool
 from spark_rtps.monitoring import processes, publisher_counters, stream_counters
 from spark_rtps.monitoring.processes import process_start
 from spark_rtps.monitoring.publisher_counters import PublisherCounters, remove_stale
-from spark_rtps.monitoring.stream_counters import Kind, State, Stream, read_streams
+from spark_rtps.monitoring.stream_counters import State, Stream, StreamKind, read_streams
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import NoReaderError
 from spark_rtps.transport.limits import READERS_SHOWN_MAX
@@ -145,12 +145,12 @@ def only(root: Path) -> Stream:
 
 class TestFiles:
     def test_a_writer_has_its_counters_and_who_it_is(self, root: Path, writer: BlockingWriter) -> None:
-        PublisherCounters().add(writer, type_name="ShapeType", domain=7)
+        PublisherCounters().add_writer(writer, type_name="ShapeType", domain=7)
         stream = only(root)
         name = f"{os.getpid()}-{process_start(os.getpid())}-0"
         assert sorted(p.name for p in (root / "publishers").iterdir()) == [f"{name}.counters", f"{name}.json"]
         assert (stream.kind, stream.topic, stream.type, stream.domain) == (
-            Kind.SINK,
+            StreamKind.SINK,
             "Square",
             "ShapeType",
             7,
@@ -160,9 +160,9 @@ class TestFiles:
 
     def test_all_that_the_writer_counts(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
-        writer.write(encoded(points(0, 10)))
+        writer.write_samples(encoded(points(0, 10)))
         counters.update(writer.node)
         stream = only(root)
         assert (stream.samples, stream.peers, stream.behind_samples) == (10, 1, 10)
@@ -172,9 +172,9 @@ class TestFiles:
 
     def test_where_its_stream_stands(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
-        writer.write(encoded(points(0, 10)))
+        writer.write_samples(encoded(points(0, 10)))
         counters.update(writer.node)
         found, positions = only(root).counters, writer.writer.positions
         assert found["writer.pub_pos"] == found["writer.snd_pos"] == positions.pub_pos > 0
@@ -189,7 +189,7 @@ class TestFiles:
     def test_what_the_participant_counts_is_told_once(self, root: Path) -> None:
         counters, node = PublisherCounters(), IdleNode()
         for topic in ("a", "b"):
-            counters.add(writer_of(topic, node), type_name="T", domain=0)
+            counters.add_writer(writer_of(topic, node), type_name="T", domain=0)
         node.counted = {"writer.short_sends": 2, "drop.not_rtps": 5}
         counters.update(node)
         assert sum(stream.counters.get("drop.not_rtps", 0) for stream in streams(root)) == 5
@@ -197,7 +197,7 @@ class TestFiles:
 
     def test_statuses(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
         writer.writer.counters.inactive_readers = 3
         writer.writer.counters.offered_deadline_missed = 4
@@ -214,9 +214,9 @@ class TestFiles:
 
     def test_samples_in_the_history(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
-        writer.write(numbered(0, 10))
+        writer.write_samples(numbered(0, 10))
         acknowledge(writer, 1, 7)
         counters.update(writer.node)
         found = only(root).counters
@@ -225,16 +225,16 @@ class TestFiles:
     def test_writers_have_files_of_their_own(self, root: Path) -> None:
         counters = PublisherCounters()
         for topic in ("A", "B"):
-            counters.add(writer_of(topic), type_name="T", domain=0)
+            counters.add_writer(writer_of(topic), type_name="T", domain=0)
         assert [stream.topic for stream in streams(root)] == ["A", "B"]
 
     def test_what_each_reader_has_acknowledged(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
         join(writer, 2)
         join(writer, 3, reliable=False)
-        writer.write(encoded(points(0, 10)))
+        writer.write_samples(encoded(points(0, 10)))
         acknowledge(writer, 1, 10)
         acknowledge(writer, 2, 4)
         counters.update(writer.node)
@@ -253,7 +253,7 @@ class TestFiles:
 
     def test_the_readers_shown_are_bounded(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         for number in range(READERS_SHOWN_MAX + 5):
             join(writer, number)
         counters.update(writer.node)
@@ -265,15 +265,15 @@ class TestWhen:
     def test_not_at_every_call(self, root: Path, writer: BlockingWriter) -> None:
         clock = Clock()
         counters = PublisherCounters(clock=clock)
-        counters.add(writer, type_name="T", domain=0)
-        writer.write(encoded(points(0, 10)))
+        counters.add_writer(writer, type_name="T", domain=0)
+        writer.write_samples(encoded(points(0, 10)))
         clock.now = 99_000_000
         counters.update_if_due(writer.node)
         assert only(root).samples == 0
         clock.now = 100_000_000
         counters.update_if_due(writer.node)
         assert only(root).samples == 10
-        writer.write(encoded(points(0, 10)))
+        writer.write_samples(encoded(points(0, 10)))
         counters.update(writer.node)
         assert only(root).samples == 20
 
@@ -281,8 +281,8 @@ class TestWhen:
         counters = PublisherCounters()
         one, two = writer_of("1"), writer_of("2")
         for writer in (one, two):
-            counters.add(writer, type_name="T", domain=0)
-            writer.write(encoded(points(0, 10)))
+            counters.add_writer(writer, type_name="T", domain=0)
+            writer.write_samples(encoded(points(0, 10)))
         counters.update(two.node)
         assert [stream.samples for stream in streams(root)] == [0, 10]
 
@@ -290,15 +290,15 @@ class TestWhen:
         settings = parse_options({"topic": "T"}, AppliesTo.WRITE)
         clock = Clock()
         counters = PublisherCounters(clock=clock)
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
         acknowledge(writer, 1, 0)
         task = WriterSession(writer, settings, look_around_until=0, counters=counters)
         task.wait_for_reader()
         clock.now = 100_000_000
-        task.write(encoded(points(0, 10)))
+        task.write_samples(encoded(points(0, 10)))
         assert only(root).samples == 10
-        task.write(encoded(points(10, 10)))
+        task.write_samples(encoded(points(10, 10)))
         acknowledge(writer, 1, 20, count=2)
         task.wait_for_acknowledgments()
         assert (only(root).samples, only(root).behind_samples) == (20, 0)
@@ -335,7 +335,7 @@ class TestWriterPool:
     def test_what_happens_before_a_writer_has_its_files_is_told(
         self, root: Path, publishers: WriterPool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        add = PublisherCounters.add
+        add = PublisherCounters.add_writer
 
         def slowly(counters: PublisherCounters, writer: BlockingWriter, **about: Any) -> None:
             # what the participant's own thread does between its datagrams
@@ -344,7 +344,7 @@ class TestWriterPool:
             thread.join(0.2)  # it waits for the lock, for as long as the writer has no files
             add(counters, writer, **about)
 
-        monkeypatch.setattr(PublisherCounters, "add", slowly)
+        monkeypatch.setattr(PublisherCounters, "add_writer", slowly)
         with contextlib.closing(Node.open(NodeConfig(domain=domains.MONITORING, interface="lo"))) as node:
             node.start().create_reader(
                 ReaderSpec("T", "T", Qos(reliability=ReliabilityKind.RELIABLE)), Discard()
@@ -394,7 +394,7 @@ class TestStale:
         (root / "publishers").mkdir(parents=True)
         left = root / "publishers" / f"{DEAD}-5-0.counters"
         left.touch()
-        PublisherCounters().add(writer, type_name="T", domain=0)
+        PublisherCounters().add_writer(writer, type_name="T", domain=0)
         assert not left.exists()
 
     def test_a_process_of_another_pid_namespace_keeps_its_files_while_it_runs(
@@ -402,7 +402,7 @@ class TestStale:
     ) -> None:
         """Containers that share the folder, and not their processes."""
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         folder = root / "publishers"
         names = {path.name for path in folder.iterdir()}
         monkeypatch.setattr(processes, "process_start", lambda pid: None)
@@ -433,7 +433,7 @@ class TestNeverFails:
         counters = PublisherCounters()
         with caplog.at_level(logging.WARNING):
             for _ in range(3):
-                counters.add(writer, type_name="T", domain=0)
+                counters.add_writer(writer, type_name="T", domain=0)
                 counters.update(writer.node)
         (record,) = caplog.records
         assert "will not show what this process writes" in record.message
@@ -447,7 +447,7 @@ class TestNeverFails:
         root.mkdir(mode=0o700)
         (root / "publishers").write_text("a file in the way")
         with caplog.at_level(logging.WARNING):
-            PublisherCounters().add(writer, type_name="T", domain=0)
+            PublisherCounters().add_writer(writer, type_name="T", domain=0)
         assert len(caplog.records) == 1
 
     def test_more_counters_than_there_is_room_for(
@@ -461,7 +461,7 @@ class TestNeverFails:
         monkeypatch.setattr(Counters, "create", lambda path: create(path, capacity=3))
         counters = PublisherCounters()
         with caplog.at_level(logging.WARNING):
-            counters.add(writer, type_name="T", domain=0)
+            counters.add_writer(writer, type_name="T", domain=0)
             output = len(caplog.records)
             counters.update(writer.node)
         assert output == len(caplog.records) > 0
@@ -469,7 +469,7 @@ class TestNeverFails:
 
     def test_numbers_beyond_64_bits(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
-        counters.add(writer, type_name="T", domain=0)
+        counters.add_writer(writer, type_name="T", domain=0)
         writer.writer.counters.written_samples = 1 << 70
         counters.update(writer.node)
         assert only(root).samples == (1 << 63) - 1
@@ -477,7 +477,7 @@ class TestNeverFails:
 
 class TestReading:
     def test_what_is_no_sink(self, root: Path, writer: BlockingWriter) -> None:
-        PublisherCounters().add(writer, type_name="T", domain=0)
+        PublisherCounters().add_writer(writer, type_name="T", domain=0)
         folder = root / "publishers"
         (whole,) = folder.glob("*.counters")
         about = whole.with_suffix(".json").read_text()
@@ -501,7 +501,7 @@ class TestReading:
         assert only(root).path == whole
 
     def test_a_dead_sink_has_ended(self, root: Path, writer: BlockingWriter) -> None:
-        PublisherCounters().add(writer, type_name="T", domain=0)
+        PublisherCounters().add_writer(writer, type_name="T", domain=0)
         for path in (root / "publishers").iterdir():
             path.rename(path.with_name(f"{DEAD}-5-0{path.suffix}"))
         assert only(root).state is State.ENDED

@@ -62,7 +62,7 @@ def test_errors_and_losses_come_back_as_they_were() -> None:
 
 
 def test_topics_come_back_as_they_were() -> None:
-    seen = SeenTopics.of(
+    seen = SeenTopics.describe(
         3,
         [ParticipantData(WRITER.prefix, name="listener")],
         [
@@ -77,7 +77,7 @@ def test_topics_come_back_as_they_were() -> None:
 def test_the_words_of_qos_are_those_that_decide_about_a_match() -> None:
     qos = Qos(deadline=2_000_000_000, partition=("a", "b"), data_representation=(DataRepresentation.XCDR2,))
     endpoint = RemoteEndpoint(WRITER, "writer", "Square", "ShapeType", qos, "", b"\1\x10")
-    (seen,) = SeenTopics.of(0, [], [endpoint]).endpoints
+    (seen,) = SeenTopics.describe(0, [], [endpoint]).endpoints
     assert seen.qos[3:] == ("deadline=2s", "partition=a,b", "xcdr2")
 
 
@@ -168,7 +168,7 @@ def test_a_loss_that_cannot_be_is_refused(change: dict[str, object]) -> None:
 )
 def test_topics_that_cannot_be_are_refused(which: str, change: dict[str, object]) -> None:
     endpoint = RemoteEndpoint(WRITER, "writer", "Square", "ShapeType", Qos(), "", b"\1\x10")
-    reported = json.loads(raw(SeenTopics.of(0, [ParticipantData(WRITER.prefix)], [endpoint]).as_json()))
+    reported = json.loads(raw(SeenTopics.describe(0, [ParticipantData(WRITER.prefix)], [endpoint]).as_json()))
     reported[which][0] |= change
     with pytest.raises(ValueError, match="where"):
         SeenTopics.parse(raw(reported))

@@ -18,7 +18,7 @@ from spark_rtps.monitoring.status_changes import (
     nothing_yet,
     take_snapshot,
 )
-from spark_rtps.monitoring.stream_counters import Kind, State, Stream
+from spark_rtps.monitoring.stream_counters import State, Stream, StreamKind
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.structure import Guid
 
@@ -35,7 +35,7 @@ def last(status: str, guid: Guid = REMOTE) -> dict[str, int]:
 
 def stream(path: str = "/logs/a", *, topic: str = "Square", pid: int = 7, **counters: int) -> Stream:
     named = {label.replace("__", "."): value for label, value in counters.items()}
-    return Stream(Kind.SOURCE, Path(path), topic, "T", 3, PREFIX, pid, State.ALIVE, named)
+    return Stream(StreamKind.SOURCE, Path(path), topic, "T", 3, PREFIX, pid, State.ALIVE, named)
 
 
 def snapshot(*streams: Stream, topic: str = "", wall: int = 5_000) -> dict[str, Json]:

@@ -45,7 +45,7 @@ def pass_the_first_window(scene: Scene, writer: BlockingWriter, got: Received) -
     """Write as much as the reader allowed to be sent by UDP before it found the log."""
     written = 0
     while written * 1_000 < 5 << 20:
-        writer.write(numbered(written, 100, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(written, 100, size=1_000), timeout=PATIENCE)
         written += 100
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(written)))
@@ -57,7 +57,7 @@ def write_until_it_has(more: int, got: Received, writer: BlockingWriter) -> None
     while True:
         assert time.monotonic() < deadline, "it does not come back"
         newest = writer.writer.last_sn + 9
-        writer.write(numbered(newest - 9, 10, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(newest - 9, 10, size=1_000), timeout=PATIENCE)
         if len(got.numbers) + 10 < enough:
             time.sleep(0.002)
             continue

@@ -74,7 +74,7 @@ def test_nothing_is_sent_in_the_writing_thread(scene: Scene) -> None:
     node = scene.node()
     writer = scene.writer(node, flow_controller=FlowControllerPolicy())
     for i in range(100):
-        writer.write(numbered(i, 1))
+        writer.write_samples(numbered(i, 1))
         writer.flush()
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(100)))
@@ -88,8 +88,8 @@ def test_no_other_writing_thread_sends_it_either(scene: Scene) -> None:
     writer = scene.writer(node, topic="asynchronous", flow_controller=FlowControllerPolicy())
     synchronous = scene.writer(node, topic="synchronous")
     for i in range(100):
-        writer.write(numbered(i, 1))
-        synchronous.write(numbered(i, 1))
+        writer.write_samples(numbered(i, 1))
+        synchronous.write_samples(numbered(i, 1))
     scene.wait(lambda: got.numbers == other.numbers == list(range(100)))
     assert {each.thread for each in scene.samples_sent(writer)} == {node.duty_cycle.thread}
 
@@ -100,7 +100,7 @@ def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene: Sc
     writer = scene.writer(
         node, BEST_EFFORT, batch=replace(OPEN_BATCH, max_samples=4), flow_controller=FlowControllerPolicy()
     )
-    writer.write(numbered(0, 10, size=1_000))
+    writer.write_samples(numbered(0, 10, size=1_000))
     writer.flush()
     scene.wait(lambda: got.numbers == list(range(10)))
     assert [each.thread for each in scene.samples_sent(writer)] == [node.duty_cycle.thread] * 3
@@ -111,7 +111,7 @@ def test_only_so_many_datagrams_leave_per_period(scene: Scene, clock: Clock) -> 
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)
     settle(node)  # the first period has begun
-    writer.write(numbered(0, 10))
+    writer.write_samples(numbered(0, 10))
     for periods in range(4):
         settle(node)
         assert len(scene.samples_sent(writer)) == min(10, 3 * (periods + 1))
@@ -124,7 +124,7 @@ def test_the_rate_follows_the_token_bucket(scene: Scene) -> None:
     policy = FlowControllerPolicy("rate", max_tokens=5, tokens_added_per_period=5, period=SECOND // 20)
     writer = scene.writer(scene.node(), BEST_EFFORT, flow_controller=policy, coalescing=False)
     begun = time.monotonic()
-    writer.write(numbered(0, 40))
+    writer.write_samples(numbered(0, 40))
     assert writer.wait_for_asynchronous_publishing(PATIENCE)
     # 5 at once, or those of two periods if one ends just then, and the others in as many periods as they need
     assert time.monotonic() - begun > 5 * 0.05
@@ -137,7 +137,7 @@ def test_bytes_per_token(scene: Scene, clock: Clock) -> None:
     policy = replace(SLOW, bytes_per_token=1_000)
     writer = scene.writer(node, BEST_EFFORT, flow_controller=policy, coalescing=False)
     settle(node)
-    writer.write(numbered(0, 5, size=1_200))  # two tokens each
+    writer.write_samples(numbered(0, 5, size=1_200))  # two tokens each
     settle(node)
     assert len(scene.samples_sent(writer)) == 1
     clock.advance(PERIOD)
@@ -152,7 +152,7 @@ def test_a_batch_counts_as_one_large_sample(scene: Scene, clock: Clock) -> None:
     batch = replace(OPEN_BATCH, max_samples=50)
     writer = scene.writer(node, BEST_EFFORT, batch=batch, flow_controller=policy)
     settle(node)
-    writer.write(numbered(0, 150))
+    writer.write_samples(numbered(0, 150))
     for periods in range(1, 4):
         scene.wait(lambda periods=periods: len(got.numbers) == 50 * periods)  # type: ignore[misc]
         settle(node)
@@ -170,8 +170,8 @@ def test_two_writers_share_a_controller(scene: Scene, clock: Clock) -> None:
     b = scene.writer(node, BEST_EFFORT, topic="B", flow_controller=policy, coalescing=False)
     settle(node)
     with node.lock:
-        a.write(numbered(0, 8))
-        b.write(numbered(0, 8))
+        a.write_samples(numbered(0, 8))
+        b.write_samples(numbered(0, 8))
     for periods in (1, 2, 3, 4):
         settle(node)
         assert [len(scene.samples_sent(each)) for each in (a, b)] == [2 * periods, 2 * periods]
@@ -186,8 +186,8 @@ def test_writers_of_other_names_do_not(scene: Scene, clock: Clock) -> None:
     other = replace(SLOW, name="other")
     b = scene.writer(node, BEST_EFFORT, topic="B", flow_controller=other, coalescing=False)
     settle(node)
-    a.write(numbered(0, 8))
-    b.write(numbered(0, 8))
+    a.write_samples(numbered(0, 8))
+    b.write_samples(numbered(0, 8))
     settle(node)
     assert [len(scene.samples_sent(each)) for each in (a, b)] == [3, 3]
 
@@ -200,7 +200,7 @@ def test_wait_for_asynchronous_publishing(scene: Scene, clock: Clock) -> None:
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)
     settle(node)
-    writer.write(numbered(0, 5))
+    writer.write_samples(numbered(0, 5))
     assert not writer.wait_for_asynchronous_publishing(0.0)
     with pytest.raises(TransportError, match=r"'T'.* waits for tokens of its flow controller"):
         writer.wait_for_acknowledgments(0.0)
@@ -219,7 +219,7 @@ def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(
     scene.reader(scene.node(), qos)
     node = scene.node()
     writer = scene.writer(node, qos, flow_controller=CLOSED, coalescing=False)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     settle(node)
     with caplog.at_level(logging.WARNING):
         node.close()
@@ -235,7 +235,7 @@ def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_re
     settle(node)
     clock.advance(PERIOD)
     with node.lock, caplog.at_level(logging.WARNING):
-        writer.write(numbered(0, 5))
+        writer.write_samples(numbered(0, 5))
         node.delete_endpoint(writer.guid)
     scene.wait(lambda: bool(got.numbers))
     assert got.numbers == list(range(len(got.numbers)))
@@ -253,7 +253,7 @@ def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(
 
     def write_on() -> None:
         for _ in range(100):
-            writer.write(block, timeout=0.05)
+            writer.write_samples(block, timeout=0.05)
 
     with pytest.raises(TransportError, match=r"no progress for 0\.05 s: its flow controller lets no more go"):
         write_on()
@@ -270,7 +270,7 @@ def test_write_goes_on_when_tokens_come(scene: Scene) -> None:
     wide = WriterPolicy(send_window_bytes=64 << 20)
     writer = scene.writer(node, flow_controller=policy, writer=wide)
     for i in range(8):
-        writer.write(numbered(1_000 * i, 1_000, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(1_000 * i, 1_000, size=1_000), timeout=PATIENCE)
     assert writer.wait_for_asynchronous_publishing(PATIENCE)
     scene.wait(lambda: got.numbers == list(range(8_000)))
 
@@ -285,7 +285,7 @@ def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch: pytest.Monke
     writer = two.create_writer(WriterSpec("t", "T", RELIABLE, policy=policy), now=network.now)
     network.run(SECOND)
     assert writer.readers
-    writer.write(numbered(0, 1_000), timestamp=0, now=network.now)
+    writer.write_samples(numbered(0, 1_000), timestamp=0, now=network.now)
     network.run(100 * SECOND)
     assert writer.counters.heartbeats_sent < 10  # they would only wait
     for _ in range(1_000):

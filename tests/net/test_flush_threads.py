@@ -30,7 +30,7 @@ def scene() -> Iterator[Scene]:
 
 def write(writer: BlockingWriter, number: int, key: int | None = None) -> None:
     hashes = None if key is None else np.full((1, 16), key, np.uint8)
-    writer.write(numbered(number, 1), key_hashes=hashes)
+    writer.write_samples(numbered(number, 1), key_hashes=hashes)
 
 
 def assert_sent_here(scene: Scene, writer: BlockingWriter, datagrams: int) -> None:
@@ -213,6 +213,6 @@ def test_unlimited_bytes_with_a_number_of_samples(scene: Scene) -> None:
     got = scene.reader(scene.node())
     policy = replace(OPEN, max_data_bytes=INFINITE, max_samples=100)
     writer = scene.writer(scene.node(), batch=policy)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     assert_sent_here(scene, writer, 10)
     scene.wait(lambda: got.numbers == list(range(1_000)))

@@ -108,7 +108,7 @@ def test_a_system_without_the_call(
     sockets: Sockets, senders: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(many_datagrams.sys, "platform", "elsewhere")  # type: ignore[attr-defined]
-    assert ManyDatagrams.of() is None
+    assert ManyDatagrams.where_possible() is None
     sockets._many[sockets.user] = None
     sent = [(bytes(64), "127.0.0.1")] * 40
     for _ in range(2):

@@ -56,9 +56,9 @@ def test_no_datagram_exceeds_the_mtu(scene: Scene, qos: Qos, batch: BatchPolicy)
     got = scene.reader(there, qos)
     here = scene.node(mtu=1_400)
     writer = scene.writer(here, qos, batch=batch)
-    writer.write(numbered(0, 1_000))
-    writer.write(numbered(1_000, 20, size=1_340))  # with all its headers too large for a datagram
-    writer.write(numbered(1_020, 2, size=20_000))
+    writer.write_samples(numbered(0, 1_000))
+    writer.write_samples(numbered(1_000, 20, size=1_340))  # with all its headers too large for a datagram
+    writer.write_samples(numbered(1_020, 2, size=20_000))
     writer.flush()
     if qos is RELIABLE:
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
@@ -74,8 +74,8 @@ def test_repairs_do_not_exceed_the_mtu(scene: Scene) -> None:
     sockets, send = here.sockets, here.sockets.send
     with here.lock:
         sockets.send = lambda datagrams: len(list(datagrams))  # type: ignore[method-assign]
-    writer.write(numbered(0, 500))
-    writer.write(numbered(500, 1, size=20_000))
+    writer.write_samples(numbered(0, 500))
+    writer.write_samples(numbered(500, 1, size=20_000))
     writer.flush()
     with here.lock:
         sockets.send = send  # type: ignore[method-assign]
@@ -90,7 +90,7 @@ def test_discovery_does_not_exceed_the_mtu(scene: Scene) -> None:
     readers = [scene.reader(there, large, topic=f"T{i}") for i in range(20)]
     writers = [scene.writer(here, large, topic=f"T{i}") for i in range(20)]
     for i, writer in enumerate(writers):
-        writer.write(numbered(i, 1))
+        writer.write_samples(numbered(i, 1))
     scene.wait(lambda: [reader.numbers for reader in readers] == [[i] for i in range(20)])
     assert PAYLOAD - 400 < max(sizes(scene, there, here)) <= PAYLOAD
 
@@ -100,7 +100,7 @@ def test_loopback_takes_63_kib(scene: Scene) -> None:
     here = scene.node()
     assert here.message_size == 63 << 10
     writer = scene.writer(here)
-    writer.write(numbered(0, 10_000))
+    writer.write_samples(numbered(0, 10_000))
     scene.wait(lambda: len(got.numbers) == 10_000)
     assert 60 << 10 < max(sizes(scene, here)) <= 63 << 10
 
@@ -124,7 +124,7 @@ def test_what_the_interface_takes_unfragmented_is_the_default(
     assert here.message_size == 1_472
     assert "mtu" not in caplog.text
     writer = scene.writer(here)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     scene.wait(lambda: len(got.numbers) == 1_000)
     assert 1_372 < max(sizes(scene, here)) <= 1_472
 
@@ -185,7 +185,7 @@ def test_batches_larger_than_a_datagram_warn_once_and_name_both(
     here = scene.node(mtu=1_400)
     with caplog.at_level(logging.WARNING):
         writer = scene.writer(here, batch=replace(BATCH, max_data_bytes=20_000))
-        writer.write(numbered(0, 1_000))
+        writer.write_samples(numbered(0, 1_000))
         writer.flush()
         scene.wait(lambda: len(got.numbers) == 1_000)
     (record,) = caplog.records
@@ -227,7 +227,7 @@ def test_message_size_max_drops_counts_and_names_the_sender_once(
         for _ in range(3):
             here.sockets.send([too_large])
         scene.wait(lambda: there.participant.drops[DropReason.MESSAGE_TOO_LARGE] == 3)
-        writer.write(numbered(0, 1))
+        writer.write_samples(numbered(0, 1))
         scene.wait(lambda: got.numbers == [0])
         events = [each for each in there.events() if isinstance(each, MessageTooLarge)]
     assert [each.size for each in events] == [3_020] * 3
@@ -257,8 +257,8 @@ def test_our_writers_send_nothing_that_a_reader_drops(scene: Scene, batch: Batch
     there, here = scene.node(message_size_max=2_000), scene.node()
     got = scene.reader(there)
     writer = scene.writer(here, batch=batch)
-    writer.write(numbered(0, 2_000))
-    writer.write(numbered(2_000, 1, size=30_000))
+    writer.write_samples(numbered(0, 2_000))
+    writer.write_samples(numbered(2_000, 1, size=30_000))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(2_001)))
     assert there.participant.drops[DropReason.MESSAGE_TOO_LARGE] == 0

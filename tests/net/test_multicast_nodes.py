@@ -79,7 +79,7 @@ def test_datagrams_do_not_grow_with_readers(scene: Scene, policy: dict[str, Any]
         received = [len(reader.numbers) for reader in readers]
         before = writer.node.sockets.sent  # type: ignore[attr-defined]
         for first in range(0, COUNT, 500):
-            writer.write(numbered(first, 500), timeout=PATIENCE)
+            writer.write_samples(numbered(first, 500), timeout=PATIENCE)
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         sent.append(writer.node.sockets.sent - before)  # type: ignore[attr-defined]
         for reader, had in zip(readers, received, strict=True):
@@ -93,7 +93,7 @@ def test_a_reader_elsewhere_is_sent_a_copy_of_its_own(scene: Scene) -> None:
     readers = [scene.reader(), scene.reader(), scene.reader(group="off")]
     writer = scene.writer()
     wait_until(lambda: is_ready(writer, 3, by_group=2))
-    writer.write(numbered(0, COUNT), timeout=PATIENCE)
+    writer.write_samples(numbered(0, COUNT), timeout=PATIENCE)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     for reader in readers:
         wait_until(lambda reader=reader: len(reader.numbers) >= COUNT)  # type: ignore[misc]
@@ -109,7 +109,7 @@ def test_the_kernel_drops_what_others_write(scene: Scene) -> None:
     writer = scene.writer()
     wait_until(lambda: is_ready(writer, 2, by_group=2))
     with other.node.lock:  # it receives nothing meanwhile
-        writer.write(numbered(0, 1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(0, 1_000), timeout=PATIENCE)
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         group = other.node.sockets.receivers[-1]
         assert group.getsockname() == (GROUP.address, GROUP.port)

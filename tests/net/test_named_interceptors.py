@@ -79,7 +79,7 @@ def test_an_interceptor_by_name_sees_each_sample_and_flushes(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=OPEN, interceptor="seeing_interceptor:see")
-    writer.write(numbered(0, 5))
+    writer.write_samples(numbered(0, 5))
     import seeing_interceptor  # type: ignore[import-not-found]
 
     queued = [(0, 0), (1, 12), (2, 24), (1, 12), (2, 24)]
@@ -113,12 +113,12 @@ def test_one_interceptor_for_all_writers_of_a_process(
     own = scene.writer(node, batch=OPEN, topic="own", readers=0, interceptor="seeing_interceptor:see")
     unbatched = scene.writer(node, topic="unbatched", readers=0)
     for writer in (one, other, own, unbatched):
-        writer.write(numbered(0, 1))
+        writer.write_samples(numbered(0, 1))
     assert topics == ["one", "other"]
     assert [each.writer.counters.dropped_by_interceptor for each in (one, other, own)] == [1, 1, 0]
     of_worker(None)
     later = scene.writer(node, batch=OPEN, topic="later", readers=0)
-    later.write(numbered(0, 1))
+    later.write_samples(numbered(0, 1))
     assert topics == ["one", "other"]
 
 
@@ -129,7 +129,7 @@ def test_the_environment_names_the_interceptor_of_a_process(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("SPARK_RTPS_BATCH_INTERCEPTOR", "dropping_interceptor:drop")
     writer = scene.writer(scene.node(), batch=OPEN, readers=0)
-    writer.write(numbered(0, 3))
+    writer.write_samples(numbered(0, 3))
     assert writer.writer.counters.dropped_by_interceptor == 3
     monkeypatch.setenv("SPARK_RTPS_BATCH_INTERCEPTOR", "dropping_interceptor:absent")
     with pytest.raises(OptionError, match="no attribute 'absent'"), explained():
@@ -152,11 +152,13 @@ def test_a_request_decodes_its_row_when_it_is_asked_for(scene: Scene, of_worker:
     node = scene.node()
     struct = parse_struct("struct Pair { long a; long b; };", "Pair", "a test")
     codec = Codec(struct)
-    samples = codec.encode(
+    samples = codec.encode_batch(
         pa.RecordBatch.from_pylist([{"a": 1, "b": 2}, {"a": 3, "b": 4}], arrow_schema(struct))
     )
     policy = PublicationPolicy(batch=OPEN)
-    node.create_writer(WriterSpec("pairs", "Pair", RELIABLE, policy=policy, type=struct)).write(samples)
+    node.create_writer(WriterSpec("pairs", "Pair", RELIABLE, policy=policy, type=struct)).write_samples(
+        samples
+    )
     assert rows == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
-    node.create_writer(WriterSpec("unknown", "Pair", RELIABLE, policy=policy)).write(samples)
+    node.create_writer(WriterSpec("unknown", "Pair", RELIABLE, policy=policy)).write_samples(samples)
     assert rows[2:] == [None, None]

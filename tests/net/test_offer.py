@@ -108,7 +108,7 @@ def test_a_claim_that_is_forgotten_blocks_nobody_for_long(scene: Scene) -> None:
     received = scene.reader(scene.node())
     writer = scene.writer(scene.node(), flow_control=replace(FLOW, unblock_timeout=300_000_000))
     forgotten = claimed(writer, 0)
-    writer.write(numbered(1, 2))
+    writer.write_samples(numbered(1, 2))
     scene.wait(lambda: received.numbers == [1, 2])
     assert not forgotten.commit()
     assert writer.writer.counters.unblocked_publications == 1
@@ -132,7 +132,7 @@ def test_a_claim_is_given_up_when_its_writer_is_closed_and_what_is_behind_it_is_
     received, node = scene.reader(scene.node()), scene.node()
     writer = scene.writer(node, flow_control=FLOW)
     late = claimed(writer, 0)
-    writer.write(numbered(1, 2))
+    writer.write_samples(numbered(1, 2))
     if closes == "writer":
         node.delete_endpoint(writer.guid)
     else:
@@ -146,11 +146,11 @@ def test_a_keyed_writer_takes_nothing_without_key_hashes(scene: Scene) -> None:
     scene.reader(scene.node(), keyed=True)
     writer = scene.writer(scene.node(), keyed=True, flow_control=FLOW)
     with pytest.raises(UsageError, match="written with key_hashes"):
-        writer.write(numbered(0, 2))
+        writer.write_samples(numbered(0, 2))
     with pytest.raises(UsageError, match="written with key_hashes"):
         writer.offer(numbered(0, 2))
     with pytest.raises(UsageError, match="2 samples need as many key hashes"):
-        writer.write(numbered(0, 2), key_hashes=hashes_of(1))
+        writer.write_samples(numbered(0, 2), key_hashes=hashes_of(1))
     claim = claimed(writer, 0)
     with pytest.raises(UsageError, match="needs its key_hash"):
         claim.commit()

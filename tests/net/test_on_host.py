@@ -63,7 +63,7 @@ def test_samples_go_by_the_log_alone(scene: Scene, qos: Qos, policy: dict[str, A
     got = scene.reader(scene.node(ipc=True), qos)
     writer = ipc_writer(scene, scene.node(), qos, **policy)
     for i in range(50):
-        writer.write(numbered(100 * i, 100, size=80))
+        writer.write_samples(numbered(100 * i, 100, size=80))
     writer.flush()
     scene.wait(lambda: len(got.numbers) == 5_000)
     assert got.numbers == list(range(5_000))
@@ -77,7 +77,7 @@ def test_many_terms(scene: Scene) -> None:
     pass_the_first_window(scene, writer, got)
     by_udp, written = len(scene.samples_sent(writer)), len(got.numbers)
     for i in range(100):
-        writer.write(numbered(written + 100 * i, 100, size=200))
+        writer.write_samples(numbered(written + 100 * i, 100, size=200))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(written + 10_000)))
     assert len(scene.samples_sent(writer)) == by_udp
@@ -86,11 +86,11 @@ def test_many_terms(scene: Scene) -> None:
 def test_a_large_sample_is_one_frame_and_a_larger_one_goes_by_udp(scene: Scene) -> None:
     got = scene.reader(scene.node(ipc=True))
     writer = ipc_writer(scene, scene.node())
-    writer.write(numbered(0, 1, size=100_000))
+    writer.write_samples(numbered(0, 1, size=100_000))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert scene.samples_sent(writer) == []
-    writer.write(numbered(1, 1, size=TERM))
-    writer.write(numbered(2, 1))
+    writer.write_samples(numbered(1, 1, size=TERM))
+    writer.write_samples(numbered(2, 1))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == [0, 1, 2])
     assert len(scene.samples_sent(writer)) == TERM // 63_488 + 1
@@ -100,12 +100,12 @@ def test_a_coherent_set(scene: Scene) -> None:
     got = scene.reader(scene.node(ipc=True), COHERENT)
     writer = ipc_writer(scene, scene.node(), COHERENT)
     writer.begin_coherent_set()
-    writer.write(numbered(0, 3_000))
+    writer.write_samples(numbered(0, 3_000))
     writer.end_coherent_set()
     writer.begin_coherent_set()
-    writer.write(numbered(3_000, 3_000))
+    writer.write_samples(numbered(3_000, 3_000))
     writer.abort_coherent_set()
-    writer.write(numbered(6_000, 10))
+    writer.write_samples(numbered(6_000, 10))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == [*range(3_000), *range(6_000, 6_010)])
 
@@ -113,11 +113,11 @@ def test_a_coherent_set(scene: Scene) -> None:
 def test_a_late_joiner_gets_history_by_udp_and_then_the_log(scene: Scene) -> None:
     node = scene.node()
     writer = ipc_writer(scene, node, LASTING, readers=0)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     got = scene.reader(scene.node(ipc=True), LASTING)
     scene.wait(lambda: got.numbers == list(range(1_000)) and readers_on_host(writer) == 1)
     before = len(scene.samples_sent(writer))
-    writer.write(numbered(1_000, 1_000))
+    writer.write_samples(numbered(1_000, 1_000))
     scene.wait(lambda: got.numbers == list(range(2_000)))
     assert len(scene.samples_sent(writer)) == before
 
@@ -126,7 +126,7 @@ def test_a_writer_and_a_reader_of_one_participant(scene: Scene) -> None:
     node = scene.node(ipc=True)
     got = scene.reader(node)
     writer = ipc_writer(scene, node)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     scene.wait(lambda: got.numbers == list(range(1_000)))
     assert scene.samples_sent(writer) == []
 
@@ -135,16 +135,16 @@ def test_readers_of_one_participant_share_an_image(scene: Scene) -> None:
     node = scene.node(ipc=True)
     first = scene.reader(node)
     writer = ipc_writer(scene, scene.node())
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     second = scene.reader(node)
     scene.wait(lambda: readers_on_host(writer) == 2)
-    writer.write(numbered(1_000, 1_000))
+    writer.write_samples(numbered(1_000, 1_000))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: first.numbers == list(range(2_000)) and second.numbers[-1:] == [1_999])
     assert second.numbers == list(range(second.numbers[0], 2_000)) and second.numbers[0] >= 1_000
     node.delete_endpoint(first.reader.guid)
     scene.wait(lambda: len(writer.writer.readers) == 1)
-    writer.write(numbered(2_000, 1_000))
+    writer.write_samples(numbered(2_000, 1_000))
     scene.wait(lambda: second.numbers[-1] == 2_999)
     assert len(first.numbers) == 2_000 and scene.samples_sent(writer) == []
 
@@ -153,7 +153,7 @@ def test_readers_elsewhere_are_sent_datagrams(scene: Scene) -> None:
     here, elsewhere = scene.reader(scene.node(ipc=True)), scene.reader(scene.node())
     writer = scene.writer(scene.node(), readers=2, flow_control=IPC)
     scene.wait(lambda: readers_on_host(writer) == 1)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     scene.wait(lambda: here.numbers == elsewhere.numbers == list(range(1_000)))
     assert scene.samples_sent(writer) != []
 
@@ -163,7 +163,7 @@ def test_several_writers(scene: Scene) -> None:
     writers = [ipc_writer(scene, scene.node()) for _ in range(3)]
     for i in range(20):
         for source, writer in enumerate(writers):
-            writer.write(numbered(100 * i, 100, source=source))
+            writer.write_samples(numbered(100 * i, 100, source=source))
     scene.wait(lambda: all(got.of(source) == list(range(2_000)) for source in range(3)))
 
 
@@ -178,7 +178,7 @@ def test_several_writers(scene: Scene) -> None:
 def test_both_sides_have_to_want_it(scene: Scene, reads: bool, publishes: FlowControlPolicy) -> None:
     got = scene.reader(scene.node(ipc=reads))
     writer = scene.writer(scene.node(), flow_control=publishes)
-    writer.write(numbered(0, 100))
+    writer.write_samples(numbered(0, 100))
     scene.wait(lambda: got.numbers == list(range(100)))
     assert scene.samples_sent(writer) != [] and readers_on_host(writer) == 0
 
@@ -188,7 +188,7 @@ def test_a_log_for_spies_alone_is_not_read(scene: Scene, directory: Path) -> Non
     only_spies = FlowControlPolicy(spies_simulate_connection=True, term_length=TERM)
     writer = scene.writer(scene.node(), flow_control=only_spies)
     assert len(files(directory)) == 1
-    writer.write(numbered(0, 100))
+    writer.write_samples(numbered(0, 100))
     scene.wait(lambda: got.numbers == list(range(100)))
     assert scene.samples_sent(writer) != []
 
@@ -201,7 +201,7 @@ def test_a_log_that_cannot_be_found_is_another_hosts(
     monkeypatch.setattr(named_logs, "_SHARED_MEMORY", tmp_path / "other")
     got = scene.reader(scene.node(ipc=True))
     writer = scene.writer(writer_node, flow_control=IPC)
-    writer.write(numbered(0, 100))
+    writer.write_samples(numbered(0, 100))
     scene.wait(lambda: got.numbers == list(range(100)))
     assert scene.samples_sent(writer) != []
 
@@ -227,7 +227,7 @@ def test_a_log_that_is_another_writers_is_not_read(
     monkeypatch.setattr(ipc_writing, "remove", lambda log: None)
     got = scene.reader(scene.node(ipc=True))
     writer = scene.writer(node, flow_control=IPC)
-    writer.write(numbered(0, 100))
+    writer.write_samples(numbered(0, 100))
     scene.wait(lambda: got.numbers == list(range(100)))
     assert scene.samples_sent(writer) != []
 
@@ -242,7 +242,7 @@ def test_no_room_for_a_log_is_a_warning(
     got = scene.reader(scene.node(ipc=True))
     writer = scene.writer(scene.node(), flow_control=IPC)
     assert "No space left on device" in caplog.text and "readers are sent datagrams" in caplog.text
-    writer.write(numbered(0, 100))
+    writer.write_samples(numbered(0, 100))
     scene.wait(lambda: got.numbers == list(range(100)))
 
 

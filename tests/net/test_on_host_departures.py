@@ -19,10 +19,10 @@ from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.image import CopyBuffer, Image
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.named_logs import NamedLogs
-from spark_rtps.transport.log.publication_log import Claim, PublicationLog
+from spark_rtps.transport.log.publication_log import FrameClaim, PublicationLog
 from spark_rtps.transport.log.publication_log_metadata import PublicationLogMetadata
 from spark_rtps.transport.net import ipc_writing
-from spark_rtps.transport.net.ipc_reading import _is_over, _Location, _Reading
+from spark_rtps.transport.net.ipc_reading import _is_over, _LogReader, _ReadLog
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
@@ -65,7 +65,7 @@ def test_what_a_writer_left_in_its_log_is_read(scene: Scene) -> None:
     got = scene.reader(scene.node(ipc=True), BEST_EFFORT)
     node = scene.node()
     writer = ipc_writer(scene, node, BEST_EFFORT)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     node.delete_endpoint(writer.guid)
     scene.wait(lambda: got.numbers == list(range(1_000)))
 
@@ -77,11 +77,11 @@ def test_what_a_writer_adds_while_it_is_looked_whether_it_is_gone_is_read(
     writer, reader = Guid(bytes(12), bytes(4)), StatefulReader(Guid(bytes(12), bytes(4)), Qos())
     slot = log.subscribe(reader.guid, position=0, now=0)
     assert slot is not None
-    reading = _Reading(writer, Image.joined(log, CopyBuffer()), {reader.guid: _Location(reader, slot)})
+    reading = _ReadLog(writer, Image.joined(log, CopyBuffer()), {reader.guid: _LogReader(reader, slot)})
 
     def end(_: PublicationLogMetadata) -> bool:
         claim = log.claim(100, limit=1_000)
-        assert isinstance(claim, Claim) and claim.commit()
+        assert isinstance(claim, FrameClaim) and claim.commit()
         return True
 
     monkeypatch.setattr(PublicationLogMetadata, "end_of_stream", property(end))
@@ -105,9 +105,9 @@ def test_who_was_taken_for_dead_comes_back(scene: Scene, monkeypatch: pytest.Mon
         (slot,) = log.subscribers()
         slot.heartbeat -= 6 * NANOSECONDS
         scene.wait(lambda: readers_on_host(writer) == 0)
-        writer.write(numbered(0, 1_000))
+        writer.write_samples(numbered(0, 1_000))
     scene.wait(lambda: readers_on_host(writer) == 1)
-    writer.write(numbered(1_000, 1_000))
+    writer.write_samples(numbered(1_000, 1_000))
     scene.wait(lambda: got.numbers == list(range(2_000)))
 
 
@@ -119,7 +119,7 @@ def test_who_falls_out_of_the_log_goes_on_at_the_newest(scene: Scene) -> None:
     scene.wait(lambda: readers_on_host(writer) == 2)
     hold(slow, slow_node, 0)
     for i in range(400):
-        writer.write(numbered(10 * i, 10, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(10 * i, 10, size=1_000), timeout=PATIENCE)
     scene.wait(lambda: fast.numbers == list(range(4_000)))
     hold(slow, slow_node, 1 << 40)
     write_until_it_has(1_000, slow, writer)
@@ -200,11 +200,11 @@ def test_a_reader_that_is_killed_holds_the_writer_up_no_longer_than_it_may(
     writer = scene.writer(scene.node(), readers=1, flow_control=pace)
     assert is_ready(child)
     scene.wait(lambda: readers_on_host(writer) == 2)
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     os.kill(child.pid, signal.SIGKILL)
     with caplog.at_level(logging.INFO):
         for i in range(1, 200):
-            writer.write(numbered(1_000 * i, 1_000, size=100), timeout=PATIENCE)
+            writer.write_samples(numbered(1_000 * i, 1_000, size=100), timeout=PATIENCE)
         scene.wait(lambda: got.numbers == list(range(200_000)))
         scene.wait(lambda: readers_on_host(writer) == 1)
     assert "is dead" in caplog.text
@@ -221,10 +221,10 @@ def test_the_file_of_a_writer_that_is_killed_is_removed_and_others_are_read_on(
     assert len(files(directory)) == 2
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    writer.write(numbered(0, 1_000, source=5))
+    writer.write_samples(numbered(0, 1_000, source=5))
     scene.wait(lambda: got.of(5) == list(range(1_000)))
     scene.wait(lambda: len(files(directory)) == 1)
-    writer.write(numbered(1_000, 1_000, source=5))
+    writer.write_samples(numbered(1_000, 1_000, source=5))
     scene.wait(lambda: got.of(5) == list(range(2_000)))
 
 
@@ -252,12 +252,14 @@ def test_a_receiver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             begun, deadline = receiver.cursor(), time.monotonic() + PATIENCE
             while not (readers_on_host(writer) == 1 and receiver.cursor() > begun):
                 assert time.monotonic() < deadline, "it reads no log"
-                writer.write(numbered(written, 100, size=500), timeout=PATIENCE)
+                writer.write_samples(numbered(written, 100, size=500), timeout=PATIENCE)
                 written += 100
             os.kill(receiver.pid, signal.SIGKILL)
             samples = numbered(written, 100, size=500)
             # where the window is full it waits for the successor, and not for the end of the lease
-            waits = threading.Thread(target=writer.write, args=(samples,), kwargs={"timeout": PATIENCE})
+            waits = threading.Thread(
+                target=writer.write_samples, args=(samples,), kwargs={"timeout": PATIENCE}
+            )
             waits.start()
             written += 100
             receiver.stop()

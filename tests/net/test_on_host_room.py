@@ -48,7 +48,7 @@ def test_a_reader_without_room_holds_the_writer_back_and_asks_for_nothing(scene:
     hold(got, node, 100_000)
     begun = writer.writer.positions.pub_pos
     with pytest.raises(AcknowledgmentError, match="made no progress"):
-        writer.write(numbered(written, 100_000, size=1_000), timeout=1.0)
+        writer.write_samples(numbered(written, 100_000, size=1_000), timeout=1.0)
     scene.wait(lambda: got.reader.window < 80_000)
     assert got.reader.counters.nacks_sent == nacks and len(scene.samples_sent(writer)) == by_udp
     with writer.node.lock:
@@ -65,7 +65,7 @@ def test_room_that_comes_in_small_pieces(scene: Scene) -> None:
     got = scene.reader(node)
     writer = ipc_writer(scene, scene.node())
     hold(got, node, 0)
-    writer.write(numbered(0, 2_000, size=100))
+    writer.write_samples(numbered(0, 2_000, size=100))
     deadline = time.monotonic() + PATIENCE
     while len(got.numbers) < 2_000 and time.monotonic() < deadline:
         hold(got, node, 70_000)
@@ -81,7 +81,7 @@ def test_what_is_called_consumed_later_is_told_later(scene: Scene) -> None:
     log = writer.writer._unsent.log
     assert log is not None
     begun = log.position
-    writer.write(numbered(0, 100, size=1_000))
+    writer.write_samples(numbered(0, 100, size=1_000))
     scene.wait(lambda: len(got.numbers) == 100)
     (slot,) = log.subscribers()  # type: ignore[attr-defined]
     assert slot.position == begun < log.position
@@ -102,7 +102,7 @@ def test_a_reader_that_waits_is_woken_by_a_datagram_without_samples(scene: Scene
     (slot,) = writer.writer._unsent.log.subscribers()
     for i in range(20):
         scene.wait(lambda: slot.waiting)
-        writer.write(numbered(i, 1))
+        writer.write_samples(numbered(i, 1))
         scene.wait(lambda i=i: got.numbers == list(range(i + 1)))  # type: ignore[misc]
     assert isinstance(writer.node, Node)
     sent = [each.data for each in scene.sent[writer.node] if len(each.data) == 20]
@@ -136,11 +136,11 @@ def test_an_untethered_reader_that_is_slow_is_let_go_and_rejoins(scene: Scene) -
     hold(slow, slow_node, 100_000)
     written = 0
     while not slow.reader.counters.unavailable:
-        writer.write(numbered(written, 100, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(written, 100, size=1_000), timeout=PATIENCE)
         written += 100
     begun = time.monotonic()
     while time.monotonic() < begun + 0.5:  # it rests, and holds nobody up
-        writer.write(numbered(written, 10, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(written, 10, size=1_000), timeout=PATIENCE)
         written += 10
     hold(slow, slow_node, 1 << 40)
     (proxy,) = slow.reader.writers.values()
@@ -160,9 +160,9 @@ def test_a_sample_that_its_owner_never_has_room_for_holds_nobody_up(scene: Scene
     with node.lock:
         got.reader.delivery.sample_size_max = 20_000
     hold(got, node, 50_000)
-    writer.write(numbered(0, 1))
-    writer.write(numbered(1, 1, size=100_000))
-    writer.write(numbered(2, 1))
+    writer.write_samples(numbered(0, 1))
+    writer.write_samples(numbered(1, 1, size=100_000))
+    writer.write_samples(numbered(2, 1))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == [0, 2])
     assert got.reader.counters.oversized_samples == 1

@@ -65,7 +65,7 @@ def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(
 
     def write(source: int) -> None:
         for number in range(count):
-            writer.write(numbered(number, 1, source=source))
+            writer.write_samples(numbered(number, 1, source=source))
             if number % 50 == 0:
                 writer.flush()
 
@@ -103,10 +103,10 @@ def test_no_write_comes_between_a_full_batch_and_its_sending(scene: Scene) -> No
     writer = scene.writer(node, batch=replace(OPEN, max_samples=2))
 
     def write_in_between() -> None:
-        assert joined([started(lambda: writer.write(numbered(2, 2)))])
+        assert joined([started(lambda: writer.write_samples(numbered(2, 2)))])
 
     gate.on_given_back[threading.current_thread()] = write_in_between
-    writer.write(numbered(0, 2))
+    writer.write_samples(numbered(0, 2))
     assert not gate.on_given_back
     scene.wait(lambda: len(got.samples) == 4)
     assert got.numbers == [0, 1, 2, 3]
@@ -123,7 +123,7 @@ def written_while_the_lock_is_taken(node: Node, writer: BlockingWriter, patience
 
     holder = started(hold)
     assert taken.wait(PATIENCE)
-    write = started(lambda: writer.write(numbered(0, 1)))
+    write = started(lambda: writer.write_samples(numbered(0, 1)))
     write.join(patience)
     came_through = not write.is_alive()
     give_back.set()
@@ -156,9 +156,9 @@ def test_thread_safe_write_false_is_as_safe(scene: Scene, monkeypatch: pytest.Mo
             flushes[0].join(0.1)
         return taken
 
-    writer.write(numbered(0, 3))
+    writer.write_samples(numbered(0, 3))
     monkeypatch.setattr(Queue, "batch", flushed_meanwhile)
-    writer.write(numbered(3, 6_000))  # it fills the batch
+    writer.write_samples(numbered(3, 6_000))  # it fills the batch
     writer.flush()
     assert joined(flushes)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
@@ -171,8 +171,8 @@ def test_deleting_an_endpoint_sends_its_own_batch_and_no_others(scene: Scene) ->
     other = scene.reader(node, topic="Other")
     writer = scene.writer(node, batch=SINGLE_THREADED)
     leaving = scene.writer(node, batch=OPEN)
-    writer.write(numbered(0, 3))
-    leaving.write(numbered(7, 1))
+    writer.write_samples(numbered(0, 3))
+    leaving.write_samples(numbered(7, 1))
     node.delete_endpoint(other.reader.guid)
     assert scene.samples_sent(leaving) == []
     node.delete_endpoint(leaving.guid)
@@ -186,7 +186,7 @@ def test_thread_safe_write_false_in_one_thread(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=replace(SINGLE_THREADED, max_samples=50))
     for i in range(3_000):
-        writer.write(numbered(i, 1))
+        writer.write_samples(numbered(i, 1))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     scene.wait(lambda: got.numbers == list(range(3_000)))
 
@@ -194,7 +194,7 @@ def test_thread_safe_write_false_in_one_thread(scene: Scene) -> None:
 def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene: Scene) -> None:
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
-    writer.write(numbered(0, 4, size=1_000))
+    writer.write_samples(numbered(0, 4, size=1_000))
     small = scene.reader(scene.node(message_size_max=2_000))
     scene.wait(lambda: len(writer.writer.readers) == 2 and writer.readers.has_ready())
     assert writer.writer.intake.count == 4
@@ -212,10 +212,10 @@ def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene: Scene
     scene.reader(there, BEST_EFFORT)
     writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_samples=2))
     cut_off(here, there, error=error)
-    writer.write(numbered(0, 1))
+    writer.write_samples(numbered(0, 1))
     with pytest.raises(TransportError, match=rf"'T': 1 datagrams could not be sent; .*{os.strerror(error)}"):
-        writer.write(numbered(1, 1))
-    writer.write(numbered(2, 1))
+        writer.write_samples(numbered(1, 1))
+    writer.write_samples(numbered(2, 1))
     with pytest.raises(TransportError, match=str(there.sockets.default_unicast[0])):
         writer.flush()
     writer.flush()  # told once
@@ -229,12 +229,12 @@ def test_a_failed_automatic_flush_reaches_the_next_write(
     got = scene.reader(there, BEST_EFFORT)
     writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_flush_delay=3_600 * SECOND))
     faulty = cut_off(here, there)
-    writer.write(numbered(0, 1))
+    writer.write_samples(numbered(0, 1))
     clock.advance(3_600 * SECOND)
     here.wake()
     scene.wait(lambda: faulty.refused == 1)
     with pytest.raises(TransportError, match="unreachable"):
-        writer.write(numbered(1, 1))
+        writer.write_samples(numbered(1, 1))
     faulty.ports.clear()
     writer.flush()
     scene.wait(lambda: got.numbers == [1])  # what was written then is not lost
@@ -251,18 +251,18 @@ def test_failures_of_automatic_flushes_can_be_set_apart(
     )
     writer.failures.sets_automatic_apart = True
     faulty = cut_off(here, there)
-    writer.write(numbered(0, 1))
+    writer.write_samples(numbered(0, 1))
     clock.advance(3_600 * SECOND)
     here.wake()
     scene.wait(lambda: faulty.refused == 1)
-    writer.write(numbered(1, 1))  # it is not told of it
+    writer.write_samples(numbered(1, 1))  # it is not told of it
     with pytest.raises(TransportError, match="'T': 1 datagrams"):
         writer.flush()  # which is its own
     reported = writer.failures.take_automatic()
     assert reported is not None and "'T': 1 datagrams could not be sent; sending to " in str(reported)
     assert writer.failures.take_automatic() is None
     with pytest.raises(TransportError, match="'T': 1 datagrams"):
-        writer.write(numbered(2, 9))  # a full batch
+        writer.write_samples(numbered(2, 9))  # a full batch
     assert writer.failures.take_automatic() is None
 
 
@@ -275,7 +275,7 @@ def test_a_failed_automatic_flush_reaches_the_next_call(
     scene.reader(there, BEST_EFFORT)
     writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_flush_delay=3_600 * SECOND))
     faulty = cut_off(here, there)
-    writer.write(numbered(0, 1))
+    writer.write_samples(numbered(0, 1))
     clock.advance(3_600 * SECOND)
     here.wake()
     scene.wait(lambda: faulty.refused == 1)
@@ -292,8 +292,8 @@ def test_a_failure_is_told_to_those_whose_reader_it_was(scene: Scene) -> None:
     to_far = scene.writer(here, BEST_EFFORT, topic="far")
     cut_off(here, far)
     with pytest.raises(TransportError, match="'far'"):
-        to_far.write(numbered(0, 1))
-    to_near.write(numbered(0, 1))
+        to_far.write_samples(numbered(0, 1))
+    to_near.write_samples(numbered(0, 1))
     scene.wait(lambda: got.numbers == [0])
     later = scene.writer(here, BEST_EFFORT, topic="far")
     later.flush()  # what failed before it was there is not its own
@@ -326,7 +326,7 @@ def test_reliable_failures_are_counted_and_repaired(scene: Scene) -> None:
     got = scene.reader(there)
     writer = scene.writer(here, batch=replace(OPEN, max_samples=2))
     faulty = cut_off(here, there)
-    writer.write(numbered(0, 10))
+    writer.write_samples(numbered(0, 10))
     assert here.send_failures.count >= 1
     faulty.ports.clear()
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
@@ -357,7 +357,7 @@ def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(
     scene.wait(lambda: received.last_received >= begun)
     begun = later()
     assert received.last_received < begun
-    writer.write(numbered(0, 1))
+    writer.write_samples(numbered(0, 1))
     scene.wait(lambda: got.numbers == [0] and received.last_received >= begun)
 
 
@@ -403,7 +403,7 @@ def test_a_write_does_not_wait_for_room_that_was_made_before_it_took_over(
     late: tuple[BlockingWriter, list[float]],
 ) -> None:
     writer, waits = late
-    writer.write(numbered(0, 150))  # somewhat more than the window
+    writer.write_samples(numbered(0, 150))  # somewhat more than the window
     assert waits == []
 
 
@@ -411,7 +411,7 @@ def test_what_was_acknowledged_before_the_writer_took_over_is_not_waited_for(
     late: tuple[BlockingWriter, list[float]],
 ) -> None:
     writer, waits = late
-    writer.write(numbered(0, 50))
+    writer.write_samples(numbered(0, 50))
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert waits == []
 

@@ -30,7 +30,7 @@ def test_what_a_recipient_failed_to_take_is_not_acknowledged(
     reading = scene.node()
     got = scene.reader(reading)
     writer = scene.writer(scene.node())
-    writer.write(numbered(0, 10), timeout=PATIENCE)
+    writer.write_samples(numbered(0, 10), timeout=PATIENCE)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     seen, failed = writer.readers.ready_reliable(), threading.Event()
 
@@ -40,7 +40,7 @@ def test_what_a_recipient_failed_to_take_is_not_acknowledged(
 
     monkeypatch.setattr(got, "deliver", fails)
     with reading.lock:  # what is sent, and the HEARTBEAT behind it, arrives in one drain
-        writer.write(numbered(10, 10), timeout=PATIENCE)
+        writer.write_samples(numbered(10, 10), timeout=PATIENCE)
         assert writer.wait_for_acknowledgments(0.1) == {got.reader.guid: 10}
     assert failed.wait(PATIENCE)
     if reader_goes:

@@ -39,9 +39,9 @@ class Published:
         network, each = self.network, 50
         for _ in range(count // each):
             data = Samples.uniform(np.zeros(each * SIZE, np.uint8), each, SIZE)
-            assert self.writer.write(data, timestamp=network.now, now=network.now) == each
+            assert self.writer.write_samples(data, timestamp=network.now, now=network.now) == each
             network.run(10 * MS)
-            self.other.take()
+            self.other.take_runs()
 
 
 class Spies:
@@ -64,12 +64,12 @@ class Spies:
         return reader.guid
 
     def read(self) -> None:
-        self.logs.read(now=self.now)
+        self.logs.read_logs(now=self.now)
 
     def _receive(self, data: U8, spans: list[tuple[int, int, str]], since: int | None = None) -> None:
         self.now += self.pace
         for reader in self.participant.receive(data, spans, now=self.now if since is None else since):
-            for run in reader.take():
+            for run in reader.take_runs():
                 self.taken[reader.guid] += run.sequence_numbers().tolist()
 
 

@@ -131,7 +131,7 @@ def scene_on(request: pytest.FixtureRequest) -> Iterator[Callable[[Shape], Scene
 
 
 def write(writer: BlockingWriter, first: int, count: int, *, timeout: float = PATIENCE) -> None:
-    writer.write(numbered(first, count, size=SIZE), timeout=timeout)
+    writer.write_samples(numbered(first, count, size=SIZE), timeout=timeout)
 
 
 def all_acknowledged(writer: BlockingWriter) -> None:

@@ -91,7 +91,7 @@ def test_readers_by_log_and_by_udp_and_spies_get_the_same(
     writer = scene.writer(scene.node(mtu=mtu), readers=2, flow_control=SPIED, **policy)
     spy.wait(lambda: spy.sees(writer) and readers_on_host(writer) == 1)
     for i in range(6):
-        writer.write(numbered(500 * i, 500, size=80), timeout=PATIENCE)
+        writer.write_samples(numbered(500 * i, 500, size=80), timeout=PATIENCE)
         spy.look()
     writer.flush()
     spy.wait(lambda: all(len(got.numbers) >= 3_000 for got in (by_udp, by_log, spy.received)))
@@ -105,7 +105,7 @@ def test_who_joins_while_a_train_is_sent_in_parts_begins_with_a_whole_frame(scen
     writer = scene.writer(scene.node(mtu=1_500), flow_control=SPIED)
     hold(by_udp, reading, 150_000)
     with pytest.raises(AcknowledgmentError):
-        writer.write(numbered(0, 20_000, size=100), timeout=0.3)
+        writer.write_samples(numbered(0, 20_000, size=100), timeout=0.3)
     log, sent = writer.writer._unsent.log, writer.writer.positions.snd_pos
     assert isinstance(log, PublicationLog)
     assert any(frame.position < sent < frame.position + frame.length for frame in frames_of(log))
@@ -113,7 +113,7 @@ def test_who_joins_while_a_train_is_sent_in_parts_begins_with_a_whole_frame(scen
     by_log = scene.reader(late)
     spy.wait(lambda: spy.sees(writer) and readers_on_host(writer) == 1)
     hold(by_udp, reading, INFINITE)
-    writer.write(numbered(writer.writer.last_sn, 1_000, size=100), timeout=PATIENCE)
+    writer.write_samples(numbered(writer.writer.last_sn, 1_000, size=100), timeout=PATIENCE)
     last = writer.writer.last_sn
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
     for got in (spy.received, by_log):
@@ -140,7 +140,7 @@ def test_a_spy_that_finds_no_slot_joins_when_there_is_one(
         assert slot is not None
         slot.leave()
     spy.wait(lambda: spy.sees(writer))
-    writer.write(numbered(0, 100), timeout=PATIENCE)
+    writer.write_samples(numbered(0, 100), timeout=PATIENCE)
     spy.wait(lambda: spy.received.numbers == list(range(100)))
 
 
@@ -148,7 +148,7 @@ def test_a_spy_that_cannot_open_a_log_once_tries_again(
     scene: Scene, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = scene.writer(scene.node(), readers=0, flow_control=SPIED)
-    opened = NamedLogs.open
+    opened = NamedLogs.map_log
     failures = iter([LogError("cannot open it: Too many open files")])
 
     def fails_once(self: NamedLogs, name: str) -> PublicationLog:
@@ -157,8 +157,8 @@ def test_a_spy_that_cannot_open_a_log_once_tries_again(
         return opened(self, name)
 
     spy.node._named_logs.listing()
-    monkeypatch.setattr(NamedLogs, "open", fails_once)
+    monkeypatch.setattr(NamedLogs, "map_log", fails_once)
     spy.wait(lambda: spy.sees(writer))
     assert list(failures) == []
-    writer.write(numbered(0, 100), timeout=PATIENCE)
+    writer.write_samples(numbered(0, 100), timeout=PATIENCE)
     spy.wait(lambda: spy.received.numbers == list(range(100)))

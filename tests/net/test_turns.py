@@ -17,7 +17,7 @@ from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.send_failures import SendFailures
 from spark_rtps.transport.net.sockets import BURST_BYTES, CONTENDED_BURST_BYTES, Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.receiving.message_receiver import Span
 from spark_rtps.transport.wire.samples import U8
 from tests.fuzz.expensive import datagrams
@@ -63,7 +63,7 @@ class FakeSockets:
 class Clock:
     """Time passes only by what the participant does: a microsecond for each unit of work."""
 
-    def __init__(self, participant: Participant) -> None:
+    def __init__(self, participant: RtpsParticipant) -> None:
         self._participant = participant
 
     def monotonic_ns(self) -> int:

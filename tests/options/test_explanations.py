@@ -124,7 +124,7 @@ def test_an_error_names_the_readers_it_waits_for_as_facts() -> None:
     ],
 )
 def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str) -> None:
-    error = PluginError.of(plugin, "a:b", "cannot be loaded", is_loaded=False)
+    error = PluginError.for_plugin(plugin, "a:b", "cannot be loaded", is_loaded=False)
     again = PluginError(str(error))  # as the parent of a receiver process makes it
     vars(again).update(json.loads(json.dumps(vars(error))))
     for each in (error, again):
@@ -135,7 +135,7 @@ def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str)
             raise each
         assert (caught.value.option, caught.value.value) == (option, "a:b")
     with pytest.raises(OptionError) as caught, explained():
-        raise PluginError.of(plugin, "a:b", "is no callable")
+        raise PluginError.for_plugin(plugin, "a:b", "is no callable")
     assert caught.value.fix == "is no callable"
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import (
     READER_POLICY,
     BatchPolicy,
@@ -61,7 +61,7 @@ class Scene:
             WriterSpec("t", "T", qos, keyed=keyed, policy=PublicationPolicy(batch=batch, writer=policy)),
             now=self.network.now,
         )
-        self.readers: list[tuple[Participant, StatefulReader]] = []
+        self.readers: list[tuple[RtpsParticipant, StatefulReader]] = []
         self.taken: dict[int, list[Run]] = {}
 
     def join(
@@ -87,7 +87,7 @@ class Scene:
         )
         return number
 
-    def foreign(self, participant: Participant) -> None:
+    def foreign(self, participant: RtpsParticipant) -> None:
         local = participant.endpoints._locals[self.readers[-1][1].guid]
         local.data = replace(local.data, abilities=type(local.data.abilities)())
         participant._sedp.announce(local.data, now=self.network.now)
@@ -103,7 +103,7 @@ class Scene:
         while self.network.now < end:
             self.network.run(MILLISECOND)
             for number, (_, reader) in enumerate(self.readers):
-                self.taken[number] += [run.copy() for run in reader.take()]
+                self.taken[number] += [run.copy() for run in reader.take_runs()]
             if until is not None and until():
                 return
         assert until is None, "waited in vain"
@@ -111,19 +111,19 @@ class Scene:
     def write(self, what: Samples, **how: object) -> None:
         taken = 0
         while taken < what.count:
-            rest = what.take(taken, what.count)
+            rest = what.take_range(taken, what.count)
             hashes = how.get("key_hashes")
             more = dict(how, key_hashes=hashes[taken:]) if hashes is not None else how
-            n = self.writer.write(rest, timestamp=self.network.now, now=self.network.now, **more)
+            n = self.writer.write_samples(rest, timestamp=self.network.now, now=self.network.now, **more)
             taken += n
             if not n:
                 self.run(MILLISECOND)
 
     def settle(self) -> None:
-        self.writer.flush(now=self.network.now)
+        self.writer.flush_batch(now=self.network.now)
         self.run(60 * SECOND, until=lambda: not self.writer.unacknowledged())
 
-    def kinds(self, sender: Participant | None = None) -> Counter[int]:
+    def kinds(self, sender: RtpsParticipant | None = None) -> Counter[int]:
         """Submessages of user traffic sent since ``network.log`` was set."""
         found: Counter[int] = Counter()
         host = self.network.address_of(sender or self.one)

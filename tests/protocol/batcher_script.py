@@ -83,13 +83,13 @@ class Script:
         for at, size in zip(samples.all_offsets().tolist(), samples.all_lengths().tolist(), strict=True):
             self.written.append(data[at : at + size])
         stamp = self.now if timestamp is None else timestamp
-        return self._out(self.batcher.add(samples, timestamp=stamp, now=self.now, **options))
+        return self._out(self.batcher.add_samples(samples, timestamp=stamp, now=self.now, **options))
 
     def write(self, count: int, size: int = 16, **options: object) -> list[PendingBatch]:
         return self.add(uniform(len(self.written), count, size), **options)
 
     def flush(self, *reason: FlushReason) -> list[PendingBatch]:
-        return self._out(self.batcher.flush(*reason))
+        return self._out(self.batcher.flush_batch(*reason))
 
     def timer(self) -> list[PendingBatch]:
         return self._out(self.batcher.handle_timer(self.now))

@@ -65,7 +65,7 @@ class End:
             if span is not None:
                 self.receiver.receive(data, memoryview(data), *span, now=now)
         for number, reader in enumerate(self.readers):
-            runs = reader.take()
+            runs = reader.take_runs()
             for run in runs:
                 stamps, numbers, samples = run.timestamps(), run.sequence_numbers(), run.samples()
                 self.delivered[number, run.writer] += [

@@ -13,7 +13,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     encode_participant,
 )
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -101,13 +101,13 @@ class Scene:
         return dict(self.one.drops - self.drops)
 
     def assert_honest_work_goes_on(self) -> None:
-        self.reader.take()
+        self.reader.take_runs()
         payload = np.frombuffer(b"\0\1\0\0good", np.uint8)
-        self.writer.write(Samples.uniform(payload, 1, 8), timestamp=0, now=self.network.now)
+        self.writer.write_samples(Samples.uniform(payload, 1, 8), timestamp=0, now=self.network.now)
         received: list[bytes] = []
 
         def arrived() -> bool:
-            for run in self.reader.take():
+            for run in self.reader.take_runs():
                 if run.writer == self.writer.guid:
                     received.append(bytes(run.samples().payload(0)))
             return b"\0\1\0\0good" in received
@@ -115,7 +115,7 @@ class Scene:
         assert self.network.run(5 * SECOND, until=arrived)
 
 
-def addressed(one: Participant, *submessages: bytes, prefix: bytes = EVIL) -> bytes:
+def addressed(one: RtpsParticipant, *submessages: bytes, prefix: bytes = EVIL) -> bytes:
     return message(InfoDestination(one.prefix).encode(), *submessages, prefix=prefix)
 
 
@@ -127,12 +127,14 @@ def reader_of_evil(*unicast: Locator, sn: int = 1, topic: str = "t") -> bytes:
     return sample.encode() + beat.encode()
 
 
-def written(network: VirtualNetwork, one: Participant) -> Callable[[], None]:
+def written(network: VirtualNetwork, one: RtpsParticipant) -> Callable[[], None]:
     """A writer of a best-effort topic; call it to write."""
     writer = one.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
 
     def write() -> None:
-        writer.write(Samples.uniform(np.zeros(1_000, np.uint8), 1, 1_000), timestamp=0, now=network.now)
+        writer.write_samples(
+            Samples.uniform(np.zeros(1_000, np.uint8), 1, 1_000), timestamp=0, now=network.now
+        )
         network.run(MILLISECOND)
 
     return write

@@ -65,7 +65,7 @@ class Node:
         receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)
         receiver.receive(data, memoryview(data), 0, size, "", now=now)
         for reader in self.readers:
-            self.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take())
+            self.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take_runs())
 
     def _routes(self) -> dict[Guid, list[StatefulReader]]:
         routes: dict[Guid, list[StatefulReader]] = {}

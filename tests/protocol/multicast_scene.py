@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
@@ -38,7 +38,7 @@ class Scene:
         )
         self.readers: dict[Guid, StatefulReader] = {}
         self.numbers: dict[Guid, list[int]] = {}
-        self.hosts: dict[Guid, Participant] = {}
+        self.hosts: dict[Guid, RtpsParticipant] = {}
         self.written = 0
 
     def reader(
@@ -74,15 +74,15 @@ class Scene:
         rows[:, 4:8] = numbers.view(np.uint8).reshape(count, 4)
         left = Samples.uniform(rows.reshape(-1), count, size)
         while left.count:
-            taken = self.writer.write(left, timestamp=0, now=self.network.now)
-            left = left.take(taken, left.count)
+            taken = self.writer.write_samples(left, timestamp=0, now=self.network.now)
+            left = left.take_range(taken, left.count)
             if left.count:
                 self.network.run(MILLISECOND, until=self._take)
         self.written += count
 
     def _take(self) -> bool:
         for guid, reader in self.readers.items():
-            for run in reader.take():
+            for run in reader.take_runs():
                 samples = run.samples()
                 self.numbers[guid] += [
                     int.from_bytes(samples.payload(i)[4:8], "little") for i in range(samples.count)

@@ -260,7 +260,7 @@ class RandomNetwork:
         if self._set is not None:
             self.writer.coherent_sets.end(now=network.now)
         self._end_claims(all_of_them=True)
-        self.writer.flush(now=network.now)
+        self.writer.flush_batch(now=network.now)
         if self.lasting and d.random() < 0.7:
             self._join().is_late = True
             network.run(10 * SECOND)
@@ -309,7 +309,7 @@ class RandomNetwork:
         if self.keyed:
             of = [(number + i) % _INSTANCES for i in range(count)]
             hashes = np.repeat(np.array(of, np.uint8)[:, None], 16, axis=1)
-        took = self.writer.write(samples, timestamp=now, now=now, key_hashes=hashes)
+        took = self.writer.write_samples(samples, timestamp=now, now=now, key_hashes=hashes)
         numbers = range(number, number + took)
         self.written += numbers
         if self._set is not None:
@@ -335,7 +335,7 @@ class RandomNetwork:
             if is_aborted and not all_of_them:
                 self.writer.claims.abort(claim, now=now)
                 self.aborted.add(number)
-            elif not self.writer.claims.commit(claim, now=now):
+            elif not self.writer.claims.commit_claim(claim, now=now):
                 self.aborted.add(number)
 
     def _outage(self) -> None:
@@ -351,7 +351,7 @@ class RandomNetwork:
         for each in self.listeners:
             if each.is_slow and not final and self.random.random() < 0.7:
                 continue
-            while runs := each.reader.take():
+            while runs := each.reader.take_runs():
                 for run in runs:
                     samples = run.samples()
                     for i, sn in enumerate(run.sequence_numbers().tolist()):

@@ -160,12 +160,12 @@ class Script:
 
     def output(self) -> list[object]:
         """What the reader says to an owner that takes what there is before."""
-        self._runs += self.reader.take()
+        self._runs += self.reader.take_runs()
         return submessages(self.reader.outgoing())
 
     def taken(self) -> list[int]:
         """Sequence numbers taken since the last call."""
-        runs, self._runs = self._runs + self.reader.take(), []
+        runs, self._runs = self._runs + self.reader.take_runs(), []
         return [sn for run in runs for sn in range(run.first_sn, run.last_sn + 1)]
 
 

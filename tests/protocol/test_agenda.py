@@ -46,7 +46,7 @@ def test_timers_as_if_all_were_asked() -> None:
     r = Random(5)
     agenda, fakes = Agenda(), [Fake(i) for i in range(20)]
     for fake in fakes:
-        agenda.add(fake)
+        agenda.add_endpoint(fake)
     now = 0
     for _ in range(2_000):
         what = r.randrange(4)
@@ -57,7 +57,7 @@ def test_timers_as_if_all_were_asked() -> None:
             fake.set(None)
         elif what == 2 and len(fakes) > 5:
             fakes.remove(fake)
-            agenda.remove(fake.guid)
+            agenda.remove_endpoint(fake.guid)
         else:
             now += r.randrange(30)
             due = {id(f) for f in fakes if f.timer is not None and f.timer <= now}
@@ -78,7 +78,7 @@ class Raising(Fake):
 def test_a_timer_that_raises_takes_none_of_the_others_with_it() -> None:
     agenda, fakes = Agenda(), [Fake(0), Raising(1), Fake(2), Fake(3)]
     for fake in fakes:
-        agenda.add(fake)
+        agenda.add_endpoint(fake)
         fake.set(5)
     with pytest.raises(RuntimeError, match="own mistake"):
         agenda.handle_timer(7)
@@ -96,7 +96,7 @@ def test_a_timer_that_cannot_be_asked_for_takes_none_of_the_others_with_it(
 ) -> None:
     agenda, bad, good = Agenda(), Fake(0), Fake(1)
     for fake in (bad, good):
-        agenda.add(fake)
+        agenda.add_endpoint(fake)
         fake.set(5)
     monkeypatch.setattr(bad, "get_timer", lambda: 1 // 0)
     assert agenda.get_timer() == 5
@@ -109,7 +109,7 @@ def test_timers_that_change_far_ahead_leave_nothing_behind() -> None:
     """A LIFESPAN of a day has another timer with every write, while another one ends soon."""
     agenda, soon, far = Agenda(), Fake(0), Fake(1)
     for fake in (soon, far):
-        agenda.add(fake)
+        agenda.add_endpoint(fake)
     soon.set(10)
     for i in range(5_000):
         far.set(1_000_000 + i)
@@ -122,7 +122,7 @@ def test_timers_that_change_far_ahead_leave_nothing_behind() -> None:
 def test_who_is_not_touched_is_not_asked() -> None:
     agenda, fakes = Agenda(), [Fake(i) for i in range(100)]
     for fake in fakes:
-        agenda.add(fake)
+        agenda.add_endpoint(fake)
     agenda.get_timer()
     for _ in range(50):
         fakes[7].set(3)
@@ -132,7 +132,7 @@ def test_who_is_not_touched_is_not_asked() -> None:
 
 def test_who_has_more_to_say_is_asked_again() -> None:
     agenda, fake = Agenda(), Fake(0)
-    agenda.add(fake)
+    agenda.add_endpoint(fake)
     fake.has_more_to_say = True
     assert list(agenda.talking(Fake)) == list(agenda.talking(Fake)) == [fake]
     fake.has_more_to_say = False

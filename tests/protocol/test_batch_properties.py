@@ -17,7 +17,7 @@ import pytest
 from spark_rtps.transport.limits import REORDER_RUNS_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
@@ -58,7 +58,7 @@ class Written:
 
 @dataclass
 class Subscriber:
-    participant: Participant
+    participant: RtpsParticipant
     reader: StatefulReader
     qos: Qos
     batches: bool
@@ -205,7 +205,7 @@ class Story:
         self.subscribe(self.network.add(**config), qos, owed=INFINITE, batches=not foreign)
 
     def subscribe(
-        self, participant: Participant, qos: Qos, *, owed: int, batches: bool, key: int | None = None
+        self, participant: RtpsParticipant, qos: Qos, *, owed: int, batches: bool, key: int | None = None
     ) -> Subscriber:
         network = self.network
         if not batches:
@@ -247,7 +247,7 @@ class Story:
                 self.settle()
                 again.owed = len(self.written)
 
-    def restarted(self, old: Participant) -> Participant:
+    def restarted(self, old: RtpsParticipant) -> RtpsParticipant:
         """Another one with its GUID prefix, at its address."""
         where, hosts = old.config.default_unicast, self.network._hosts
         new = self.network.add(
@@ -287,7 +287,7 @@ class Story:
         if r.random() < 0.1:
             sizes[r.randrange(count)] = 4 * r.choice([400, 3_000, 20_000])
         if r.random() < 0.1:
-            self.writer.flush(now=self.network.now)
+            self.writer.flush_batch(now=self.network.now)
         payloads = []
         hashes = np.zeros((count, 16), np.uint8)
         hashes[:, 3] = [r.randrange(5) for _ in range(count)]
@@ -306,8 +306,8 @@ class Story:
             for i in range(taken, count):
                 key = hashes[i].tobytes() if self.keyed else None
                 self.written.append(Written(payloads[i], stamp, flags, key, self.sets))
-            n = self.writer.write(
-                samples.take(taken, count),
+            n = self.writer.write_samples(
+                samples.take_range(taken, count),
                 timestamp=stamp,
                 now=self.network.now,
                 flags=flags,
@@ -351,13 +351,13 @@ class Story:
 
     def take(self) -> None:
         for it in self.subscribers:
-            for run in it.reader.take():
+            for run in it.reader.take_runs():
                 self.check(it, run)
             if it.window:
                 it.reader.window = it.window
 
     def settle(self) -> None:
-        self.writer.flush(now=self.network.now)
+        self.writer.flush_batch(now=self.network.now)
         assert not self.writer.intake.count
         self.run(300 * SECOND, lambda: not self.writer.unacknowledged() and not self.one._flow.queued_bytes)
 
@@ -480,7 +480,7 @@ class Story:
         self.check_silence()
 
 
-def quiet(participant: Participant) -> None:
+def quiet(participant: RtpsParticipant) -> None:
     """Its readers say nothing of batches, as other vendors' do."""
     announce = participant._sedp.announce
 

@@ -124,8 +124,8 @@ def test_batches_as_our_writers_send_them_are_one_run(seed: int, size: int) -> N
     stream = Stream(WRITERS[0], random.Random(seed), size=size)
     end, runs = End(qos=ALL), []
     for reader in end.readers:
-        take = reader.take
-        reader.take = lambda take=take: [runs.append(run) or run for run in take()]  # type: ignore[method-assign, misc]
+        take = reader.take_runs
+        reader.take_runs = lambda take=take: [runs.append(run) or run for run in take()]  # type: ignore[method-assign, misc]
     end.take_in([(stream.batch(3, SECOND), "10.0.0.1") for _ in range(20)], now=SECOND)
     assert [(run.first_sn, run.count, run.batch_sn) for run in runs] == [(1, 60, 0)] * 2
     assert end.readers[0].counters.received_batches == 20

@@ -47,7 +47,7 @@ def test_a_late_joiner_is_told_of_batches_that_are_no_more() -> None:
     scene.join()
     for i, key in enumerate([1, 2, 2, 2, 2, 2, 3]):
         scene.write(samples(i, 1), key_hashes=hashes(key))
-        scene.writer.flush(now=scene.network.now)
+        scene.writer.flush_batch(now=scene.network.now)
     scene.settle()
     late = scene.join(KEEP_ONE)
     scene.settle()
@@ -126,11 +126,11 @@ def test_repairs_and_heartbeats_wait_while_data_waits_for_tokens() -> None:
     r = two.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     assert network.run(60 * SECOND, lambda: any(proxy.is_ready for proxy in w.readers.values()))
     before = w.counters.heartbeats_sent
-    assert w.write(samples(0, 40), timestamp=0, now=network.now) == 40
+    assert w.write_samples(samples(0, 40), timestamp=0, now=network.now) == 40
     got: list[int] = []
 
     def look() -> bool:
-        got.extend(numbers(r.take()))
+        got.extend(numbers(r.take_runs()))
         return not w.unacknowledged()
 
     assert network.run(120 * SECOND, look)
@@ -147,7 +147,7 @@ def test_a_volatile_joiner_loses_nothing_that_only_others_lack() -> None:
     scene.join()
     scene.readers[0][1].hold_acknowledgments = True
     scene.write(samples(0, 10))
-    scene.writer.flush(now=scene.network.now)
+    scene.writer.flush_batch(now=scene.network.now)
     scene.run(SECOND // 10)
     late = scene.join()
     scene.readers[0][1].hold_acknowledgments = False
@@ -198,7 +198,7 @@ def abort(scene: Scene, first: int, count: int, *, flush: Callable[[], bool] = l
     scene.writer.coherent_sets.begin(now=scene.network.now)
     scene.write(samples(first, count))
     if flush():
-        scene.writer.flush(now=scene.network.now)
+        scene.writer.flush_batch(now=scene.network.now)
         scene.run(5 * MILLISECOND)
     scene.writer.coherent_sets.abort(now=scene.network.now)
 
@@ -312,9 +312,9 @@ def test_a_batch_that_is_queued_is_not_changed_by_what_replaces_it() -> None:
     scene = Scene(BATCH, replace(KEEP_ONE, history_depth=3))
     scene.join(best_effort)
     scene.write(samples(0, 3))
-    scene.writer.flush(now=scene.network.now)
+    scene.writer.flush_batch(now=scene.network.now)
     scene.write(samples(3, 2))
-    scene.writer.flush(now=scene.network.now)
+    scene.writer.flush_batch(now=scene.network.now)
     scene.run(SECOND)
     assert numbers(scene.taken[0]) == list(range(5))
     assert not any((run.sample_flags() & REMOVED).any() for run in scene.taken[0])
@@ -334,12 +334,12 @@ def test_one_large_write_keeps_to_max_batches_and_to_the_send_window(size: int) 
     few = replace(BATCH, max_samples=5, max_batches=3)
     scene = Scene(few)
     scene.join()
-    assert scene.writer.write(samples(0, 1_000, size), timestamp=0, now=scene.network.now) <= 15
+    assert scene.writer.write_samples(samples(0, 1_000, size), timestamp=0, now=scene.network.now) <= 15
     assert scene.writer.history.batches <= 3
     assert scene.writer.state.blocked_by == "max_batches"
     four = WriterPolicy(min_send_window_size=4, max_send_window_size=4)
     scene = Scene(replace(BATCH, max_samples=10), writer_policy=four)
     scene.join()
-    scene.writer.write(samples(0, 1_000, size), timestamp=0, now=scene.network.now)
+    scene.writer.write_samples(samples(0, 1_000, size), timestamp=0, now=scene.network.now)
     assert 0 < scene.writer.window.samples <= 4
     assert scene.writer.state.blocked_by == "send window"

@@ -137,12 +137,12 @@ def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make: Ca
     samples = make(0, 1_030)
     samples.data = samples.data.copy()
     expected = [bytes(samples.payload(i)) for i in range(1_030)]
-    batches = apart(batcher.add(samples, timestamp=0, now=0))
+    batches = apart(batcher.add_samples(samples, timestamp=0, now=0))
     assert counts(batches) == [100] * 10
     assert all(batch.samples.is_uniform for batch in batches)
     written = [each for batch in batches for each in payloads(batch)]
     samples.data[:] = 0xFF
-    (rest,) = batcher.flush()
+    (rest,) = batcher.flush_batch()
     assert written + payloads(rest) == expected
 
 
@@ -167,7 +167,7 @@ def test_a_large_block_costs_by_call_and_not_by_batch_or_sample() -> None:
 
     batcher = Counting(OPEN, limit=LIMIT)
     data = np.zeros(100_000 * 64, np.uint8)
-    batches = batcher.add(Samples.uniform(data, 100_000, 64), timestamp=0, now=0)
+    batches = batcher.add_samples(Samples.uniform(data, 100_000, 64), timestamp=0, now=0)
     assert calls == len(batches) == 1
     assert batches[0].batches == len(apart(batches)) == 100_000 * 72 // LIMIT
     assert batcher.flushes[FlushReason.AUTO_FLUSH_SIZE] == 100_000 * 72 // LIMIT
@@ -226,10 +226,10 @@ def test_a_batch_sent_is_not_written_to_again() -> None:
 def test_payloads_that_are_not_padded_are_refused() -> None:
     batcher = Batcher(OPEN, limit=LIMIT)
     with pytest.raises(UsageError, match="padded"):
-        batcher.add(Samples.uniform(np.zeros(10, np.uint8), 1, 10), timestamp=0, now=0)
+        batcher.add_samples(Samples.uniform(np.zeros(10, np.uint8), 1, 10), timestamp=0, now=0)
     odd = Samples.ragged(np.zeros(10, np.uint8), np.array([0]), np.array([10]))
     with pytest.raises(UsageError, match="padded"):
-        batcher.add(odd, timestamp=0, now=0)
+        batcher.add_samples(odd, timestamp=0, now=0)
     assert batcher.count == 0
 
 

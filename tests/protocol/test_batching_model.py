@@ -133,12 +133,14 @@ class BatcherMachine(RuleBasedStateMachine):
             self.written.append((data[at : at + size], stamp, flags, key))
             self.times.append(self.now)
         self._sent(
-            self.batcher.add(samples, timestamp=stamp, now=self.now, flags=flags, key_hashes=key_hashes)
+            self.batcher.add_samples(
+                samples, timestamp=stamp, now=self.now, flags=flags, key_hashes=key_hashes
+            )
         )
 
     @rule()
     def flush(self) -> None:
-        self._sent(self.batcher.flush())
+        self._sent(self.batcher.flush_batch())
         assert self.batcher.count == 0
 
     @rule(limit=st.sampled_from([30, 60, 200, 2_000]))
@@ -259,7 +261,7 @@ class BatcherMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "batcher"):
-            self._sent(self.batcher.flush())
+            self._sent(self.batcher.flush_batch())
             assert self.sent == len(self.written)
 
 

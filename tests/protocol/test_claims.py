@@ -42,7 +42,7 @@ def test_a_claimed_sample_is_sent_when_it_is_committed() -> None:
     made = claim(s, 16, fill=7)
     assert s.output() == []
     assert made.position == s.writer.positions.pub_pos > 0
-    assert s.writer.claims.commit(made, now=s.now)
+    assert s.writer.claims.commit_claim(made, now=s.now)
     (data,) = [each for each in s.output() if isinstance(each, Data)]
     assert (data.sn, bytes(data.payload or b"")) == (1, b"\7" * 16)
 
@@ -52,7 +52,7 @@ def test_no_claim_has_a_timestamp_that_rtps_cannot_carry() -> None:
     for _ in range(2):  # also if it is tried again
         with pytest.raises(UsageError, match="1970 to 2106"):
             s.writer.claims.make(16, timestamp=-1, now=s.now)
-    assert s.writer.claims.commit(claim(s), now=s.now)
+    assert s.writer.claims.commit_claim(claim(s), now=s.now)
     assert sns(s.output()) == [1]
 
 
@@ -60,9 +60,9 @@ def test_what_is_written_behind_a_claim_waits_for_it() -> None:
     s = script()
     first, second = claim(s, fill=1), claim(s, fill=2)
     s.write(2)
-    assert s.writer.claims.commit(second, now=s.now)
+    assert s.writer.claims.commit_claim(second, now=s.now)
     assert sns(s.output()) == []
-    assert s.writer.claims.commit(first, now=s.now)
+    assert s.writer.claims.commit_claim(first, now=s.now)
     assert sns(s.output()) == [1, 2, 3, 4]
     s.acknack(5)
     assert s.writer.unacknowledged() == {}
@@ -79,7 +79,7 @@ def test_a_claim_given_up_is_a_gap() -> None:
     s.acknack(1, 1)
     assert any(isinstance(each, Gap) for each in s.output()), "who asks is told again"
     assert s.writer.counters.written_samples == 1
-    assert not s.writer.claims.commit(first, now=s.now)
+    assert not s.writer.claims.commit_claim(first, now=s.now)
 
 
 def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
@@ -90,7 +90,7 @@ def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
     assert sns([each for _, each in s.sleep(2 * MS)]) == [2]
     assert s.writer.counters.unblocked_publications == 1
     late.data[:] = 9
-    assert not s.writer.claims.commit(late, now=s.now)
+    assert not s.writer.claims.commit_claim(late, now=s.now)
     assert s.writer.get_timer() is not None  # heartbeats for sample 2
     s.acknack(3)
     assert s.writer.unacknowledged() == {}
@@ -106,7 +106,7 @@ def test_what_is_filled_in_after_a_claim_was_given_up_does_not_reach_the_log() -
     made.data[:] = 7
     assert made.key_hash is not None
     made.key_hash[:] = 7
-    assert not writer.claims.commit(made, now=0)
+    assert not writer.claims.commit_claim(made, now=0)
     assert bytes(made.claim.data) == before
 
 
@@ -118,7 +118,7 @@ def test_a_claim_needs_room_and_a_log() -> None:
     assert s.writer.state.blocked_by == "publication limit"
     assert len(made) < 64
     for each in made:
-        s.writer.claims.commit(each, now=s.now)
+        s.writer.claims.commit_claim(each, now=s.now)
     s.output()
     assert s.writer.claims.make(1_000, timestamp=s.now, now=s.now) is not None
     with pytest.raises(UsageError, match="too large to be claimed"):
@@ -135,7 +135,7 @@ def test_a_request_for_fragments_brings_nothing_of_an_open_claim() -> None:
     s.acknack(1, i=2).output()
     s.nack_frag(1, 1, 2, 3, i=2)
     assert s.output() == []
-    assert s.writer.claims.commit(made, now=s.now)
+    assert s.writer.claims.commit_claim(made, now=s.now)
     assert s.output(), "it is sent once it is complete"
     s.nack_frag(1, 2, i=2)
     assert [each.first_fragment for each in s.output() if isinstance(each, DataFrag)] == [2]
@@ -144,7 +144,7 @@ def test_a_request_for_fragments_brings_nothing_of_an_open_claim() -> None:
 def test_claims_are_kept_for_late_joiners_too() -> None:
     s = Script(LASTING, 0, log=PublicationLog.create(64 << 10))
     for i in range(3):
-        assert s.writer.claims.commit(claim(s, fill=i), now=s.now)
+        assert s.writer.claims.commit_claim(claim(s, fill=i), now=s.now)
     s.match(1, transient_local=True)
     s.output()
     s.acknack(1, 1, 2, 3)
@@ -188,7 +188,7 @@ def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
                     expected[s.writer.last_sn] = 0
             elif what in (2, 3) and pending:
                 each = pending.pop(int(r.integers(len(pending))))
-                if s.writer.claims.commit(each, now=s.now):
+                if s.writer.claims.commit_claim(each, now=s.now):
                     expected[each.sn] = each.sn % 251
             elif what == 4 and pending:
                 s.writer.claims.abort(pending.pop(int(r.integers(len(pending)))), now=s.now)

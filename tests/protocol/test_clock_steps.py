@@ -67,7 +67,10 @@ class Stream:
             number, now = len(self.stamps), self.network.now
             self.stamps.append(WALL + now + self.writer_step)
             payload = np.frombuffer(number.to_bytes(8, "little"), np.uint8)
-            assert self.writer.write(Samples.uniform(payload, 1, 8), timestamp=self.stamps[-1], now=now) == 1
+            assert (
+                self.writer.write_samples(Samples.uniform(payload, 1, 8), timestamp=self.stamps[-1], now=now)
+                == 1
+            )
             self._pass(PERIOD)
 
     def _pass(self, duration: int) -> None:
@@ -79,7 +82,7 @@ class Stream:
     def _take(self) -> None:
         now = self.network.now
         reception = WALL + now + self.reader_step
-        for run in self.reader.take():
+        for run in self.reader.take_runs():
             first = run.first_sn - 1
             self.received += [(number, reception) for number in range(first, first + run.count)]
             if (passed := self.cache.accept(run, reception=reception, now=now)) is not None:

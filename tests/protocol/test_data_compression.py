@@ -164,4 +164,4 @@ def test_nothing_but_samples_is_in_a_series(inside: str) -> None:
     view = np.frombuffer(message, np.uint8)
     reader.receive(view, [(0, len(message), scene.network.address_of(scene.one))], now=scene.network.now)
     assert sum(reader.drops.values()) > before
-    assert not list(local.take())
+    assert not list(local.take_runs())

@@ -33,7 +33,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec
-from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.participant import ParticipantConfig, RtpsParticipant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
@@ -374,7 +374,7 @@ def test_announcements_of_cyclone_and_fast_dds(capture: Path) -> None:
         assert all(2 in endpoint.qos.data_representation for endpoint in ours)
 
 
-def impersonate(capture: Path) -> tuple[Participant, list[Run]]:
+def impersonate(capture: Path) -> tuple[RtpsParticipant, list[Run]]:
     """Replay a capture to a participant of ours that takes the place of the first reader in it."""
     topic, type_name, _, _ = what_it_shows(capture)
     readers = [
@@ -385,7 +385,7 @@ def impersonate(capture: Path) -> tuple[Participant, list[Run]]:
     played = next(reader for reader in readers if reader.topic == topic)
     here = (Locator("127.0.0.1", 7410),)
     config = ParticipantConfig(played.guid.prefix, metatraffic_unicast=here, default_unicast=here)
-    participant = Participant(config, now=0)
+    participant = RtpsParticipant(config, now=0)
     participant.create_reader(
         ReaderSpec(
             topic,
@@ -403,7 +403,7 @@ def impersonate(capture: Path) -> tuple[Participant, list[Run]]:
         now += MILLISECOND
         data = np.frombuffer(bytearray(datagram.payload), np.uint8)
         participant.receive(data, [(0, len(data), datagram.source)], now=now)
-        runs += [run.copy() for run in reader.take()]
+        runs += [run.copy() for run in reader.take_runs()]
         timer = participant.get_timer()
         if timer is not None and timer <= now:
             participant.handle_timer(now)

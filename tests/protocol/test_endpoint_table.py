@@ -85,7 +85,7 @@ def test_it_knows_what_the_model_knows(steps: list[tuple[Any, ...]]) -> None:
                         model[data.guid] = data
                 case "remove", number, which:
                     guid = endpoint(number, which).guid
-                    assert table.remove(guid) == model.pop(guid, None)
+                    assert table.remove_endpoint(guid) == model.pop(guid, None)
             assert {each.guid: each for each in table.all()} == model
             for topic in "abc":
                 on_topic = {each.guid for each in table.on_topic(topic)}
@@ -168,5 +168,5 @@ def test_one_endpoint_costs_the_same_among_many() -> None:
             table.join(prefix(number // 1_000), "10.0.0.66")
             put(table, endpoint(number // 1_000, number, f"x{number}"))
         data = endpoint(0, 100_000)
-        costs.append(calls(lambda: (put(table, data), table.on_topic("t"), table.remove(data.guid))))  # noqa: B023
+        costs.append(calls(lambda: (put(table, data), table.on_topic("t"), table.remove_endpoint(data.guid))))  # noqa: B023
     assert costs[0] == costs[1]

@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.errors import UsageError, WriterLimit
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControlPolicy, WriterPolicy
-from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver, flow_control_of
+from spark_rtps.transport.protocol.writing.flow import FlowControl, FlowReceiver, flow_control_of
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import RttMeasurement
@@ -470,7 +470,7 @@ def test_a_strategy_of_the_users_own() -> None:
     class First(FlowControl):
         """Whoever came first."""
 
-        def limit(self, receivers: dict[Guid, Receiver]) -> int:  # type: ignore[override]
+        def limit(self, receivers: dict[Guid, FlowReceiver]) -> int:  # type: ignore[override]
             return next(iter(receivers.values())).limit
 
     s = Script(readers=0, flow_control=First(FlowControlPolicy(strategy="mine:First")))
@@ -495,7 +495,7 @@ def test_the_history_is_the_publication_log() -> None:
     log = PublicationLog.create(64 << 10)
     s = Script(log=log)
     payload = np.arange(10 * 100, dtype=np.uint8)
-    s.writer.write(Samples.uniform(payload, 10, 100), timestamp=s.now, now=s.now)
+    s.writer.write_samples(Samples.uniform(payload, 10, 100), timestamp=s.now, now=s.now)
     (change,) = s.writer.history.changes()
     assert np.shares_memory(change.content.data, log.data)
     (frame,) = data_frames(log, 0, log.position)
@@ -513,7 +513,7 @@ def test_what_is_kept_for_late_joiners_outlives_its_place_in_the_log() -> None:
     rows = np.arange(3000, dtype="<u4").repeat(25).view(np.uint8)
     for i in range(0, 3000, 100):
         part = rows[i * 100 : (i + 100) * 100]
-        assert s.writer.write(Samples.uniform(part, 100, 100), timestamp=1, now=s.now) == 100
+        assert s.writer.write_samples(Samples.uniform(part, 100, 100), timestamp=1, now=s.now) == 100
         s.writer.outgoing()
     part[:] = 0  # the caller's memory is the caller's
     assert s.writer.positions.pub_pos > 4 * (64 << 10)
@@ -535,7 +535,7 @@ def test_to_readers_on_this_host_a_large_sample_is_one_message(tmp_path: Path) -
     log = PublicationLog.create(1 << 20, path=tmp_path / "log")
     s = Script(log=log, message_size=1_400)
     payload = np.arange(9_000, dtype=np.uint16).view(np.uint8)
-    s.writer.write(Samples.uniform(payload, 1, payload.nbytes), timestamp=s.now, now=s.now)
+    s.writer.write_samples(Samples.uniform(payload, 1, payload.nbytes), timestamp=s.now, now=s.now)
     (frame,) = data_frames(log, 0, log.position)
     assert frame.data[-payload.nbytes :].tobytes() == payload.tobytes()
     assert frame.data[34:36].tobytes() == b"\0\0", "octetsToNextHeader 0: to the end"
@@ -587,7 +587,9 @@ def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:
     for _ in range(60):
         rows = rng.integers(0, 255, (100, 64), dtype=np.uint8)
         first = s.writer.last_sn + 1
-        assert s.writer.write(Samples.uniform(rows.ravel(), 100, 64), timestamp=s.now, now=s.now) == 100
+        assert (
+            s.writer.write_samples(Samples.uniform(rows.ravel(), 100, 64), timestamp=s.now, now=s.now) == 100
+        )
         kept |= {first + i: rows[i].tobytes() for i in range(100)}
         s.writer.outgoing()
     s.match(1, transient_local=True)

@@ -153,7 +153,7 @@ class Scene:
                 reader.on_data_frag(me, frag, 0, now=now)
             case _:
                 self._forge_report(forgery, now)
-        self.b.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take())
+        self.b.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take_runs())
 
     def _run(self, sn: int, *, batch: int = 0) -> Run:
         payload = np.full(40, FORGED, np.uint8)

@@ -72,7 +72,7 @@ def test_any_order_and_packing(seed: int) -> None:
     sample = begin(FragmentBudget(), frag(payload, *todo[0]))
     seen: set[int] = set()
     for first, count in todo:
-        assert sample.add(frag(payload, first, count), 0)
+        assert sample.add_fragments(frag(payload, first, count), 0)
         seen.update(range(first, first + count))
         missing = sample.missing(pieces)
         assert sample.is_complete == (missing is None) == (len(seen) == pieces)
@@ -86,8 +86,8 @@ def test_any_order_and_packing(seed: int) -> None:
 def test_inline_qos_of_any_fragment() -> None:
     qos = ParameterList(((PID_KEY_HASH, b"k" * 16), (PID_STATUS_INFO, encode_status_info(DISPOSED))))
     sample = begin(FragmentBudget(), frag(b"x" * 20, 1, key=True))
-    assert sample.add(frag(b"x" * 20, 2, 2, key=True), 0)
-    assert sample.add(frag(b"x" * 20, 1, qos=qos, key=True), 0)
+    assert sample.add_fragments(frag(b"x" * 20, 2, 2, key=True), 0)
+    assert sample.add_fragments(frag(b"x" * 20, 1, qos=qos, key=True), 0)
     run = sample.to_run()
     assert run.sample_flags()[0] == DISPOSED | KEY_ONLY | HAS_KEY_HASH
     hashes = run.key_hashes()
@@ -98,14 +98,14 @@ def test_inline_qos_of_any_fragment() -> None:
 def test_contradictions_are_refused_and_change_nothing() -> None:
     payload = bytes(range(40))
     sample = begin(FragmentBudget(), frag(payload, 1))
-    assert sample.add(frag(payload, 1), 0)
-    assert not sample.add(frag(payload, 2, total=48), 0)
-    assert not sample.add(frag(payload, 2, size=4), 0)
-    assert not sample.add(frag(payload, 2, key=True), 0)
-    assert not sample.add(frag(payload, 6), 0), "past the end"
-    assert not sample.add(DataFrag(ANY, WRITER.entity, 1, 2, 2, 8, 40, b"short"), 0)
+    assert sample.add_fragments(frag(payload, 1), 0)
+    assert not sample.add_fragments(frag(payload, 2, total=48), 0)
+    assert not sample.add_fragments(frag(payload, 2, size=4), 0)
+    assert not sample.add_fragments(frag(payload, 2, key=True), 0)
+    assert not sample.add_fragments(frag(payload, 6), 0), "past the end"
+    assert not sample.add_fragments(DataFrag(ANY, WRITER.entity, 1, 2, 2, 8, 40, b"short"), 0)
     with pytest.raises(DecodeError):
-        sample.add(frag(payload, 2, qos=ParameterList(((PID_KEY_HASH, b"short"),))), 0)
+        sample.add_fragments(frag(payload, 2, qos=ParameterList(((PID_KEY_HASH, b"short"),))), 0)
     assert list(sample.received) == [(1, 1)]
 
 
@@ -136,7 +136,7 @@ class Flood:
     ) -> Run | None:
         payload = bytes(min(size, total - (first - 1) * size))
         frag = DataFrag(ANY, proxy.guid.entity, sn, first, 1, size, total, payload)
-        completed = self.reassembly.add(proxy, frag, 0, now)
+        completed = self.reassembly.add_fragments(proxy, frag, 0, now)
         return None if completed is None else completed.run
 
     @property
@@ -263,7 +263,8 @@ def test_scattered_one_byte_fragments_are_bounded() -> None:
     total = 1 << 20
     sample = begin(FragmentBudget(), DataFrag(ANY, WRITER.entity, 1, 1, 1, 1, total, b"x"))
     taken = sum(
-        sample.add(DataFrag(ANY, WRITER.entity, 1, n, 1, 1, total, b"x"), 0) for n in range(1, 20_001, 2)
+        sample.add_fragments(DataFrag(ANY, WRITER.entity, 1, n, 1, 1, total, b"x"), 0)
+        for n in range(1, 20_001, 2)
     )
     assert taken == len(sample.received) == limits.REORDER_RUNS_MAX
     missing = sample.missing(total)
@@ -279,10 +280,10 @@ def test_interval_set_against_a_set(seed: int) -> None:
         first = rng.randrange(1, 60)
         last = first + rng.randrange(-1, 12)
         if rng.random() < 0.6:
-            intervals.add(first, last)
+            intervals.add_range(first, last)
             model.update(range(first, last + 1))
         else:
-            intervals.remove(first, last)
+            intervals.remove_range(first, last)
             model.difference_update(range(first, last + 1))
         got = list(intervals)
         assert {n for a, b in got for n in range(a, b + 1)} == model
@@ -295,7 +296,7 @@ def test_interval_set_against_a_set(seed: int) -> None:
 
 def test_interval_set_takes_ranges_of_any_size() -> None:
     intervals = IntervalSet()
-    intervals.add(1, 1 << 62)
-    intervals.remove(1 << 40, 1 << 41)
+    intervals.add_range(1, 1 << 62)
+    intervals.remove_range(1 << 40, 1 << 41)
     assert list(intervals) == [(1, (1 << 40) - 1), ((1 << 41) + 1, 1 << 62)]
     assert np.iinfo(np.int64).max > intervals.highest

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.participant import ParticipantConfig, RtpsParticipant
 from spark_rtps.transport.qos import DurabilityKind, ReliabilityKind
 from spark_rtps.transport.structure import (
     ENTITYID_SEDP_PUBLICATIONS_READER,
@@ -34,7 +34,7 @@ from tests.support import pcap
 from tests.support.virtual_network import MILLISECOND, SECOND
 
 
-def live() -> Participant:
+def live() -> RtpsParticipant:
     """A participant with a reader and a writer, and a peer matched with both."""
     return Scene().one
 
@@ -79,13 +79,13 @@ def test_random_submessages(submessages: list[bytes]) -> None:
     feed(PARTICIPANT, datagram, 10 * SECOND)
 
 
-def feed(participant: Participant, datagram: bytes, now: int) -> None:
+def feed(participant: RtpsParticipant, datagram: bytes, now: int) -> None:
     """Receive and do all that may follow."""
     # at an odd place of a larger buffer, so that reading beyond the end would find something
     buffer = np.frombuffer(bytearray(b"\xa5" * 64 + datagram + b"\xa5" * 64), np.uint8)
     participant.receive(buffer, [(64, 64 + len(datagram), EVIL_IP)], now=now)
     for reader in participant.readers:
-        for run in reader.take():
+        for run in reader.take_runs():
             run.samples(), run.timestamps(), run.key_hashes(), run.sample_flags()
     timer = participant.get_timer()
     if timer is not None and timer <= now:
@@ -148,7 +148,7 @@ def test_mutated_captures(seed: int) -> None:
         prefix = rng.choice(datagrams).payload[8:20]
         here = (Locator("127.0.0.1", 7410),)
         config = ParticipantConfig(prefix, metatraffic_unicast=here, default_unicast=here)
-        participant = Participant(config, now=0)
+        participant = RtpsParticipant(config, now=0)
         for name in ("Rich", "Small", "Blob", "RichA", "SKey", "OptApp"):
             topic, type_name = f"lab_{name}", f"lab::{name}"
             for key in range(1, 3):
@@ -165,7 +165,7 @@ def test_mutated_captures(seed: int) -> None:
                 buffer = np.frombuffer(bytearray(payload), np.uint8)
                 participant.receive(buffer, [(0, len(payload), datagram.source)], now=now)
                 for reader in participant.readers:
-                    reader.take()
+                    reader.take_runs()
             timer = participant.get_timer()
             if timer is not None and timer <= now:
                 participant.handle_timer(now)

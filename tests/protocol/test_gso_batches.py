@@ -188,7 +188,7 @@ def test_nobody_can_tell_a_train_from_batches_by_themselves(seed: int, with_log:
             own, last = Random(shared), it.writer.state.sent_batch_sn
             if action == "write":
                 it.now += MS
-                taken = it.writer.write(block, timestamp=it.now, now=it.now, key_hashes=hashes)
+                taken = it.writer.write_samples(block, timestamp=it.now, now=it.now, key_hashes=hashes)
                 assert taken == count
             elif action == "acknack":
                 base = own.randint(max(1, last - 40), last + 1)
@@ -203,7 +203,7 @@ def test_nobody_can_tell_a_train_from_batches_by_themselves(seed: int, with_log:
                 it.now += int(choice * 60) * MS
                 it.writer.handle_timer(it.now)
             else:
-                it.writer.flush(now=it.now)
+                it.writer.flush_batch(now=it.now)
         assert pair[0].packets() == pair[1].packets(), (step, action)
         assert answers(pair[0], Random(shared)) == answers(pair[1], Random(shared)), (step, action)
 
@@ -233,7 +233,7 @@ def test_what_max_samples_has_no_room_for_goes_batch_by_batch() -> None:
     for it in pair:
         it.write(140, key_hashes=np.zeros((140, 16), np.uint8))
         assert it.trains_held == (it is pair[0])
-        it.writer.flush(now=it.now)
+        it.writer.flush_batch(now=it.now)
         it.acknack_batch(7)
         assert it.writer.history.samples == 90
     same(pair)

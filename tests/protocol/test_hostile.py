@@ -76,7 +76,7 @@ def test_every_truncation_and_every_wrong_length(scene: Scene) -> None:
 
 def test_what_lies_before_a_truncated_submessage_counts(scene: Scene) -> None:
     scene.attack(scene.to_us(heartbeat(1, 1), data(1), b"\x15\x05\xff\x00"))
-    assert [run.first_sn for run in scene.reader.take()] == [1]
+    assert [run.first_sn for run in scene.reader.take_runs()] == [1]
     assert scene.dropped() == {DropReason.TRUNCATED_SUBMESSAGE: 1}
 
 
@@ -260,7 +260,7 @@ def test_unknown_submessages_parameters_and_vendors_are_passed_over(scene: Scene
     datagram = bytearray(scene.to_us(unknown, heartbeat(1, 1), unknown, data(1), unknown))
     datagram[5:8] = b"\x63\xff\xff"  # version 2.99 of vendor ff.ff
     scene.attack(bytes(datagram))
-    assert [run.first_sn for run in scene.reader.take()] == [1]
+    assert [run.first_sn for run in scene.reader.take_runs()] == [1]
     good = p.decode_parameter_payload(
         memoryview(encode_endpoint(EndpointData(Guid(EVIL, b"\0\0\2\3"), "t", "T", RELIABLE)))
     )
@@ -273,10 +273,10 @@ def test_unknown_submessages_parameters_and_vendors_are_passed_over(scene: Scene
 def test_messages_for_others_are_skipped(scene: Scene) -> None:
     others = InfoDestination(b"\x99" * 12).encode()
     scene.attack(message(others, heartbeat(1, 1), data(1)))
-    assert scene.reader.take() == []
+    assert scene.reader.take_runs() == []
     for everybody in (InfoDestination(bytes(12)).encode(), InfoDestination(scene.one.prefix).encode(), b""):
         scene.attack(message(others, heartbeat(1, 9, 3), everybody or others, heartbeat(1, 1), data(1)))
-    assert [run.first_sn for run in scene.reader.take()] == [1]
+    assert [run.first_sn for run in scene.reader.take_runs()] == [1]
 
 
 def test_user_data_of_writers_nobody_asked_for_is_counted(scene: Scene) -> None:

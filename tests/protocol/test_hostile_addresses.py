@@ -71,11 +71,13 @@ class Pair:
         rows = np.zeros((count, 8), np.uint8)
         rows[:, 1] = 1
         rows[:, 4:] = numbers.view(np.uint8).reshape(count, 4)
-        self.writer.write(Samples.uniform(rows.reshape(-1), count, 8), timestamp=0, now=self.network.now)
+        self.writer.write_samples(
+            Samples.uniform(rows.reshape(-1), count, 8), timestamp=0, now=self.network.now
+        )
         self.written += count
 
     def take(self) -> None:
-        for run in self.reader.take():
+        for run in self.reader.take_runs():
             for i in range(run.count):
                 self.received.append(int.from_bytes(bytes(run.samples().payload(i))[4:], "little"))
 
@@ -262,9 +264,9 @@ def test_what_comes_in_our_own_name_from_elsewhere_is_not_believed() -> None:
     forged = Heartbeat(ENTITYID_UNKNOWN, writer.guid.entity, FAR, FAR + 5, 1 << 20).encode()
     network.deliver(one, message(forged, prefix=one.prefix), EVIL_IP)
     assert one.drops == {DropReason.FOREIGN_ADDRESS: 1}
-    writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+    writer.write_samples(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
     network.run(SECOND)
-    assert [run.first_sn for run in reader.take()] == [1]
+    assert [run.first_sn for run in reader.take_runs()] == [1]
 
 
 def test_a_message_in_many_names_is_looked_through_only_so_far() -> None:

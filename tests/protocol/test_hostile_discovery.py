@@ -26,7 +26,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     encode_participant_key,
 )
 from spark_rtps.transport.protocol.participant.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.participant import ParticipantConfig, RtpsParticipant
 from spark_rtps.transport.protocol.trust import source_of_log
 from spark_rtps.transport.structure import (
     ENTITYID_PARTICIPANT,
@@ -137,7 +137,7 @@ def test_ports_out_of_range_are_left_out() -> None:
 
 def test_an_acknack_storm_is_not_amplified(scene: Scene) -> None:
     block = np.zeros(1_004, np.uint8)
-    scene.one_writer.write(
+    scene.one_writer.write_samples(
         Samples.uniform(np.tile(block, 200), 200, 1_004), timestamp=0, now=scene.network.now
     )
     scene.network.run(10 * MILLISECOND)
@@ -197,7 +197,7 @@ def test_events_nobody_fetches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     from spark_rtps.transport.protocol.participant import participant as module
 
     monkeypatch.setattr(module, "EVENTS_MAX", 10)
-    one = Participant(ParticipantConfig(bytes(12)), now=0)
+    one = RtpsParticipant(ParticipantConfig(bytes(12)), now=0)
     for i in range(50):
         datagram = announcement(struct.pack(">III", 0xEEEEEEEE, 0, i))
         one.receive(np.frombuffer(bytearray(datagram), np.uint8), [(0, len(datagram), EVIL_IP)], now=0)

@@ -59,13 +59,15 @@ class Script:
     def write(self, count: int, *, timestamp: int = 0) -> list[list[int]]:
         memory = uniform(self.written, count).data.copy()
         self.written += count
-        found = numbers(self.batcher.add(Samples.uniform(memory, count, 16), timestamp=timestamp, now=0))
+        found = numbers(
+            self.batcher.add_samples(Samples.uniform(memory, count, 16), timestamp=timestamp, now=0)
+        )
         self.batcher.leaving.sent()
         memory[:] = 0xEE  # it is the caller's again
         return found
 
     def flush(self) -> list[list[int]]:
-        found = numbers(self.batcher.flush())
+        found = numbers(self.batcher.flush_batch())
         self.batcher.leaving.sent()
         return found
 
@@ -92,7 +94,7 @@ def test_it_sees_each_sample_before_it_is_queued() -> None:
 
     s = Script(see, policy=replace(OPEN, max_samples=3))
     s.write(2)
-    s.batcher.add(ragged(2, [8, 20]), timestamp=0, now=0)
+    s.batcher.add_samples(ragged(2, [8, 20]), timestamp=0, now=0)
     assert [each[2:] for each in seen] == [(16, 0, 0), (16, 1, 16), (8, 2, 32), (20, 0, 0)]
     assert {each[:2] for each in seen} == {("t", WRITER)}
 
@@ -105,9 +107,9 @@ def test_it_sees_key_payload_and_what_the_sample_does() -> None:
         request.enqueue()
 
     s = Script(see)
-    s.batcher.add(uniform(0, 2), timestamp=7, now=0, key_hashes=hashes(1, 2))
-    s.batcher.add(uniform(2, 1), timestamp=8, now=0, flags=DISPOSED | KEY_ONLY, key_hashes=hashes(3))
-    s.batcher.add(uniform(3, 1), timestamp=9, now=0)
+    s.batcher.add_samples(uniform(0, 2), timestamp=7, now=0, key_hashes=hashes(1, 2))
+    s.batcher.add_samples(uniform(2, 1), timestamp=8, now=0, flags=DISPOSED | KEY_ONLY, key_hashes=hashes(3))
+    s.batcher.add_samples(uniform(3, 1), timestamp=9, now=0)
     keys = [b"\0" * 15 + bytes([key]) for key in (1, 2, 3)]
     assert seen == [
         (keys[0], payload(0, 16), False, 7),
@@ -131,9 +133,9 @@ def test_a_row_is_decoded_only_when_it_is_asked_for() -> None:
         return {"number": 1}
 
     batcher = Batcher(OPEN, limit=LIMIT, interceptor=Interceptor(decide, "t", row))
-    batcher.add(uniform(0, 3), timestamp=0, now=0)
+    batcher.add_samples(uniform(0, 3), timestamp=0, now=0)
     assert (decoded, rows) == ([1], [{"number": 1}])
-    batcher.add(uniform(1, 1), timestamp=0, now=0, flags=DISPOSED | KEY_ONLY, key_hashes=hashes(3))
+    batcher.add_samples(uniform(1, 1), timestamp=0, now=0, flags=DISPOSED | KEY_ONLY, key_hashes=hashes(3))
     assert (decoded, rows[1:]) == ([1], [None])
 
 
@@ -147,7 +149,7 @@ def test_it_may_flush_before_the_sample_that_is_too_many() -> None:
         request.enqueue()
 
     s = Script(limit_to_40)
-    batches = apart(s.batcher.add(uniform(0, 5), timestamp=0, now=0))
+    batches = apart(s.batcher.add_samples(uniform(0, 5), timestamp=0, now=0))
     assert counts(batches) == [2, 2]
     assert reasons(batches) == [FlushReason.INTERCEPTOR] * 2
     assert s.batcher.count == 1
@@ -244,9 +246,9 @@ def test_what_may_be_held_is_bounded(size: int, most: int) -> None:
     s = Script(lambda request: None)
     sent = 0
     for _ in range(most):
-        sent += len(s.batcher.add(uniform(0, 1, size), timestamp=0, now=0))
+        sent += len(s.batcher.add_samples(uniform(0, 1, size), timestamp=0, now=0))
     assert (sent, s.batcher.queue.count, s.batcher.count) == (0, 0, most)
-    batches = apart(s.batcher.add(uniform(0, 1, size), timestamp=0, now=0))
+    batches = apart(s.batcher.add_samples(uniform(0, 1, size), timestamp=0, now=0))
     assert sum(counts(batches)) + s.batcher.queue.count == most + 1
 
 
@@ -264,7 +266,7 @@ def test_what_is_held_has_the_timestamp_of_its_batch() -> None:
     s = Script(decide, policy=replace(OPEN, source_timestamp_resolution=0))
     s.write(1, timestamp=1)
     s.write(1, timestamp=2)
-    (batch,) = s.batcher.flush()
+    (batch,) = s.batcher.flush_batch()
     assert numbers([batch]) == [[1, 0]]
     assert timestamps(batch) == [2, 2]
 
@@ -305,9 +307,9 @@ def test_a_writer_that_is_given_up_forgets_what_is_held() -> None:
 
 def test_empty_samples_can_be_held() -> None:
     s = Script(lambda request: None)
-    s.batcher.add(uniform(0, 1, 0), timestamp=0, now=0)
-    s.batcher.add(ragged(0, [0, 8]), timestamp=0, now=0)
-    (batch,) = s.batcher.flush()
+    s.batcher.add_samples(uniform(0, 1, 0), timestamp=0, now=0)
+    s.batcher.add_samples(ragged(0, [0, 8]), timestamp=0, now=0)
+    (batch,) = s.batcher.flush_batch()
     assert [len(each) for each in payloads(batch)] == [0, 0, 8]
 
 
@@ -368,13 +370,13 @@ def test_admission_counts_what_is_held() -> None:
     network.run(SECOND)
     taken, got = 0, []
     for _ in range(100):
-        taken += w.write(batch_scene.samples(taken, 200 - taken), timestamp=0, now=network.now)
+        taken += w.write_samples(batch_scene.samples(taken, 200 - taken), timestamp=0, now=network.now)
         network.run(SECOND // 10)
-        got += batch_scene.numbers(reader.take())
+        got += batch_scene.numbers(reader.take_runs())
         if taken == 200:
             break
     assert taken == 200 and len(got) > 100
-    w.flush(now=network.now)
+    w.flush_batch(now=network.now)
     network.run(SECOND)
-    got += batch_scene.numbers(reader.take())
+    got += batch_scene.numbers(reader.take_runs())
     assert got == list(range(200))

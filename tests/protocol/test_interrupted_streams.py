@@ -88,7 +88,7 @@ class Scene:
         self.node.writers.append(self.writer)
         if asynchronous:
             self.node.publishing = AsynchronousPublishing()
-            self.node.publishing.add(self.writer, BUCKET, 0)
+            self.node.publishing.add_writer(self.writer, BUCKET, 0)
         self.readers: list[tuple[Node, StatefulReader]] = []
         #: What was written by calls that returned, and of each number its key and flags.
         self.returned: list[int] = []
@@ -133,7 +133,7 @@ class Scene:
         hashes = np.repeat(np.array(keys, np.uint8)[:, None], 16, axis=1) if self.keyed else None
         now = self.link.now
         try:
-            count = self.writer.write(samples, timestamp=now, now=now, key_hashes=hashes, flags=flags)
+            count = self.writer.write_samples(samples, timestamp=now, now=now, key_hashes=hashes, flags=flags)
             assert count == len(sizes)
             self.returned += numbers
         finally:
@@ -153,7 +153,7 @@ class Scene:
             raise
 
     def flush(self) -> None:
-        self.writer.flush(now=self.link.now)
+        self.writer.flush_batch(now=self.link.now)
 
     def run(self, duration: int = 3 * MS) -> None:
         steps = 0

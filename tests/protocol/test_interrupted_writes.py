@@ -20,7 +20,7 @@ from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, FlowControlPolicy
-from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver
+from spark_rtps.transport.protocol.writing.flow import FlowControl, FlowReceiver
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
 from tests.log.publishing_scene import Driver, number_of, payload, read_all, samples_of
@@ -91,7 +91,7 @@ class Scene:
         self.number += count
         now = self.script.now
         data = samples_of([payload(0, number, 40) for number in numbers])
-        assert self.writer.write(data, timestamp=now, now=now) == count
+        assert self.writer.write_samples(data, timestamp=now, now=now) == count
         self.returned += numbers
 
     def claim(self, finish: str) -> None:
@@ -223,12 +223,12 @@ def test_a_strategy_that_raises_once_when_a_reader_is_matched_makes_no_differenc
     class Faulty(FlowControl):
         fails = False
 
-        def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
+        def limit(self, receivers: Mapping[Guid, FlowReceiver]) -> int:
             if self.fails:
                 raise Interrupted
             return super().limit(receivers)
 
-        def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
+        def is_connected(self, receivers: Mapping[Guid, FlowReceiver]) -> bool:
             self.limit(receivers)
             return super().is_connected(receivers)
 
@@ -255,7 +255,7 @@ def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: Batc
         script.acknack(1)
         for number in range(1, 5):
             data = samples_of([payload(0, number, 40)])
-            assert script.writer.write(data, timestamp=number, now=script.now) == 1
+            assert script.writer.write_samples(data, timestamp=number, now=script.now) == 1
         left, begun = line, False
 
         def trace(frame: FrameType, event: str, _argument: object) -> object:
@@ -271,7 +271,7 @@ def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: Batc
 
         sys.settrace(trace)
         try:
-            script.writer.flush(now=script.now)
+            script.writer.flush_batch(now=script.now)
         except Interrupted:
             pass
         finally:
@@ -280,7 +280,7 @@ def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: Batc
             assert line > 30, "it went through"
             return
         script.sleep(10 * MS)
-        script.writer.flush(now=script.now)
+        script.writer.flush_batch(now=script.now)
         assert script.writer.last_sn == script.writer.history.samples == 4, line
         assert script.writer.state.last_batch_sn == script.writer.history.batches == (wire is BatchWire.AUTO)
 

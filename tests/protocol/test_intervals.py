@@ -11,7 +11,7 @@ from spark_rtps.transport.protocol.intervals import IntervalSet
 def set_of(numbers: set[int]) -> IntervalSet:
     found = IntervalSet()
     for number in numbers:
-        found.add(number, number)
+        found.add_range(number, number)
     return found
 
 
@@ -33,7 +33,7 @@ def test_few_put_in_where_many_are(number: int, length: int) -> None:
 @given(st.sets(st.integers(1, 200), max_size=100), st.integers(0, 201))
 def test_what_is_taken_out_is_what_lies_up_to_there(there: set[int], last: int) -> None:
     found = set_of(there)
-    firsts, lasts = found.take(last)
+    firsts, lasts = found.take_up_to(last)
     assert list(zip(firsts, lasts, strict=True)) == list(
         set_of({number for number in there if number <= last})
     )

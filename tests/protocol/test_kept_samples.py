@@ -223,7 +223,7 @@ class _Written:
             taken = 0
             while taken < len(keys):
                 part = numbered(first + taken, len(keys) - taken, 64)
-                taken += self.writer.write(part, timestamp=1, now=1, key_hashes=hashes[taken:])
+                taken += self.writer.write_samples(part, timestamp=1, now=1, key_hashes=hashes[taken:])
                 self.writer.outgoing()
         finally:
             sys.setprofile(None)
@@ -254,7 +254,7 @@ def test_a_late_joiner_of_many_instances() -> None:
     hashes[:, :4] = keys.astype(">u4").view(np.uint8).reshape(len(keys), 4)
     for at in range(0, len(keys), 500):
         part = hashes[at : at + 500]
-        assert writer.write(numbered(at, 500), timestamp=1, now=link.now, key_hashes=part) == 500
+        assert writer.write_samples(numbered(at, 500), timestamp=1, now=link.now, key_hashes=part) == 500
     newest = {int(key): number for number, key in enumerate(keys)}
     link.match(writer, reader)
     link.run(30 * SECOND)

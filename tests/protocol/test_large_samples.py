@@ -64,7 +64,7 @@ def test_fragments_are_those_encoded_one_at_a_time(seed: int) -> None:
     first = r.randint(1, large.fragments)
     last = r.randint(first, large.fragments)
     sn, reader_id = r.choice([1, 2**32 + 7]), r.choice([ENTITYID_UNKNOWN, READER])
-    encoded = [head + piece for head, piece in large.encode(ME.entity, sn, first, last, reader_id)]
+    encoded = [head + piece for head, piece in large.encode_fragments(ME.entity, sn, first, last, reader_id)]
     assert encoded == [plain(large, sn, number, reader_id) for number in range(first, last + 1)]
 
 
@@ -95,7 +95,7 @@ def test_the_caller_may_use_its_buffer_again(term_length: int) -> None:
     s = Script(log=PublicationLog.create(term_length) if term_length else None)
     data = np.frombuffer(Random(1).randbytes(300_000), np.uint8).copy()
     kept = data.tobytes()
-    s.writer.write(sample(data), timestamp=s.now, now=s.now)
+    s.writer.write_samples(sample(data), timestamp=s.now, now=s.now)
     data[:] = 0xEE
     sent = fragments(s)
     assert b"".join(piece for _, _, piece, _ in sent) == kept
@@ -108,14 +108,14 @@ def test_each_sample_has_its_own_timestamp() -> None:
     s = Script()
     stamps = [7 * MS, 7 * MS, 9 * MS, 7 * MS]
     for stamp in stamps:
-        s.writer.write(sample(np.zeros(100_000, np.uint8)), timestamp=stamp, now=s.now)
+        s.writer.write_samples(sample(np.zeros(100_000, np.uint8)), timestamp=stamp, now=s.now)
     assert {(sn, stamp) for sn, _, _, stamp in fragments(s)} == set(enumerate(stamps, 1))
 
 
 def several(s: Script, count: int, size: int = 200_000) -> list[bytes]:
     """Write so many large samples that are alike, in one call; what they hold."""
     data = np.frombuffer(Random(2).randbytes(count * size), np.uint8)
-    taken = s.writer.write(Samples.uniform(data, count, size), timestamp=s.now, now=s.now)
+    taken = s.writer.write_samples(Samples.uniform(data, count, size), timestamp=s.now, now=s.now)
     assert taken == count
     return [data[i * size : (i + 1) * size].tobytes() for i in range(count)]
 

@@ -58,7 +58,7 @@ class Topic:
         hashes = hashes_of(*keys) if self.keyed else None
         wall = WALL + now
         stamp = stamp or wall
-        taken = self.writer.write(
+        taken = self.writer.write_samples(
             samples, timestamp=stamp, now=now, flags=flags, key_hashes=hashes, wall_clock=wall
         )
         assert taken == len(keys), self.writer.state.blocked_by
@@ -73,7 +73,7 @@ class Topic:
     def commit(self, claim: SampleClaim, key: int = 0) -> None:
         if claim.key_hash is not None:
             claim.key_hash[:] = hashes_of(key)
-        assert self.writer.claims.commit(claim, now=self.link.now)
+        assert self.writer.claims.commit_claim(claim, now=self.link.now)
 
     def abort(self, claim: SampleClaim) -> None:
         self.writer.claims.abort(claim, now=self.link.now)

@@ -19,7 +19,7 @@ from spark_rtps.transport.protocol.discovery.liveliness import (
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.participant.statuses import ReaderStatuses
 from spark_rtps.transport.qos import LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_P2P_MESSAGE_WRITER, INFINITE, KIND_WRITER_NO_KEY, Guid
@@ -30,7 +30,7 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 LEASE = SECOND
 
 
-def lively(network: VirtualNetwork, **policies: object) -> tuple[Participant, Participant]:
+def lively(network: VirtualNetwork, **policies: object) -> tuple[RtpsParticipant, RtpsParticipant]:
     """A reader and a writer with a liveliness lease of a second."""
     qos = replace(RELIABLE, liveliness_lease_duration=LEASE, **policies)
     one, two = network.add(), network.add()
@@ -40,7 +40,7 @@ def lively(network: VirtualNetwork, **policies: object) -> tuple[Participant, Pa
     return one, two
 
 
-def output(network: VirtualNetwork, participant: Participant) -> list[type]:
+def output(network: VirtualNetwork, participant: RtpsParticipant) -> list[type]:
     kinds = (events.LivelinessLost, events.LivelinessGained)
     return [type(each) for each in network.events[participant.prefix] if isinstance(each, kinds)]
 
@@ -233,7 +233,7 @@ def test_manual_writers_leave_nothing_behind() -> None:
     writers = [endpoint(THEM, n, kind) for n in range(1, 20) for kind in (PARTICIPANT, TOPIC)]
     watching = liveliness(*writers)
     for each in writers:
-        watching.forget(each.guid)
+        watching.forget_writer(each.guid)
     assert not (watching._signs or watching._participants or watching._alive or watching._lost)
     assert watching.lost(now=LEASE) == []
     assert watching.get_timer() is None
@@ -253,7 +253,7 @@ def test_liveliness_lost_of_our_manual_writers() -> None:
     assert ours.lost(now=LEASE) == [one.guid]
     ours.assert_participant(LEASE)
     assert ours.gained(now=LEASE) == [one.guid]
-    ours.forget(one.guid)  # a reader of ours that was matched with it is gone
+    ours.forget_writer(one.guid)  # a reader of ours that was matched with it is gone
     assert ours.lost(now=LEASE + LEASE // 2) == [two.guid]
     assert ours.lost(now=2 * LEASE) == [one.guid]
     ours.remove_local(one.guid)
@@ -363,7 +363,7 @@ def received(sender: bytes, payload: bytes, *, flags: int = 0) -> tuple[Liveline
     run = Run.single(guid, 1, np.frombuffer(payload, np.uint8), flags=flags)
     watching.reader.on_run(run, now=LEASE // 2)
     drops: Counter[DropReason] = Counter()
-    watching.take(drops, now=LEASE // 2)
+    watching.take_messages(drops, now=LEASE // 2)
     return watching, drops
 
 

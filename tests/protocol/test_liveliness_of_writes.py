@@ -8,7 +8,7 @@ import pytest
 
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, PublicationPolicy
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, LivelinessKind, Qos, ReliabilityKind
@@ -47,13 +47,13 @@ class Scene:
     def write(self, *, size: int = 12, times: int = 12, flush: bool = True) -> None:
         """Write, four times a lease."""
         for _ in range(times):
-            self.writer.write(numbered(0, 1, size=size), timestamp=0, now=self.network.now)
+            self.writer.write_samples(numbered(0, 1, size=size), timestamp=0, now=self.network.now)
             if flush:
-                self.writer.flush(now=self.network.now)
+                self.writer.flush_batch(now=self.network.now)
             self.network.run(LEASE // 4)
-            self.reader.take()
+            self.reader.take_runs()
 
-    def output(self, participant: Participant) -> list[type]:
+    def output(self, participant: RtpsParticipant) -> list[type]:
         """What became of the liveliness of writers."""
         kinds = (events.LivelinessLost, events.LivelinessGained)
         return [type(each) for each in self.network.events[participant.prefix] if isinstance(each, kinds)]
@@ -127,7 +127,7 @@ def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive() -> None:
     scene = Scene()
     other = scene.here.create_writer(WriterSpec("other", "T", manual(RELIABLE)), now=scene.network.now)
     for _ in range(12):
-        other.write(numbered(0, 1), timestamp=0, now=scene.network.now)
+        other.write_samples(numbered(0, 1), timestamp=0, now=scene.network.now)
         scene.network.run(LEASE // 4)
     assert scene.output(scene.there) == scene.output(scene.here) == [events.LivelinessLost]
 

@@ -67,7 +67,7 @@ def test_they_are_read_as_before(extensibility: Extensibility, representation: D
     batch = pa.RecordBatch.from_pylist(rows, schema=schema)
     keys = codec.encode_keys(batch.select(["a", "b"]), representation=representation)
     for each in (keys, lengthened(keys)):
-        decoded = codec.decode(each, keys_only=True)
+        decoded = codec.decode_samples(each, keys_only=True)
         assert decoded.malformed is None
         assert decoded.batch.to_pylist() == rows
 
@@ -84,11 +84,11 @@ def test_by_the_vendor_of_a_matched_reader(vendor: bytes, size: int) -> None:
     sent = Samples.uniform(np.zeros(8, np.uint8), 1, 8)
     hashes = np.ones((1, 16), np.uint8)
     for flags in (DISPOSED | KEY_ONLY, 0):
-        mine.write(sent, timestamp=0, now=network.now, flags=flags, key_hashes=hashes)
+        mine.write_samples(sent, timestamp=0, now=network.now, flags=flags, key_hashes=hashes)
     found: list[int] = []
 
     def arrived() -> bool:
-        found.extend(len(each) for run in theirs.take() for each in payloads(run.samples()))
+        found.extend(len(each) for run in theirs.take_runs() for each in payloads(run.samples()))
         return len(found) == 2
 
     assert network.run(SECOND, arrived)

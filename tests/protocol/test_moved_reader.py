@@ -159,14 +159,14 @@ def test_at_another_address(lasting: bool, depth: int, loss: float, silent: int)
     got: list[int] = []
 
     def take() -> bool:
-        got.extend(sn for run in reader.take() for sn in range(run.first_sn, run.last_sn + 1))
+        got.extend(sn for run in reader.take_runs() for sn in range(run.first_sn, run.last_sn + 1))
         return False
 
     samples = Samples.uniform(np.zeros(32, np.uint8), 1, 32)
 
     def write(count: int) -> None:
         for _ in range(count):
-            writer.write(samples, timestamp=network.now, now=network.now)
+            writer.write_samples(samples, timestamp=network.now, now=network.now)
             network.run(MILLISECOND, until=take)
 
     assert network.run(5 * SECOND, until=lambda: bool(writer.readers) and bool(reader.writers))

@@ -147,7 +147,7 @@ def test_batches_and_large_samples_go_to_the_group_as_well() -> None:
         scene.settle()
         for _ in range(5):
             scene.write(3, size=size)
-            scene.writer.flush(now=scene.network.now)
+            scene.writer.flush_batch(now=scene.network.now)
             scene.network.run(MILLISECOND)
         scene.finish()
         scene.assert_each_got()

@@ -11,7 +11,7 @@ from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.limits import ADDRESSES_REMEMBERED_MAX
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant.events import IncompatibleQos, ParticipantDiscovered
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.trust import AdmittedPeers, Networks
@@ -25,22 +25,22 @@ from tests.support.virtual_network import SECOND, VirtualNetwork
 HERE = "10.0.0.0/28"
 
 
-def reader_of(participant: Participant, now: int) -> StatefulReader:
+def reader_of(participant: RtpsParticipant, now: int) -> StatefulReader:
     return participant.create_reader(ReaderSpec("t", "T", RELIABLE), now=now)
 
 
-def writer_of(participant: Participant, now: int, *allowed: str) -> StatefulWriter:
+def writer_of(participant: RtpsParticipant, now: int, *allowed: str) -> StatefulWriter:
     policy = PublicationPolicy(readers_allowed=allowed)
     return participant.create_writer(WriterSpec("t", "T", RELIABLE, policy=policy), now=now)
 
 
 def write(writer: StatefulWriter, now: int) -> None:
     payload = np.frombuffer(b"\0\1\0\0good", np.uint8)
-    writer.write(Samples.uniform(payload, 1, 8), timestamp=0, now=now)
+    writer.write_samples(Samples.uniform(payload, 1, 8), timestamp=0, now=now)
 
 
 def received(reader: StatefulReader) -> int:
-    return sum(run.count for run in reader.take())
+    return sum(run.count for run in reader.take_runs())
 
 
 class TestNetworks:

@@ -6,21 +6,21 @@ import pytest
 
 from spark_rtps.transport.limits import DISPOSED_ENDPOINTS_MAX
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from tests.support.virtual_network import SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 
 
-def lose(network: VirtualNetwork, host: Participant, peer: Participant) -> None:
+def lose(network: VirtualNetwork, host: RtpsParticipant, peer: RtpsParticipant) -> None:
     """The host hears nothing of the peer for longer than its lease; the peer hears the host."""
     network.blocked.add((network.address_of(peer), network.address_of(host)))
     assert network.run(60 * SECOND, until=lambda: not host.database.participants)
     assert list(peer.database.participants) == [host.prefix]
 
 
-def find_again(network: VirtualNetwork, host: Participant, peer: Participant) -> None:
+def find_again(network: VirtualNetwork, host: RtpsParticipant, peer: RtpsParticipant) -> None:
     network.blocked.clear()
     assert network.run(60 * SECOND, until=lambda: list(host.database.participants) == [peer.prefix])
     network.run(2 * SECOND)

@@ -13,7 +13,7 @@ import pytest
 from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.participant import ParticipantConfig, RtpsParticipant
 from spark_rtps.transport.protocol.policies import PUBLICATION_POLICY, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.sending import broadcast as broadcast_module
@@ -39,15 +39,15 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_AL
 TOPIC = ("topic", "Type")
 
 
-def reported(network: VirtualNetwork, participant: Participant, kind: type[E]) -> list[E]:
+def reported(network: VirtualNetwork, participant: RtpsParticipant, kind: type[E]) -> list[E]:
     return [event for event in network.events[participant.prefix] if isinstance(event, kind)]
 
 
-def reader(network: VirtualNetwork, participant: Participant, qos: Qos = RELIABLE) -> StatefulReader:
+def reader(network: VirtualNetwork, participant: RtpsParticipant, qos: Qos = RELIABLE) -> StatefulReader:
     return participant.create_reader(ReaderSpec(*TOPIC, qos), now=network.now)
 
 
-def writer(network: VirtualNetwork, participant: Participant, qos: Qos = RELIABLE) -> StatefulWriter:
+def writer(network: VirtualNetwork, participant: RtpsParticipant, qos: Qos = RELIABLE) -> StatefulWriter:
     return participant.create_writer(WriterSpec(*TOPIC, qos), now=network.now)
 
 
@@ -57,7 +57,7 @@ def samples(*numbers: int) -> Samples:
 
 
 def numbers(reader: StatefulReader) -> list[int]:
-    payloads = (run.samples().payload(i) for run in reader.take() for i in range(run.count))
+    payloads = (run.samples().payload(i) for run in reader.take_runs() for i in range(run.count))
     return [int.from_bytes(payload[4:8], "little") for payload in payloads]
 
 
@@ -71,7 +71,7 @@ def test_two_participants_match_and_talk_under_loss_reorder_and_repetition(seed:
     one, two = network.add(), network.add()
     r, w = reader(network, one), writer(network, two)
     assert network.run(20 * SECOND, until=lambda: bool(r.writers and w.readers))
-    w.write(samples(*range(100)), timestamp=0, now=network.now)
+    w.write_samples(samples(*range(100)), timestamp=0, now=network.now)
     received: list[int] = []
 
     def all_there() -> bool:
@@ -169,7 +169,7 @@ def test_endpoints_of_one_participant_match_each_other() -> None:
     r, w = reader(network, one), writer(network, one)
     network.run(SECOND)
     assert (list(r.writers), list(w.readers)) == ([w.guid], [r.guid])
-    w.write(samples(1, 2, 3), timestamp=0, now=network.now)
+    w.write_samples(samples(1, 2, 3), timestamp=0, now=network.now)
     network.run(SECOND)
     assert list(w.unacknowledged()) == [r.guid], "received, but nobody took it"
     assert numbers(r) == [1, 2, 3]
@@ -186,7 +186,7 @@ def test_history_for_a_late_joiner() -> None:
     network = VirtualNetwork()
     one = network.add()
     w = writer(network, one, replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL))
-    w.write(samples(*range(10)), timestamp=0, now=network.now)
+    w.write_samples(samples(*range(10)), timestamp=0, now=network.now)
     network.run(SECOND)
     two = network.add()
     r = reader(network, two, replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL))
@@ -317,7 +317,7 @@ def test_a_stream_of_small_datagrams_keeps_the_lease() -> None:
 
 
 def test_entity_ids() -> None:
-    one = Participant(ParticipantConfig(bytes(range(12))), now=0)
+    one = RtpsParticipant(ParticipantConfig(bytes(range(12))), now=0)
     guids = [
         one.create_reader(ReaderSpec(*TOPIC, RELIABLE, keyed=True), now=0).guid,
         one.create_reader(ReaderSpec(*TOPIC, RELIABLE, entity_key=0xABCDEF), now=0).guid,
@@ -339,7 +339,7 @@ def test_entity_keys_of_deleted_endpoints_are_used_again_when_all_others_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("spark_rtps.transport.protocol.participant.entity_keys._KEY_MAX", 3)
-    one = Participant(ParticipantConfig(bytes(range(12))), now=0)
+    one = RtpsParticipant(ParticipantConfig(bytes(range(12))), now=0)
     spec = ReaderSpec(*TOPIC, RELIABLE, keyed=True)
     lasting = one.create_reader(spec, now=0).guid
     given = []
@@ -397,9 +397,9 @@ def test_nothing_is_left_of_an_endpoint_that_cannot_be_announced(qos: Qos, polic
 
 def test_a_wrong_configuration_is_refused() -> None:
     with pytest.raises(UsageError):
-        Participant(ParticipantConfig(b"short"), now=0)
+        RtpsParticipant(ParticipantConfig(b"short"), now=0)
     with pytest.raises(UsageError):
-        Participant(ParticipantConfig(bytes(12), lease_duration=0), now=0)
+        RtpsParticipant(ParticipantConfig(bytes(12), lease_duration=0), now=0)
 
 
 def test_a_restarted_reader_goes_on_where_it_was() -> None:
@@ -408,21 +408,21 @@ def test_a_restarted_reader_goes_on_where_it_was() -> None:
     w = writer(network, one)
     r = two.create_reader(ReaderSpec(*TOPIC, RELIABLE, entity_key=5), now=network.now)
     network.run(SECOND)
-    w.write(samples(1, 2, 3), timestamp=0, now=network.now)
+    w.write_samples(samples(1, 2, 3), timestamp=0, now=network.now)
     network.run(SECOND)
     assert numbers(r) == [1, 2, 3]
     address = network.address_of(two)
     network.unplug(two)
-    w.write(samples(4, 5), timestamp=0, now=network.now)
+    w.write_samples(samples(4, 5), timestamp=0, now=network.now)
     network.run(SECOND)
-    restarted = Participant(two.config, now=network.now)
+    restarted = RtpsParticipant(two.config, now=network.now)
     network._hosts[address] = restarted
     resumed = restarted.create_reader(
         ReaderSpec(*TOPIC, RELIABLE, entity_key=5, resume={w.guid: 3}), now=network.now
     )
     assert resumed.guid == r.guid
     network.run(9 * SECOND)
-    w.write(samples(6), timestamp=0, now=network.now)
+    w.write_samples(samples(6), timestamp=0, now=network.now)
     network.run(SECOND)
     assert numbers(resumed) == [4, 5, 6]
     assert not reported(network, one, events.ParticipantLost)
@@ -465,7 +465,7 @@ def test_many_idle_participants_cost_next_to_nothing(monkeypatch: pytest.MonkeyP
         assert one.datagrams_to_send(network.now) == []
     assert time.process_time() - started < 0.5  # takes 0.01
     monkeypatch.undo()
-    w.write(samples(1), timestamp=0, now=network.now)
+    w.write_samples(samples(1), timestamp=0, now=network.now)
     (datagram,) = one.datagrams_to_send(network.now)
     assert len(datagram.destinations) == 40
 

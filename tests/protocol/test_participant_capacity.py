@@ -22,7 +22,7 @@ from spark_rtps.transport.protocol.discovery import participant_capacity
 from spark_rtps.transport.protocol.discovery.participant_capacity import PROVEN_STAY, ParticipantCapacity
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import INFINITE, Locator
@@ -62,9 +62,9 @@ class Room:
         """A participant comes; returns who loses its place to it."""
         gone = self.room.make(ip, now=self.now)
         if gone is not None:
-            self.room.remove(self.remotes.pop(gone))
+            self.room.remove_participant(self.remotes.pop(gone))
         self.remotes[prefix(number)] = it = Resident(prefix(number), ip, self.now, proven)
-        self.room.add(it, now=self.now)
+        self.room.add_participant(it, now=self.now)
         return gone
 
 
@@ -138,7 +138,7 @@ def test_one_that_moves_counts_where_it_is(room: Room) -> None:
     room.room.move(it, "b")
     it.source_ip = "b"
     assert room.come(3) is None
-    room.room.remove(room.remotes.pop(prefix(0)))
+    room.room.remove_participant(room.remotes.pop(prefix(0)))
     assert "b" not in room.room._addresses
 
 
@@ -187,7 +187,7 @@ def test_strangers_only_lose_their_places(steps: list[tuple[Any, ...]]) -> None:
                         assert (gone is None) is (before < 6 and there < 3)
                         assert gone is None or gone not in room.matched
                 case "go", _ if it is not None:
-                    room.room.remove(room.remotes.pop(it.prefix))
+                    room.room.remove_participant(room.remotes.pop(it.prefix))
                     room.matched.discard(it.prefix)
                 case "prove", _ if it is not None:
                     it.proven = True
@@ -222,7 +222,7 @@ class Attacked:
         self.network.run(SECOND)
         assert self.writer.guid in self.reader.writers
 
-    def write_from(self, participant: Participant) -> StatefulWriter:
+    def write_from(self, participant: RtpsParticipant) -> StatefulWriter:
         return participant.create_writer(WriterSpec("t", "T", RELIABLE), now=self.network.now)
 
     def announce(self, number: int, ip: str = EVIL_IP, *, proven: bool, lease: int = INFINITE) -> None:
@@ -239,10 +239,10 @@ class Attacked:
         """Whether a new honest writer is found, and what it writes arrives."""
         writer = self.write_from(self.network.add())
         payload = np.frombuffer(b"\0\1\0\0good", np.uint8)
-        writer.write(Samples.uniform(payload, 1, 8), timestamp=0, now=self.network.now)
+        writer.write_samples(Samples.uniform(payload, 1, 8), timestamp=0, now=self.network.now)
 
         def arrived() -> bool:
-            return any(run.writer == writer.guid for run in self.reader.take())
+            return any(run.writer == writer.guid for run in self.reader.take_runs())
 
         return self.network.run(round(seconds * SECOND), until=arrived)
 

@@ -291,9 +291,9 @@ def test_a_best_effort_writer_restarted_under_its_guid_is_read_whatever_its_samp
         taken = []
         for _ in range(count):
             data = Samples.uniform(np.zeros(size, np.uint8), 1, size)
-            assert writer.write(data, timestamp=network.now, now=network.now) == 1
+            assert writer.write_samples(data, timestamp=network.now, now=network.now) == 1
             network.run(100 * MS)
-            taken += [sn for run in reader.take() for sn in run.sequence_numbers().tolist()]
+            taken += [sn for run in reader.take_runs() for sn in run.sequence_numbers().tolist()]
         network.unplug(host)
         network.run(10 * SECOND)
         assert not reader.writers

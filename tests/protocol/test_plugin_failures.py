@@ -82,7 +82,7 @@ def delivered(fault: Fault, kind: str, loss: float) -> dict[str, list[int]]:
 
     def take() -> bool:
         for topic, reader in readers.items():
-            got[topic] += [sn for run in reader.take() for sn in run.sequence_numbers().tolist()]
+            got[topic] += [sn for run in reader.take_runs() for sn in run.sequence_numbers().tolist()]
         return False
 
     network.run(2 * SECOND, until=take)
@@ -92,7 +92,7 @@ def delivered(fault: Fault, kind: str, loss: float) -> dict[str, list[int]]:
     for _ in range(SAMPLES):
         for topic, writer in writers.items():
             try:
-                writer.write(sample, timestamp=network.now, now=network.now)
+                writer.write_samples(sample, timestamp=network.now, now=network.now)
             except RuntimeError:  # to whom writes with the plug-in
                 assert topic == "faulty"
         network.run(5 * MILLISECOND, until=take)

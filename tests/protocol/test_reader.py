@@ -21,15 +21,15 @@ def test_the_next_run_goes_through_without_a_copy() -> None:
     s = started()
     run = Run(IT, 1, 2, np.zeros(64, np.uint8), 32, 24, 8)
     s.reader.on_run(run, now=s.now)
-    assert s.reader.take() == [run]
-    assert s.reader.take() == []
+    assert s.reader.take_runs() == [run]
+    assert s.reader.take_runs() == []
     assert s.output() == []
 
 
 def test_what_is_held_owns_its_memory() -> None:
     s = started()
     s.data(3, 4).data(1, 2)
-    late = s.reader.take()[1]
+    late = s.reader.take_runs()[1]
     assert late.first_sn == 3
     assert late.data[31] == 3, "not 0xEE: it was copied"
 
@@ -342,7 +342,7 @@ def test_a_reassembled_sample_waits_for_the_window() -> None:
     s.frag(1, 1, count=10)
     assert s.taken() == []
     s.reader.window = 1000
-    (run,) = s.reader.take()
+    (run,) = s.reader.take_runs()
     assert run.nbytes == 1000
     assert s.reader.delivery.reassembly.budget.nbytes == 0
 

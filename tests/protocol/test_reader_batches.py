@@ -24,7 +24,7 @@ def test_the_next_batch_goes_through_without_a_copy() -> None:
     run = samples(1, 5, 32)
     run.batch_sn = 1
     s.reader.on_batch(Batch(1, 1, 5, [run], 0, ANY, IT), now=s.now)
-    (taken,) = s.reader.take()
+    (taken,) = s.reader.take_runs()
     assert taken is run
     assert s.reader.counters.received_batches == 1
 
@@ -35,7 +35,7 @@ def test_a_batch_out_of_turn_is_not_copied_either() -> None:
     run.batch_sn = 2
     s.reader.on_batch(Batch(2, 6, 9, [run], 0, ANY, IT), now=s.now)
     s.batch(1, 1, 5)
-    assert s.reader.take()[1] is run
+    assert s.reader.take_runs()[1] is run
 
 
 def test_batches_are_acknowledged_by_their_numbers() -> None:

@@ -229,7 +229,7 @@ def test_running_maximum_of_each_group(items: list[tuple[int, int]]) -> None:
 def test_groups_are_stable_and_complete(keys: list[bytes]) -> None:
     array = np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16)
     positions = np.arange(len(keys)) * 3
-    groups = Groups.of(positions, array)
+    groups = Groups.group_by_key(positions, array)
     assert sorted(groups.positions.tolist()) == positions.tolist()
     assert [groups.keys[g].tobytes() for g in groups.group] == [keys[p // 3] for p in groups.positions]
     assert len(groups.keys) == len(set(keys)) == len(groups.starts())

@@ -224,7 +224,7 @@ def test_counters_fit_64_bits() -> None:
     s = started()
     for _ in range(3):
         s.reader.unmatch_writer(IT)
-        s.reader._earlier.take(IT)
+        s.reader._earlier.take_match(IT)
         s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
         s.heartbeat(1, 0).heartbeat((1 << 63) - 1, (1 << 63) - 1)
         s.sleep(50 * MS).heartbeat((1 << 63) - 1, (1 << 63) - 1)

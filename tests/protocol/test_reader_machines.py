@@ -112,11 +112,11 @@ def test_requests_are_answered_at_once_or_later_or_when_there_are_tokens() -> No
 @pytest.mark.parametrize("gone", [False, True])
 def test_what_was_answered_or_forgotten_is_asked_for_no_more(gone: bool) -> None:
     repairs = ReaderRepairs()
-    repairs.requested.add(SequenceNumberSet.from_numbers(1, [2, 3]))
+    repairs.requested.add_missing(SequenceNumberSet.from_numbers(1, [2, 3]))
     repairs.asks(5, delay=10, congested=False)
     asked = repairs.requested
     if gone:
         repairs.gone()
     else:
-        assert repairs.take() is asked
+        assert repairs.take_requests() is asked
     assert (repairs.state, repairs.due_at, bool(repairs.requested)) == (NOTHING_ASKED, INFINITE, False)

@@ -11,7 +11,7 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.receiving import message_receiver
 from spark_rtps.transport.protocol.writing.feedback import Feedback
@@ -52,7 +52,7 @@ class Scene:
         writer = self.two.create_writer(WriterSpec("t", "T", offered), now=now)
         self.writer: Guid = writer.guid
         self.network.run(SECOND)
-        self.reader.take()
+        self.reader.take_runs()
         self.one.drops.clear()
         assert self.writer in self.reader.writers
 
@@ -60,7 +60,9 @@ class Scene:
     def receiver(self) -> message_receiver.MessageReceiver:
         return self.one._receiver
 
-    def deliver(self, *submessages: bytes, vendor: bytes = VENDOR_ID, to: Participant | None = None) -> None:
+    def deliver(
+        self, *submessages: bytes, vendor: bytes = VENDOR_ID, to: RtpsParticipant | None = None
+    ) -> None:
         datagram = Header(vendor=vendor, prefix=self.two.prefix).encode() + b"".join(submessages)
         self.network.deliver(to or self.one, datagram, SENDER)
 
@@ -72,7 +74,7 @@ class Scene:
         return frame_batch(samples, self.writer.entity, number, first, **options)
 
     def taken(self) -> list[int]:
-        payloads = (run.samples().payload(i) for run in self.reader.take() for i in range(run.count))
+        payloads = (run.samples().payload(i) for run in self.reader.take_runs() for i in range(run.count))
         return [int.from_bytes(payload[4:8], "little") for payload in payloads]
 
 
@@ -141,13 +143,13 @@ def test_compressed_is_read_as_what_is_inside(codec: str) -> None:
     data = Data(ANY, s.writer.entity, 501, b"\0\1\0\0" + (501).to_bytes(4, "little") + bytes(500)).encode()
     stamp = InfoTimestamp(5_000_000_000).encode()
     s.deliver(stamp, inside(batch, codec), inside(data, codec))
-    runs = s.reader.take()
+    runs = s.reader.take_runs()
     assert [(run.first_sn, run.count) for run in runs] == [(1, 500), (501, 1)]
     assert [int(run.timestamps()[0]) for run in runs] == [5_000_000_000] * 2
     for number in (1, 2):
         frag = DataFrag(ANY, s.writer.entity, 502, number, 1, 500, 1000, bytes(500)).encode()
         s.deliver(inside(frag, codec))
-    assert [run.first_sn for run in s.reader.take()] == [502]
+    assert [run.first_sn for run in s.reader.take_runs()] == [502]
     assert not s.one.drops
 
 
@@ -264,7 +266,7 @@ def test_whatever_becomes_of_batches_nothing_is_raised(seed: int, monkeypatch: p
         for _ in range(r.randint(0, 6)):
             message[r.randrange(len(message))] = r.choice([0, 1, 0x7F, 0x80, 0xFF, r.randrange(256)])
         s.deliver(bytes(message[: r.randint(0, len(message))] if r.random() < 0.2 else message))
-        s.reader.take()
+        s.reader.take_runs()
         s.network.run(10_000_000)
     assert sum(s.one.drops.values()) > 0
 

@@ -138,7 +138,7 @@ class TestConsumption:
         each = script()
         each.reader.on_run(samples(1, 1000, 64), now=each.now)
         assert each.reader.outgoing() == []
-        each.reader.take()
+        each.reader.take_runs()
         assert len(each.reader.outgoing()) == 1
 
     def test_it_waits_while_acknowledgements_are_held(self) -> None:

@@ -86,24 +86,24 @@ def _held(first: int, last: int, *, batch: int = 0) -> Run:
 
 def test_what_a_full_buffer_cannot_hold_leaves_nothing_in_it() -> None:
     held = ReorderBuffer(ReorderBudget(), units_max=4)
-    assert held.add(_held(10, 13)) == (4, 4, 0)
-    assert held.add(_held(20, 22)) == (3, 0, 3)
+    assert held.add_run(_held(10, 13)) == (4, 4, 0)
+    assert held.add_run(_held(20, 22)) == (3, 0, 3)
     assert (len(held), held.window.units, held.highest) == (1, 4, 13)
 
 
 def test_a_batch_is_held_whole_or_not_at_all() -> None:
     held = ReorderBuffer(ReorderBudget(), units_max=4)
     held.bytes_max = 6 * 32
-    assert held.add(_held(10, 12)) == (3, 3, 0)
-    assert held.add(_held(20, 27, batch=1)) == (8, 0, 8)
+    assert held.add_run(_held(10, 12)) == (3, 3, 0)
+    assert held.add_run(_held(20, 27, batch=1)) == (8, 0, 8)
     assert (len(held), held.highest) == (1, 12)
 
 
 def test_a_run_is_not_cut_for_the_receive_window_where_the_bytes_do_not_fit_either() -> None:
     held = ReorderBuffer(ReorderBudget(), units_max=8)
     held.bytes_max = 5 * 32
-    assert held.add(_held(10, 13)) == (4, 4, 0)
-    assert held.add(_held(20, 29)) == (10, 0, 10)
+    assert held.add_run(_held(10, 13)) == (4, 4, 0)
+    assert held.add_run(_held(20, 29)) == (10, 0, 10)
     assert held.nbytes <= held.bytes_max
 
 
@@ -116,7 +116,7 @@ def test_what_is_held_and_arrives_again_in_another_run_is_a_duplicate() -> None:
 
 def test_of_what_is_held_a_part_can_be_thrown_away() -> None:
     held = ReorderBuffer(ReorderBudget())
-    held.add(_held(10, 13))
+    held.add_run(_held(10, 13))
     assert (held.discard_below(12), held.window.units, held.nbytes, sum(run.count for run in held.runs)) == (
         2,
         2,

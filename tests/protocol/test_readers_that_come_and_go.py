@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import BATCH_POLICY, BatchPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -34,7 +34,7 @@ _SIZES = (12, 64, 2_000, 100_000, 300_000)
 class Listener:
     """A reader through all its lives, and what it got: the numbers of the samples."""
 
-    host: Participant
+    host: RtpsParticipant
     key: int
     qos: Qos
     reader: StatefulReader
@@ -93,7 +93,7 @@ class Coming:
         spec = WriterSpec("t", "T", self.qos, keyed=False, entity_key=7, policy=policy)
         self.writer = self.host.create_writer(spec, now=self.network.now)
 
-    def _reader(self, host: Participant, key: int, qos: Qos, last_sn: int) -> StatefulReader:
+    def _reader(self, host: RtpsParticipant, key: int, qos: Qos, last_sn: int) -> StatefulReader:
         resume = {self.writer.guid: last_sn} if last_sn else {}
         spec = ReaderSpec("t", "T", qos, keyed=False, entity_key=key, resume=resume)
         return host.create_reader(spec, now=self.network.now)
@@ -116,7 +116,7 @@ class Coming:
                 self._restart()
             elif what < 0.92 and not self.restarts:
                 self._replace(d.choice(self.listeners))
-        self.writer.flush(now=self.network.now)
+        self.writer.flush_batch(now=self.network.now)
         self._pass(60 * SECOND)
         return [f"reader {i}: {each}" for i, it in enumerate(self.listeners) for each in self._complaints(it)]
 
@@ -127,13 +127,13 @@ class Coming:
         now = self.network.now
         data = b"".join(payload(self.written + i, self.size) for i in range(count))
         samples = Samples.uniform(np.frombuffer(data, np.uint8), count, self.size)
-        took = self.writer.write(samples, timestamp=now, now=now)
+        took = self.writer.write_samples(samples, timestamp=now, now=now)
         self.written += took
         self.in_life += took
 
     def _restart(self) -> None:
         """The writer's participant ends, and is back under its GUID when its lease is over."""
-        self.writer.flush(now=self.network.now)
+        self.writer.flush_batch(now=self.network.now)
         self._pass(5 * SECOND)
         self.network.unplug(self.host)
         self._pass(self.random.choice((8, 20)) * SECOND)
@@ -163,7 +163,7 @@ class Coming:
         for it in self.listeners:
             if it is but:
                 continue
-            while runs := it.reader.take():
+            while runs := it.reader.take_runs():
                 for run in runs:
                     it.last_sn = run.last_sn
                     for each in map(bytes, map(run.samples().payload, range(run.count))):
@@ -209,7 +209,7 @@ def test_a_reader_that_joins_others_which_lack_something_counts_none_of_it_as_lo
 
     def write(count: int) -> None:
         samples = Samples.uniform(np.zeros(count * 16, np.uint8), count, 16)
-        assert writer.write(samples, timestamp=network.now, now=network.now) == count
+        assert writer.write_samples(samples, timestamp=network.now, now=network.now) == count
 
     there, back = network.address_of(reading), network.address_of(writing)
     others = [join(20), join(21)]
@@ -227,7 +227,7 @@ def test_a_reader_that_joins_others_which_lack_something_counts_none_of_it_as_lo
     assert len(writer.readers) == 3
     write(3)
     network.run(5 * SECOND)
-    assert [sum(run.count for run in each.take()) for each in (*others, late)] == [9, 9, 4]
+    assert [sum(run.count for run in each.take_runs()) for each in (*others, late)] == [9, 9, 4]
     assert [each.counters.lost_samples for each in (*others, late)] == [0, 0, 0]
 
 
@@ -246,10 +246,10 @@ def _went_on(seed: int, durability: DurabilityKind) -> tuple[int, int]:
     def go_on(ns: int, count: int) -> None:
         nonlocal got
         samples = Samples.uniform(np.zeros(count * 16, np.uint8), count, 16)
-        assert writer.write(samples, timestamp=network.now, now=network.now) == count
+        assert writer.write_samples(samples, timestamp=network.now, now=network.now) == count
         network.run(ns)
         for each in readers:
-            count = sum(run.count for run in each.take())
+            count = sum(run.count for run in each.take_runs())
             got += count if each is readers[0] else 0
 
     network.run(3 * SECOND)

@@ -70,9 +70,9 @@ class Feed:
     def __call__(self) -> None:
         while self.batches:
             samples = self.batches[0]
-            taken = self.writer.write(samples, timestamp=self.link.now, now=self.link.now)
+            taken = self.writer.write_samples(samples, timestamp=self.link.now, now=self.link.now)
             if taken < samples.count:
-                self.batches[0] = samples.take(taken, samples.count)
+                self.batches[0] = samples.take_range(taken, samples.count)
                 return
             self.batches.pop(0)
 
@@ -246,8 +246,8 @@ def test_late_joiner_of_keep_last_by_instance() -> None:
     hashes = np.zeros((1000, 16), np.uint8)
     hashes[:, 0] = np.arange(1000) % 7
     hashes[500:510, 0] = 99
-    assert writer.write(numbered(0, 1000), timestamp=1, now=link.now, key_hashes=hashes) == 1000
-    assert writer.write(numbered(1000, 1), timestamp=2, now=link.now, key_hashes=hashes[:1]) == 1
+    assert writer.write_samples(numbered(0, 1000), timestamp=1, now=link.now, key_hashes=hashes) == 1000
+    assert writer.write_samples(numbered(1000, 1), timestamp=2, now=link.now, key_hashes=hashes[:1]) == 1
     link.match(writer, reader)
     link.run(5 * SECOND)
     newest = [i for i in range(1000) if i >= 1000 - 14 and i != 987]  # instance 0: 994 and 1000
@@ -313,7 +313,7 @@ def test_best_effort_delivers_in_order_and_counts_what_is_lost() -> None:
     b.readers.append(reader)
     link.match(writer, reader)
     for i in range(200):
-        writer.write(numbered(10 * i, 10), timestamp=link.now, now=link.now)
+        writer.write_samples(numbered(10 * i, 10), timestamp=link.now, now=link.now)
         link.run(100_000)
     link.run(SECOND)
     numbers = received(b, reader)

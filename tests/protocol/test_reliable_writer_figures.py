@@ -67,7 +67,7 @@ class Figure:
 
     def write(self) -> None:
         samples = Samples.uniform(np.zeros(16, np.uint8), 1, 16)
-        assert self.writer.write(samples, timestamp=self.link.now, now=self.link.now) == 1
+        assert self.writer.write_samples(samples, timestamp=self.link.now, now=self.link.now) == 1
         self.link.flush()
 
     def run(self, milliseconds: float) -> None:

@@ -78,12 +78,12 @@ def test_what_was_given_up_before_a_reader_had_it_is_counted_as_lost(seed: int, 
     for loss, count in ((0.0, 5), (0.4, 150), (0.0, 20)):
         network.loss = loss
         for _ in range(count):
-            written += writer.write(sample, timestamp=network.now, now=network.now)
+            written += writer.write_samples(sample, timestamp=network.now, now=network.now)
             network.run(MS)
-            got += sum(run.count for run in reader.take())
+            got += sum(run.count for run in reader.take_runs())
     for _ in range(20):
         network.run(50 * MS)
-        got += sum(run.count for run in reader.take())
+        got += sum(run.count for run in reader.take_runs())
     assert 0 < written - got == reader.counters.lost_samples
 
 
@@ -167,12 +167,12 @@ def test_disable_positive_acks_keeps_what_waits_for_tokens(tokens: int, loss: fl
     network.loss = loss
     count = 60 if loss else 6
     samples = Samples.uniform(np.zeros(count * 1_000, np.uint8), count, 1_000)
-    assert writer.write(samples, timestamp=1, now=network.now) == count
+    assert writer.write_samples(samples, timestamp=1, now=network.now) == count
     got = 0
     for _ in range(70 if loss else 20):
         network.run(20 * MS)
-        got += sum(run.count for run in reader.take()) if loss else 0
-    got += sum(run.count for run in reader.take())
+        got += sum(run.count for run in reader.take_runs()) if loss else 0
+    got += sum(run.count for run in reader.take_runs())
     assert (got, reader.counters.lost_samples) == (count, 0)
     assert writer.unacknowledged() == {}
     assert writer.history.samples == 0
@@ -325,9 +325,9 @@ def test_lifespan_of_what_is_kept_for_late_joiners() -> None:
 def test_lifespan_counts_from_the_source_timestamp() -> None:
     s = Script(replace(LASTING, lifespan=200 * MS), readers=0)
     samples = s.samples(3)
-    s.writer.write(samples, timestamp=10 * SECOND, now=s.now)
-    s.writer.write(samples, timestamp=10 * SECOND - 150 * MS, now=s.now)  # the clock was set back
-    s.writer.write(samples, timestamp=10 * SECOND, now=s.now)
+    s.writer.write_samples(samples, timestamp=10 * SECOND, now=s.now)
+    s.writer.write_samples(samples, timestamp=10 * SECOND - 150 * MS, now=s.now)  # the clock was set back
+    s.writer.write_samples(samples, timestamp=10 * SECOND, now=s.now)
     s.sleep(60 * MS)
     s.match(1, transient_local=True).acknack(1, *range(1, 10))
     assert sns(s.output()) == [1, 2, 3, 7, 8, 9], "what lies behind a younger one waits, but is not sent"
@@ -335,7 +335,7 @@ def test_lifespan_counts_from_the_source_timestamp() -> None:
 
 def test_lifespan_without_timestamps_never_ends() -> None:
     s = Script(replace(LASTING, lifespan=200 * MS), readers=0)
-    s.writer.write(s.samples(3), timestamp=NO_TIMESTAMP, now=s.now)
+    s.writer.write_samples(s.samples(3), timestamp=NO_TIMESTAMP, now=s.now)
     s.sleep(SECOND)
     s.match(1, transient_local=True).acknack(1, 1, 2, 3)
     assert sns(s.output()) == [1, 2, 3]

@@ -246,8 +246,8 @@ def test_requests_that_wait_are_bounded() -> None:
     requested = Requested()
     for i in range(100):
         base = 1 + 256 * i
-        requested.add(SequenceNumberSet.from_numbers(base, range(base, base + 256, 2)))
-        requested.samples.add(base, base)
+        requested.add_missing(SequenceNumberSet.from_numbers(base, range(base, base + 256, 2)))
+        requested.samples.add_range(base, base)
     assert len(requested.samples) <= REORDER_RUNS_MAX
     assert not Requested()
 
@@ -261,7 +261,7 @@ def test_repairs_that_are_remembered_are_bounded() -> None:
     assert recent.is_full
     assert s.writer.counters.repairs_bounded > 0
     s.now += 5 * MS
-    recent.forget(s.now - 5 * MS)
+    recent.forget_before(s.now - 5 * MS)
     assert not recent.is_full
     assert recent.nbytes == 0
     assert recent.unsent(1, 40_000) == [(1, 40_000)]
@@ -275,10 +275,10 @@ def test_recent_repairs() -> None:
     assert recent.unsent(4, 10) == [(6, 7), (10, 10)]
     assert recent.unsent(1, 5, of=7) == [(4, 5)]
     assert recent.nbytes == 100
-    recent.forget(10)
+    recent.forget_before(10)
     assert recent.unsent(1, 9) == [(1, 7)]
     assert recent.nbytes == 50
-    recent.forget(20)
+    recent.forget_before(20)
     assert recent.unsent(1, 9, of=7) == [(1, 9)]
     assert recent.nbytes == 0
 
@@ -288,7 +288,7 @@ def test_repairs_of_ragged_samples() -> None:
     lengths = np.arange(1, 51, dtype=np.int64) * 4
     from_ = np.cumsum(lengths) - lengths
     samples = Samples.ragged(np.zeros(int(lengths.sum()), np.uint8), from_, lengths)
-    s.writer.write(samples, timestamp=5, now=s.now)
+    s.writer.write_samples(samples, timestamp=5, now=s.now)
     s.output()
     s.acknack(3, 3, 4, 40)
     output = s.output()

@@ -125,7 +125,7 @@ def schedule(last_sn: int, *held: tuple[int, int]) -> tuple[NackSchedule, Writer
     proxy = WriterProxy(INFO, ReorderBudget(), reliable=True, expected=1)
     proxy.last_sn = last_sn
     for first, last in held:
-        proxy.held.add(samples(first, last, 32))
+        proxy.held.add_run(samples(first, last, 32))
     return NackSchedule(proxy, ResponseDelays(POLICY, Random(1))), proxy
 
 
@@ -196,7 +196,7 @@ def test_when_all_that_was_requested_came_the_rest_does_not_wait_for_a_repetitio
     assert request == (1, False)
     it.on_repair(at + 1 * MS)
     assert it.requested_to == 3, "it has not all come"
-    proxy.held.add(samples(1, 2, 32))
+    proxy.held.add_run(samples(1, 2, 32))
     proxy.held.discard_below(4)
     proxy.move_to(4)
     assert it.on_repair(at + 2 * MS)

@@ -10,7 +10,7 @@ from spark_rtps.transport.protocol.discovery.remote_participant import Announcem
 from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_SEDP_PUBLICATIONS_WRITER, Guid
 from tests.protocol.hostile_scene import EVIL, EVIL_IP, EVIL_WRITER, Scene
@@ -19,10 +19,10 @@ from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 
 
-def restart(network: VirtualNetwork, participant: Participant) -> Participant:
+def restart(network: VirtualNetwork, participant: RtpsParticipant) -> RtpsParticipant:
     address = network.address_of(participant)
     config = replace(participant.config, incarnation=participant.config.incarnation + 1)
-    again = network._hosts[address] = Participant(config, now=network.now)
+    again = network._hosts[address] = RtpsParticipant(config, now=network.now)
     return again
 
 

@@ -62,7 +62,7 @@ def write(s: Script, count: int, size: int = SIZE) -> dict[int, bytes]:
     """Write so many samples in one call; what each holds, by its number."""
     data = np.frombuffer(Random(size).randbytes(count * size), np.uint8)
     first = s.writer.last_sn + 1
-    taken = s.writer.write(Samples.uniform(data, count, size), timestamp=s.now, now=s.now)
+    taken = s.writer.write_samples(Samples.uniform(data, count, size), timestamp=s.now, now=s.now)
     assert taken == count
     return {first + i: data[i * size : (i + 1) * size].tobytes() for i in range(count)}
 

@@ -14,7 +14,7 @@ from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.type_matching import TypeMatching
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.participant.slices import Slice, slice_of
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
@@ -101,7 +101,7 @@ def samples(*numbers: int) -> Samples:
 
 def received(reader: StatefulReader) -> list[tuple[Guid, int]]:
     """Each sample as its writer and the number in it."""
-    runs = [(run.writer, run.samples()) for run in reader.take()]
+    runs = [(run.writer, run.samples()) for run in reader.take_runs()]
     return [
         (guid, int.from_bytes(each.payload(i)[4:8], "little"))
         for guid, each in runs
@@ -147,7 +147,9 @@ def test_only_the_writers_of_the_slice_are_read_and_no_writer_blocks() -> None:
     pair = Pair(KEEP_ALL, NARROW)
     for first in range(0, 40, 4):
         for writer in (pair.ours, pair.others):
-            result = writer.write(samples(*range(first, first + 4)), timestamp=0, now=pair.network.now)
+            result = writer.write_samples(
+                samples(*range(first, first + 4)), timestamp=0, now=pair.network.now
+            )
             assert result == 4
         assert pair.run() == [(pair.ours.guid, number) for number in range(first, first + 4)]
     assert pair.others.unacknowledged() == {}
@@ -221,7 +223,7 @@ def test_two_readers_of_one_participant_with_different_slices() -> None:
     rest = pair.reading.create_reader(ReaderSpec(*TOPIC, KEEP_ALL, slice=Slice(1, 2)), now=pair.network.now)
     pair.run(SECOND)
     for writer in (pair.ours, pair.others):
-        writer.write(samples(1, 2, 3), timestamp=0, now=pair.network.now)
+        writer.write_samples(samples(1, 2, 3), timestamp=0, now=pair.network.now)
     assert pair.run(SECOND) == [(pair.ours.guid, number) for number in (1, 2, 3)]
     assert received(rest) == [(pair.others.guid, number) for number in (1, 2, 3)]
     pair.run(SECOND)
@@ -237,7 +239,7 @@ def test_slices_of_writers_in_the_same_participant() -> None:
     network.run(SECOND)
     found = []
     for number in range(30):
-        assert [w.write(samples(number), timestamp=0, now=network.now) for w in writers] == [1] * 6
+        assert [w.write_samples(samples(number), timestamp=0, now=network.now) for w in writers] == [1] * 6
         network.run(SECOND)
         found += received(reader)
         network.run(SECOND)
@@ -254,7 +256,7 @@ def test_a_participant_that_reads_none_of_its_own_writers_acknowledges_them() ->
     reader = both.create_reader(ReaderSpec(*TOPIC, KEEP_ALL, slice=part), now=network.now)
     network.run(SECOND)
     for number in range(30):
-        assert writer.write(samples(number), timestamp=0, now=network.now) == 1
+        assert writer.write_samples(samples(number), timestamp=0, now=network.now) == 1
         network.run(SECOND)
     assert reader.counters.acknacks_sent > 0
     assert received(reader) == []
@@ -308,7 +310,7 @@ def test_what_is_addressed_to_another_reader_is_not_answered() -> None:
 def test_a_late_joiner_does_not_ask_for_the_history_of_other_slices() -> None:
     pair = Pair(LASTING)
     for writer in (pair.ours, pair.others):
-        writer.write(samples(*range(300)), timestamp=0, now=pair.network.now)
+        writer.write_samples(samples(*range(300)), timestamp=0, now=pair.network.now)
     pair.run(SECOND)
     pair.network.log = []
     late = pair.network.add()
@@ -336,7 +338,10 @@ def test_batches_of_other_slices_are_not_opened(
     monkeypatch.setattr("spark_rtps.transport.protocol.receiving.message_receiver.scan_batch", spied)
     for first in range(0, 40, 4):
         for writer in (pair.ours, pair.others):
-            assert writer.write(samples(*range(first, first + 4)), timestamp=0, now=pair.network.now) == 4
+            assert (
+                writer.write_samples(samples(*range(first, first + 4)), timestamp=0, now=pair.network.now)
+                == 4
+            )
         assert pair.run() == [(pair.ours.guid, number) for number in range(first, first + 4)]
     assert pair.others.unacknowledged() == {}
     assert pair.reader.counters.of_other_slices >= 10
@@ -347,7 +352,7 @@ def test_batches_of_other_slices_are_not_opened(
 def test_fragments_and_gaps_of_other_slices_are_dropped() -> None:
     pair = Pair()
     big = Samples.uniform(np.zeros(200_000, np.uint8), 1, 200_000)
-    pair.others.write(big, timestamp=0, now=pair.network.now)
+    pair.others.write_samples(big, timestamp=0, now=pair.network.now)
     pair.run(SECOND)
     assert pair.others.unacknowledged() == {}
     assert pair.reader.counters.of_other_slices >= 4
@@ -409,7 +414,7 @@ def test_what_a_stranger_says_in_the_name_of_a_writer_of_another_slice_is_not_an
 
 def participants_with_writers(
     network: VirtualNetwork, participants: int, writers: int
-) -> dict[Participant, list[StatefulWriter]]:
+) -> dict[RtpsParticipant, list[StatefulWriter]]:
     return {
         participant: [
             participant.create_writer(WriterSpec(*TOPIC, NARROW), now=network.now) for _ in range(writers)
@@ -445,7 +450,7 @@ def test_many_receivers_share_hundreds_of_writers(seed: int, count: int, partici
             begun = written[writer]
             if begun < per_writer:
                 more = samples(*range(begun, min(begun + 8, per_writer)))
-                written[writer] += writer.write(more, timestamp=0, now=network.now)
+                written[writer] += writer.write_samples(more, timestamp=0, now=network.now)
         for index, reader in enumerate(readers):
             for guid, number in received(reader):
                 got[guid].append(number)

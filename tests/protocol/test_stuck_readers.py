@@ -172,7 +172,7 @@ def test_a_reader_whose_address_is_not_served_holds_nobody_up() -> None:
         samples = Samples.uniform(np.zeros(10 * 1000, np.uint8), 10, 1000)
         received = 0
         for _ in range(1000):
-            writer.write(samples, timestamp=0, now=network.now)
+            writer.write_samples(samples, timestamp=0, now=network.now)
             network.run(10 * MS)
-            received += sum(run.count for run in reader.take())
+            received += sum(run.count for run in reader.take_runs())
         assert (received == 10_000) is expected

@@ -72,7 +72,7 @@ class Scene:
                 reader.window = WINDOW
             if writing:
                 samples = Samples.uniform(np.zeros(4 * SIZE, np.uint8), 4, SIZE)
-                self.writer.write(samples, timestamp=0, now=self.link.now)
+                self.writer.write_samples(samples, timestamp=0, now=self.link.now)
 
         for _ in range(duration // (10 * MS)):
             each()
@@ -137,7 +137,7 @@ def test_a_writer_that_has_no_more_lets_nobody_go() -> None:
     scene = Scene()
     slow, fast = scene.reader(UNTETHERED), scene.reader(TETHERED, fast=True)
     samples = Samples.uniform(np.zeros(SIZE * FULL, np.uint8), FULL, SIZE)
-    assert scene.writer.write(samples, timestamp=0, now=scene.link.now) == FULL
+    assert scene.writer.write_samples(samples, timestamp=0, now=scene.link.now) == FULL
     scene.run(5 * LIMIT, writing=False)
     assert len(scene.taken(fast)) == len(scene.taken(slow)) == FULL
     assert slow.counters.unavailable == 0

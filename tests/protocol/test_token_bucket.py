@@ -379,11 +379,11 @@ def test_forget_drops_a_writer_s_datagrams() -> None:
     s.enqueue("a", *(datagram(5_000, i) for i in range(3)))
     s.enqueue("b", datagram(5_000, 7))
     s.release()
-    s.controller.forget(guid("a"))
+    s.controller.forget_writer(guid("a"))
     assert s.controller.queued_bytes == 5_000
     assert s.run(NANOSECONDS) == [7]
-    s.controller.forget(guid("b"))
-    s.controller.forget(guid("nobody"))
+    s.controller.forget_writer(guid("b"))
+    s.controller.forget_writer(guid("nobody"))
     assert (s.controller.queued_bytes, s.controller.get_timer()) == (0, None)
     s.enqueue("a", datagram(tag=9))
     assert s.run(NANOSECONDS) == [9]

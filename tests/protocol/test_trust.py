@@ -340,7 +340,7 @@ def test_one_that_announces_another_before_it_comes_speaks_for_it_no_longer_than
     forged = Heartbeat(ENTITYID_UNKNOWN, writer.guid.entity, 10**9, 10**9, 1 << 20).encode()
     network.deliver(one, addressed(one, forged, prefix=prefix), EVIL_IP)
     assert one.drops[DropReason.FOREIGN_ADDRESS]
-    writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+    writer.write_samples(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
     assert network.run(SECOND, until=lambda: reader.has_runs)
 
 

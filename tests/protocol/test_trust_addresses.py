@@ -47,9 +47,9 @@ def test_a_participant_with_two_addresses_may_speak_from_either() -> None:
     for round in range(40):
         network.sources[two.prefix] = ("10.0.0.2", "10.0.5.2")[round % 3 % 2]
         network.run(SECOND)
-        writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+        writer.write_samples(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
         network.run(SECOND)
-        received += sum(run.count for run in reader.take())
+        received += sum(run.count for run in reader.take_runs())
     assert received == 40
     assert not one.drops[DropReason.FOREIGN_ADDRESS]
 
@@ -118,9 +118,9 @@ def test_a_participant_behind_a_translator_of_addresses_is_found(trust: Trust, l
         writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
         limit = SECOND if not loss else 60 * SECOND
         assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))  # type: ignore[misc]
-        writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+        writer.write_samples(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
         assert network.run(10 * SECOND, until=lambda r=reader: r.has_runs)  # type: ignore[misc]
-        reader.take()
+        reader.take_runs()
         if trust is Trust.ADDRESS and not loss:
             assert one._spdp.remotes[two.prefix].addresses == {"10.0.0.2", "10.0.3.3"}
             network.run(20 * SECOND)

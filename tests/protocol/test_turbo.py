@@ -33,7 +33,7 @@ class Simulation:
     def write(self, count: int = 1, size: int = SIZE) -> None:
         samples = Samples.uniform(np.zeros(count * size, np.uint8), count, size)
         self.waiting += [self.now] * count
-        self._sent(self.batcher.add(samples, timestamp=self.now, now=self.now))
+        self._sent(self.batcher.add_samples(samples, timestamp=self.now, now=self.now))
 
     def wait(self, passed: int) -> None:
         until = self.now + passed

@@ -45,7 +45,7 @@ def test_what_padding_is_makes_no_difference() -> None:
     for identifier, data in type_objects_of(rich()).objects.items():
         for _, other in with_another_byte(data):
             library = TypeLibrary()
-            library.add(identifier, other)
+            library.add_type_object(identifier, other)
             assert library[identifier] == data
             changed += 1
     assert changed > 20
@@ -57,5 +57,5 @@ def test_anything_else_does() -> None:
         for i in set(range(len(data))) - padding:
             library = TypeLibrary()
             with pytest.raises(DecodeError):
-                library.add(identifier, data[:i] + bytes((data[i] ^ 0xA5,)) + data[i + 1 :])
+                library.add_type_object(identifier, data[:i] + bytes((data[i] ^ 0xA5,)) + data[i + 1 :])
             assert len(library) == 0

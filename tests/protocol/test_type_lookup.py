@@ -10,7 +10,7 @@ import pytest
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.limits import TYPE_LOOKUP_REPLY_BYTES
 from spark_rtps.transport.protocol.discovery import type_matching
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.structure import (
     ENTITYID_TYPE_LOOKUP_REPLY_READER,
     ENTITYID_TYPE_LOOKUP_REPLY_WRITER,
@@ -22,9 +22,9 @@ from spark_rtps.transport.types.xtypes.information import SizedIdentifier
 from spark_rtps.transport.types.xtypes.lookup_messages import (
     GetTypeDependencies,
     GetTypes,
-    Request,
     RequestId,
     TypeDependencies,
+    TypeLookupRequest,
     Types,
     instance_name,
 )
@@ -211,8 +211,10 @@ def test_a_participant_that_goes_takes_its_types_along() -> None:
 # --- telling --------------------------------------------------------------------------------------
 
 
-def results(participant: Participant, call: GetTypes | GetTypeDependencies, instance: str = "") -> list[Any]:
-    request = Request(RequestId(bytes(16), 1), instance, call)
+def results(
+    participant: RtpsParticipant, call: GetTypes | GetTypeDependencies, instance: str = ""
+) -> list[Any]:
+    request = TypeLookupRequest(RequestId(bytes(16), 1), instance, call)
     return list(participant.discovery.types._results(request))
 
 
@@ -273,7 +275,7 @@ def test_who_is_not_proven_is_told_nothing() -> None:
     pair = Pair(struct("Rich"), None).run()
     (remote,) = [each for each in pair.one._spdp.remotes.values() if each.prefix == pair.two.prefix]
     ids = tuple(type_objects_of(struct("Rich")).objects)
-    request = Request(RequestId(bytes(16), 1), "", GetTypes(ids))
+    request = TypeLookupRequest(RequestId(bytes(16), 1), "", GetTypes(ids))
     for proven in (False, True):
         remote.proven_from = frozenset(remote.addresses) if proven else frozenset()
         before = pair.one.discovery.types.reply_writer.last_sn
@@ -285,7 +287,7 @@ def test_who_acknowledges_nothing_does_not_pile_up_replies() -> None:
     network = VirtualNetwork()
     pair = Pair(large(1_000), None, network=network).run()
     ids = tuple(type_objects_of(large(1_000)).objects)
-    request = Request(RequestId(bytes(16), 1), "", GetTypes(ids))
+    request = TypeLookupRequest(RequestId(bytes(16), 1), "", GetTypes(ids))
     network.unplug(pair.two)
     refused = 0
     for _ in range(200):

@@ -23,8 +23,8 @@ from spark_rtps.transport.types.xtypes.information import Dependencies, SizedIde
 from spark_rtps.transport.types.xtypes.lookup_messages import (
     GetTypes,
     Reply,
-    Request,
     RequestId,
+    TypeLookupRequest,
     Types,
     encode_reply,
     encode_request,
@@ -106,7 +106,9 @@ def test_replies_of_who_was_not_asked(scene: EvilTypes) -> None:
 
 def test_requests_of_every_kind_of_wrong(scene: EvilTypes) -> None:
     noise = random.Random(2)
-    good = encode_request(Request(scene.asks, "dds.builtin.TOS.0", GetTypes(tuple(objects("Rich").objects))))
+    good = encode_request(
+        TypeLookupRequest(scene.asks, "dds.builtin.TOS.0", GetTypes(tuple(objects("Rich").objects)))
+    )
     for _ in range(500):
         broken = bytearray(good)
         broken[noise.randrange(len(broken))] = noise.randrange(256)

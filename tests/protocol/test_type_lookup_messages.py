@@ -15,9 +15,9 @@ from spark_rtps.transport.types.xtypes.lookup_messages import (
     GetTypeDependencies,
     GetTypes,
     Reply,
-    Request,
     RequestId,
     TypeDependencies,
+    TypeLookupRequest,
     Types,
     decode_reply,
     decode_request,
@@ -84,7 +84,7 @@ def test_replies_of_cyclone_are_read_and_written_to_the_byte() -> None:
 @given(request_ids, identifiers, points)
 def test_requests(number: RequestId, ids: tuple[bytes, ...], point: bytes) -> None:
     for call in (GetTypes(ids), GetTypeDependencies(ids, point)):
-        request = Request(number, "dds.builtin.TOS.00", call)
+        request = TypeLookupRequest(number, "dds.builtin.TOS.00", call)
         payload = encode_request(request)
         assert decode_request(payload) == request
         assert len(payload) % 4 == 0
@@ -105,7 +105,7 @@ def test_replies(number: RequestId, pairs: tuple[tuple[bytes, bytes], ...], poin
 
 
 def test_every_truncation_is_a_decode_error() -> None:
-    request = encode_request(Request(ME, "x", GetTypes((b"\xf1" + bytes(14),))))
+    request = encode_request(TypeLookupRequest(ME, "x", GetTypes((b"\xf1" + bytes(14),))))
     reply = encode_reply(Reply(ME, Types(((b"\xf1" + bytes(14), b"\x04\0\0\0abcd"),))))
     for stop in range(0, len(request) - 4, 1):
         with pytest.raises(DecodeError):
@@ -125,7 +125,7 @@ def test_noise_is_a_decode_error_or_means_something(noise: bytes, encapsulation:
 
 
 def test_other_encapsulations_are_refused() -> None:
-    payload = encode_request(Request(ME, "x", GetTypes(())))
+    payload = encode_request(TypeLookupRequest(ME, "x", GetTypes(())))
     for encapsulation in (b"\0\0", b"\0\1", b"\0\6", b"\0\3"):
         with pytest.raises(DecodeError) as error:
             decode_request(encapsulation + payload[2:])
@@ -134,7 +134,7 @@ def test_other_encapsulations_are_refused() -> None:
 
 def test_an_operation_that_nobody_knows() -> None:
     known = (0x018252D3).to_bytes(4, "little")
-    request = encode_request(Request(ME, "x", GetTypes(())))
+    request = encode_request(TypeLookupRequest(ME, "x", GetTypes(())))
     assert decode_request(request.replace(known, b"\1\2\3\4")).call is None
     reply = encode_reply(Reply(ME, Types(())))
     assert decode_reply(reply.replace(known, b"\1\2\3\4")).result is None
@@ -150,15 +150,15 @@ def test_a_call_that_failed() -> None:
 def test_more_types_than_anybody_asks_for() -> None:
     ids = tuple(b"\xf1" + i.to_bytes(14, "big") for i in range(TYPE_LOOKUP_IDS_MAX + 1))
     with pytest.raises(DecodeError) as error:
-        decode_request(encode_request(Request(ME, "x", GetTypes(ids))))
+        decode_request(encode_request(TypeLookupRequest(ME, "x", GetTypes(ids))))
     assert error.value.reason is DropReason.OVER_LIMIT
-    decode_request(encode_request(Request(ME, "x", GetTypes(ids[1:]))))
+    decode_request(encode_request(TypeLookupRequest(ME, "x", GetTypes(ids[1:]))))
 
 
 def test_a_continuation_point_that_is_too_long() -> None:
     point = bytes(CONTINUATION_POINT_MAX + 1)
     with pytest.raises(DecodeError):
-        decode_request(encode_request(Request(ME, "x", GetTypeDependencies((), point))))
+        decode_request(encode_request(TypeLookupRequest(ME, "x", GetTypeDependencies((), point))))
     with pytest.raises(DecodeError):
         decode_reply(encode_reply(Reply(ME, TypeDependencies((), point))))
 

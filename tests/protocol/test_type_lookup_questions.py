@@ -189,12 +189,12 @@ def test_what_was_given_up_and_is_gone_is_not_asked_for_again() -> None:
     scene.watch(2)  # while that is on
     assert len(scene.questions()) == 1
     for participant in (1, 2):
-        scene.lookup.forget(guid(participant))
+        scene.lookup.forget_endpoint(guid(participant))
     assert scene.lookup.get_timer() is None and scene.questions() == []
     scene.watch(1)
     scene.questions()
     scene.pass_time()
-    scene.lookup.forget(guid(1))
+    scene.lookup.forget_endpoint(guid(1))
     assert scene.lookup.get_timer() is None
 
 
@@ -228,11 +228,11 @@ def test_another_participant_is_asked_when_one_leaves() -> None:
     scene.watch(1)
     scene.watch(2)
     assert [prefix[0] for prefix, _ in scene.questions()] == [1]
-    scene.lookup.forget(guid(1))
+    scene.lookup.forget_endpoint(guid(1))
     scene.lookup.leave(bytes((1,)) * 12)
     assert [prefix[0] for prefix, _ in scene.questions()] == [2]
     assert scene.lookup.known(guid(1)) is None
-    scene.lookup.forget(guid(2))
+    scene.lookup.forget_endpoint(guid(2))
     assert scene.lookup.get_timer() is None
     assert scene.questions() == []
 
@@ -430,8 +430,8 @@ def test_too_many_types(monkeypatch: pytest.MonkeyPatch) -> None:
         failed += known == "there are too many types"
         assert failed or isinstance(known, KnownType)
     assert failed > 10
-    scene.lookup.forget(guid(1, 1))  # there is room again for a small one
-    scene.lookup.forget(guid(1, 2))
+    scene.lookup.forget_endpoint(guid(1, 1))  # there is room again for a small one
+    scene.lookup.forget_endpoint(guid(1, 2))
     again = type_objects_of(large(1))
     scene.watch(1, again.information, number=1)
     assert isinstance(scene.lookup.known(guid(1, 1)), KnownType)
@@ -443,7 +443,7 @@ def test_the_library_forgets_what_was_not_used_for_long(monkeypatch: pytest.Monk
     own = library.offer(struct("Plain"))
     many = type_objects_of(large(30)).objects
     for identifier, data in many.items():
-        library.add(identifier, data)
+        library.add_type_object(identifier, data)
     assert sum(len(library[each]) for each in many if each in library) <= 1_000
     assert own.complete is not None
     assert own.complete.type.id in library

@@ -17,7 +17,7 @@ import pytest
 from spark_rtps.transport.errors import CoherentSetError
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
@@ -51,7 +51,7 @@ class Written:
 class Got:
     """A reader, its host, and what it got: by its sequence number, the number of each sample."""
 
-    host: Participant
+    host: RtpsParticipant
     reader: StatefulReader
     room: int
     numbers: list[int] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Run:
     def run(self, duration: int) -> None:
         self.network.run(duration)
         for got in self.readers:
-            while got.stalls_until <= self.network.now and (runs := got.reader.take()):
+            while got.stalls_until <= self.network.now and (runs := got.reader.take_runs()):
                 for run in runs:
                     stamps, flags = run.timestamps().tolist(), run.sample_flags().tolist()
                     for i in range(run.count):
@@ -154,7 +154,9 @@ class Run:
         samples = Samples.uniform(np.frombuffer(data, np.uint8), count, size)
         hashes = np.full((count, 16), rng.randrange(5), np.uint8) if self.keyed else None
         try:
-            taken = self.writer.write(samples, timestamp=WALL + now, now=now, flags=flags, key_hashes=hashes)
+            taken = self.writer.write_samples(
+                samples, timestamp=WALL + now, now=now, flags=flags, key_hashes=hashes
+            )
         except CoherentSetError:
             taken = 0
         if self.writer.state.set_begun:
@@ -177,7 +179,7 @@ class Run:
             self.writer.claims.abort(claim, now=self.network.now)
             self.written[number].aborted = True
         else:
-            self.written[number].aborted = not self.writer.claims.commit(claim, now=self.network.now)
+            self.written[number].aborted = not self.writer.claims.commit_claim(claim, now=self.network.now)
 
     def end_set(self, chance: float) -> None:
         if self.rng.random() < chance:
@@ -207,7 +209,7 @@ class Run:
         elif what < 0.83:
             self.rng.choice(self.readers).stalls_until = self.network.now + 2 * SECOND
         elif what < 0.85:
-            self.writer.flush(now=self.network.now)
+            self.writer.flush_batch(now=self.network.now)
         else:
             self.run(self.rng.choice((1, 5, 20, 100)) * MILLISECOND)
 
@@ -233,7 +235,7 @@ def test_whatever_is_done_to_a_writer_its_readers_get_all_of_it_once(seed: int) 
         it.end_claim(0.0)
     if it.writer.state.set_begun:
         it.end_set(0.0)
-    it.writer.flush(now=it.network.now)
+    it.writer.flush_batch(now=it.network.now)
     for _ in range(1_200):
         it.run(50 * MILLISECOND)
         if all(got.first is not None for got in it.readers) and not it.writer.unacknowledged():

@@ -94,7 +94,7 @@ def test_small_writes_share_a_datagram_with_their_own_timestamps() -> None:
     for _ in range(3):
         s.write(2)
         s.now += MS
-    s.writer.write(Samples.uniform(np.zeros(16, np.uint8), 1, 16), timestamp=NO_TIMESTAMP, now=s.now)
+    s.writer.write_samples(Samples.uniform(np.zeros(16, np.uint8), 1, 16), timestamp=NO_TIMESTAMP, now=s.now)
     first, second = s.writer.outgoing()
     output = submessages(first)
     assert sns(output) == [1, 2, 3, 4, 5, 6]
@@ -111,7 +111,7 @@ def test_a_timestamp_that_rtps_cannot_carry_is_refused_before_anything_is_taken(
     for count in (1, 500):
         samples = Samples.uniform(np.zeros(16 * count, np.uint8), count, 16)
         with pytest.raises(UsageError, match="1970 to 2106"):
-            s.writer.write(samples, timestamp=stamp, now=s.now)
+            s.writer.write_samples(samples, timestamp=stamp, now=s.now)
         assert (s.writer.last_sn, s.writer.outgoing()) == (0, [])
     s.write(1)
     assert sns(s.output()) == [1]
@@ -373,7 +373,7 @@ def test_mixed_sizes() -> None:
     s = Script(message_size=1_400)
     lengths = np.array([8, 5000, 12, 16, 2000, 2000, 4])
     samples = Samples.ragged(np.zeros(int(lengths.sum()), np.uint8), np.cumsum(lengths) - lengths, lengths)
-    assert s.writer.write(samples, timestamp=5, now=s.now) == 7
+    assert s.writer.write_samples(samples, timestamp=5, now=s.now) == 7
     output = s.output()
     assert sns(output) == [1, 3, 4, 7]
     assert {each.sn for each in output if isinstance(each, DataFrag)} == {2, 5, 6}
@@ -383,7 +383,7 @@ def test_samples_without_payload() -> None:
     s = Script()
     nothing = Samples(np.zeros(0, np.uint8), 3)
     hashes: U8 = np.arange(48, dtype=np.uint8).reshape(3, 16)
-    assert s.writer.write(nothing, timestamp=5, now=s.now, flags=DISPOSED, key_hashes=hashes) == 3
+    assert s.writer.write_samples(nothing, timestamp=5, now=s.now, flags=DISPOSED, key_hashes=hashes) == 3
     data = [each for each in s.output() if isinstance(each, Data)]
     assert [each.payload for each in data] == [None] * 3
     assert [each.inline_qos.key_hash for each in data if each.inline_qos] == [bytes(row) for row in hashes]

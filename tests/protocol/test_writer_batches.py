@@ -277,7 +277,7 @@ def test_disable_inline_keyhash() -> None:
 def test_resource_limits_max_samples_holds_writes_back() -> None:
     scene = Scene(BATCH, replace(RELIABLE, max_samples=10))
     scene.join()
-    assert scene.writer.write(samples(0, 25), timestamp=0, now=scene.network.now) == 10
+    assert scene.writer.write_samples(samples(0, 25), timestamp=0, now=scene.network.now) == 10
     assert scene.writer.state.blocked_by == WriterLimit.MAX_SAMPLES
     scene.write(samples(10, 15))
     scene.settle()
@@ -288,7 +288,7 @@ def test_max_batches_holds_writes_back() -> None:
     scene = Scene(replace(BATCH, max_samples=5, max_batches=3))
     scene.join()
     written = 0
-    while n := scene.writer.write(samples(written, 5), timestamp=0, now=scene.network.now):
+    while n := scene.writer.write_samples(samples(written, 5), timestamp=0, now=scene.network.now):
         written += n
     assert written == 15
     assert scene.writer.state.blocked_by == WriterLimit.MAX_BATCHES
@@ -302,7 +302,7 @@ def test_a_batch_counts_as_one_sample_of_the_send_window() -> None:
     scene = Scene(replace(BATCH, max_samples=10), writer_policy=policy)
     scene.join()
     before = scene.writer.window.samples
-    scene.writer.write(samples(0, 35), timestamp=0, now=scene.network.now)
+    scene.writer.write_samples(samples(0, 35), timestamp=0, now=scene.network.now)
     assert scene.writer.window.samples - before <= 4
     scene.write(samples(35, 100))
     scene.settle()
@@ -335,14 +335,14 @@ def test_an_interceptor_flushes_and_what_it_raises_reaches_the_user() -> None:
     )
     r = two.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
-    w.write(samples(0, 7), timestamp=0, now=network.now)
+    w.write_samples(samples(0, 7), timestamp=0, now=network.now)
     assert [count for _, count, _ in seen] == [0, 1, 2, 3, 1, 2, 3]
-    w.write(samples(7, 1), timestamp=0, now=network.now)
+    w.write_samples(samples(7, 1), timestamp=0, now=network.now)
     with pytest.raises(ValueError, match="enough"):
-        w.write(samples(8, 1), timestamp=0, now=network.now)
-    w.flush(now=network.now)
+        w.write_samples(samples(8, 1), timestamp=0, now=network.now)
+    w.flush_batch(now=network.now)
     network.run(SECOND)
-    assert numbers(r.take()) == list(range(8))
+    assert numbers(r.take_runs()) == list(range(8))
 
 
 def test_coherent_sets_flush_at_their_begin_and_end() -> None:
@@ -353,7 +353,7 @@ def test_coherent_sets_flush_at_their_begin_and_end() -> None:
     scene.writer.coherent_sets.begin(now=scene.network.now)
     assert scene.writer.intake.count == 0
     scene.write(samples(3, 4))
-    scene.writer.flush(now=scene.network.now)
+    scene.writer.flush_batch(now=scene.network.now)
     scene.run(SECOND)
     assert numbers(scene.taken[0]) == [0, 1, 2]
     scene.write(samples(7, 2))
@@ -418,7 +418,7 @@ def test_a_flush_chooses_whether_its_batch_is_compressed(compress: bool | None) 
     for count, by_size in ((5, False), (500, True)):
         scene.network.log = []
         scene.write(samples(0, count, 60))
-        scene.writer.flush(now=scene.network.now, compress=compress)
+        scene.writer.flush_batch(now=scene.network.now, compress=compress)
         scene.settle()
         wanted = by_size if compress is None else compress
         assert (scene.kinds()[COMPRESSED], scene.kinds()[DATA_BATCH]) == (wanted, not wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_rtps.transport.protocol.participant import events
 from spark_rtps.transport.protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
-from spark_rtps.transport.protocol.participant.participant import Participant
+from spark_rtps.transport.protocol.participant.participant import RtpsParticipant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import Qos, TypeConsistency, TypeConsistencyKind
@@ -22,7 +22,7 @@ EXACT = replace(RELIABLE, type_consistency=TypeConsistency(TypeConsistencyKind.D
 
 
 def reader(
-    participant: Participant, now: int, type: Struct | None, qos: Qos = RELIABLE, **more: Any
+    participant: RtpsParticipant, now: int, type: Struct | None, qos: Qos = RELIABLE, **more: Any
 ) -> StatefulReader:
     options: dict[str, Any] = {"keyed": type is None or type.is_keyed, "type": type} | more
     name = options.pop("name", "lab::Rich" if type is None else type.name)
@@ -30,7 +30,7 @@ def reader(
 
 
 def writer(
-    participant: Participant, now: int, type: Struct | None, qos: Qos = RELIABLE, **more: Any
+    participant: RtpsParticipant, now: int, type: Struct | None, qos: Qos = RELIABLE, **more: Any
 ) -> StatefulWriter:
     options: dict[str, Any] = {"keyed": type is None or type.is_keyed, "type": type} | more
     name = options.pop("name", "lab::Rich" if type is None else type.name)
@@ -64,7 +64,7 @@ class Pair:
         assert len(both) == 1
         return both.pop()
 
-    def reasons(self, participant: Participant | None = None) -> list[tuple[str, ...]]:
+    def reasons(self, participant: RtpsParticipant | None = None) -> list[tuple[str, ...]]:
         reported = self.network.events[(participant or self.one).prefix]
         return [each.reasons for each in reported if isinstance(each, events.IncompatibleQos)]
 

@@ -95,7 +95,7 @@ class Script:
 
     def write(self, count: int, size: int = 16, **options: object) -> int:
         samples = self.samples(count, size)
-        return self.writer.write(samples, timestamp=self.now, now=self.now, **options)
+        return self.writer.write_samples(samples, timestamp=self.now, now=self.now, **options)
 
     def acknack(self, base: int, *missing: int, i: int = 1, final: bool = True, count: int = 0) -> Script:
         self.count += 1

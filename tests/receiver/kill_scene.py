@@ -128,7 +128,7 @@ class Load:
     def _write(self) -> None:
         try:
             for samples in load(self._seed):
-                self._writer.write(samples, timeout=PATIENCE)
+                self._writer.write_samples(samples, timeout=PATIENCE)
                 self.written += samples.count
                 if self._stopping.wait(0.0005):
                     return

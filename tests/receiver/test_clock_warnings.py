@@ -17,14 +17,14 @@ def test_each_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     config = ReceiverConfig("/nowhere", "Pressure", "T", keyed=False, hints=RECEIVER_HINTS)
     warnings = ClockWarnings(replace(config, qos=Qos(source_timestamp_tolerance=30_000_000_000)))
     counters = ReaderCacheCounters()
-    warnings.look(counters)
+    warnings.warn_if_new(counters)
     assert caplog.messages == []
     counters.expired_dropped_sample_count = 3
-    warnings.look(counters)
+    warnings.warn_if_new(counters)
     counters.expired_dropped_sample_count = 5
     counters.tolerance_source_timestamp_dropped_sample_count = 1
-    warnings.look(counters)
-    warnings.look(counters)
+    warnings.warn_if_new(counters)
+    warnings.warn_if_new(counters)
     expired, ahead = caplog.messages
     assert expired.startswith(
         "topic 'Pressure': samples dropped that had outlived their LIFESPAN when they came ("

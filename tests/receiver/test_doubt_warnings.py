@@ -19,11 +19,11 @@ def test_a_reader_in_doubt_is_told_of_once(caplog: pytest.LogCaptureFixture) -> 
     warnings = DoubtWarnings(config)
     reader = StatefulReader(Guid(b"r" * 12, b"\0\0\2\4"), Qos())
     with caplog.at_level(logging.WARNING, logger="spark_rtps.receiver"):
-        warnings.look(reader)
+        warnings.warn_if_new(reader)
         assert not caplog.messages
         for _ in range(2):
             reader.counters.doubted_samples += 5
-            warnings.look(reader)
+            warnings.warn_if_new(reader)
     (output,) = caplog.messages
     assert output.startswith(
         "topic 't': a reliable writer sends only samples with numbers that were read before"

@@ -77,10 +77,10 @@ def test_topics_are_followed_once_and_kept(tmp_path: Path) -> None:
         node.write("rt/b")
         node.write("rt/a_k", "A")
         node.write("other")
-        assert reported(topics.look()) == [("rt/a_k", "A", True, 1), ("rt/b", "T", False, 2)]
-        assert reported(topics.look()) == []
+        assert reported(topics.new_topics()) == [("rt/a_k", "A", True, 1), ("rt/b", "T", False, 2)]
+        assert reported(topics.new_topics()) == []
         node.write("rt/c")
-        assert reported(topics.look()) == [("rt/c", "T", False, 3)]
+        assert reported(topics.new_topics()) == [("rt/c", "T", False, 3)]
     with open_log(asked) as log:  # a successor has the same readers, whoever writes
         again = following(asked, log, Domain())
         assert reported(again.begin()) == [
@@ -96,7 +96,7 @@ def test_another_selection_goes_on_with_the_log(tmp_path: Path) -> None:
     with open_log(asked) as log:
         for topic in ("rt/a_k", "rt/b"):
             node.write(topic)
-            assert len(reported(following(asked, log, node).look())) >= 1
+            assert len(reported(following(asked, log, node).new_topics())) >= 1
         assert node.withdrawn == []
     fewer = config(tmp_path, TopicSelection(names=("rt/b", "x")), type_name="T", keyed=False)
     with open_log(fewer) as log:
@@ -131,9 +131,9 @@ def test_other_types_and_more_topics_than_there_is_room_for(
         for number in range(4):
             node.write(f"rt/{number}")
         node.write("rt/other", "O")
-        assert [topic for topic, *_ in reported(topics.look())] == ["rt/0", "rt/1"]
+        assert [topic for topic, *_ in reported(topics.new_topics())] == ["rt/0", "rt/1"]
         node.changes += 1
-        assert reported(topics.look()) == []
+        assert reported(topics.new_topics()) == []
         assert log.metadata[READERS] is not None
     assert "topic 'rt/2': selected by 'rt/.*', but not read: 2 topics are followed" in caplog.text
     assert "topic 'rt/other': selected by 'rt/.*', but not read: its type is 'O'" in caplog.text
@@ -145,10 +145,10 @@ def test_a_writer_of_another_type_keeps_no_topic_out(tmp_path: Path) -> None:
     with open_log(asked) as log:
         topics = following(asked, log, node)
         node.write("rt/imu", "stray")
-        assert reported(topics.look()) == []
+        assert reported(topics.new_topics()) == []
         node.later["rt/imu"] = "T"
         node.changes += 1
-        assert reported(topics.look()) == [("rt/imu", "T", False, 1)]
+        assert reported(topics.new_topics()) == [("rt/imu", "T", False, 1)]
 
 
 def test_a_topic_that_cannot_be_written_down_waits(
@@ -165,8 +165,8 @@ def test_a_topic_that_cannot_be_written_down_waits(
         node.write("rt/a")
         with monkeypatch.context() as patch:
             patch.setattr(StreamLog, "amend", full)
-            assert reported(topics.look()) == reported(topics.look()) == []
-        assert reported(topics.look()) == [("rt/a", "T", False, 1)]
+            assert reported(topics.new_topics()) == reported(topics.new_topics()) == []
+        assert reported(topics.new_topics()) == [("rt/a", "T", False, 1)]
     assert caplog.text.count("no space left") == 1
 
 

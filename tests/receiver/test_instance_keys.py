@@ -46,7 +46,7 @@ def run_of(samples: Samples, flags: int = 0, key_hashes: np.ndarray | None = Non
 def test_keys_are_taken_from_the_data_where_no_hash_was_sent(representation: DataRepresentation) -> None:
     keys = InstanceKeys(codec().struct)
     expected = codec().key_hashes(CARS, representation=representation)
-    samples = codec().encode(CARS, representation=representation)
+    samples = codec().encode_batch(CARS, representation=representation)
     assert (keys(run_of(samples)) == expected).all()
     assert (keys(run_of(samples, key_hashes=expected)) == expected).all()
     only_keys = codec().encode_keys(CARS, representation=representation)
@@ -54,7 +54,7 @@ def test_keys_are_taken_from_the_data_where_no_hash_was_sent(representation: Dat
 
 
 def test_what_cannot_be_read_is_of_no_instance() -> None:
-    samples = codec().encode(CARS)
+    samples = codec().encode_batch(CARS)
     samples.data[4:8] = 255  # the length of the first plate
     hashes = InstanceKeys(codec().struct)(run_of(samples))
     assert not hashes[0].any()
@@ -63,7 +63,7 @@ def test_what_cannot_be_read_is_of_no_instance() -> None:
 
 def test_keys_that_take_much_memory_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursors, "DECODE_LEAVES_MAX", 1)
-    samples = codec().encode(CARS)
+    samples = codec().encode_batch(CARS)
     samples.data[4:8] = 255
     hashes = InstanceKeys(codec().struct)(run_of(samples))
     assert not hashes[0].any()
@@ -87,7 +87,7 @@ def test_what_is_no_key_by_our_type_is_of_no_instance(mine: str, theirs: str, ke
     assert isinstance(ours, Struct) and isinstance(written, Struct)
     codec = Codec(written)
     rows = [{"k": key, "n": 7} for key in keys]
-    samples = codec.encode(
+    samples = codec.encode_batch(
         pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema), representation=DataRepresentation.XCDR2
     )
     found = InstanceKeys(ours)(run_of(samples)).any(axis=1)
@@ -95,7 +95,7 @@ def test_what_is_no_key_by_our_type_is_of_no_instance(mine: str, theirs: str, ke
 
 
 def test_without_a_type_only_what_was_sent_tells_instances_apart() -> None:
-    samples = codec().encode(CARS)
+    samples = codec().encode_batch(CARS)
     sent = codec().key_hashes(CARS)
     assert not InstanceKeys(None)(run_of(samples)).any()
     assert (InstanceKeys(None)(run_of(samples, key_hashes=sent)) == sent).all()
@@ -144,7 +144,7 @@ def told_apart(
 @pytest.mark.parametrize("sends", ["", "one", "other", "both"], ids=["no hash", "one's", "other's", "both"])
 def test_an_instance_is_one_whoever_writes_it(first: DataRepresentation, sends: str) -> None:
     codec, second = seat_codec(), XCDR2 if first is XCDR1 else XCDR1
-    one, other = (codec.encode(seats(5, 6), representation=each) for each in (first, second))
+    one, other = (codec.encode_batch(seats(5, 6), representation=each) for each in (first, second))
     none = np.zeros((2, 16), np.uint8)
     of_one = codec.key_hashes(seats(5, 6), representation=first) if sends in ("one", "both") else none
     of_other = codec.key_hashes(seats(5, 6), representation=second) if sends in ("other", "both") else none
@@ -161,9 +161,9 @@ def test_an_instance_is_one_whoever_writes_it(first: DataRepresentation, sends: 
 def test_a_sample_that_is_a_hash_alone_is_of_the_instance_that_had_this_hash() -> None:
     """As RTI Connext disposes of instances."""
     codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
-    alone = told_apart(keys, codec.encode(seats(5, 6), representation=XCDR1))
+    alone = told_apart(keys, codec.encode_batch(seats(5, 6), representation=XCDR1))
     theirs = codec.key_hashes(seats(5, 6), representation=XCDR2)
-    told_apart(keys, codec.encode(seats(5, 6), representation=XCDR2), theirs)
+    told_apart(keys, codec.encode_batch(seats(5, 6), representation=XCDR2), theirs)
     bare = Samples.ragged(np.zeros(0, np.uint8), np.zeros(2, np.int64), np.zeros(2, np.int64))
     assert told_apart(keys, bare, theirs, KEY_ONLY) == alone
     ours = codec.key_hashes(seats(5, 6), representation=XCDR1)
@@ -172,7 +172,7 @@ def test_a_sample_that_is_a_hash_alone_is_of_the_instance_that_had_this_hash() -
 
 def test_what_is_no_encapsulation_does_not_decide_which_version_counts() -> None:
     codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
-    samples = codec.encode(seats(5, 6), representation=XCDR1)
+    samples = codec.encode_batch(seats(5, 6), representation=XCDR1)
     broken = together(samples)
     broken.data[1] = 0xEE
     found = told_apart(keys, broken)
@@ -186,7 +186,7 @@ def test_hashes_that_were_sent_are_taken_as_they_are_while_there_is_one_version(
     codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
     monkeypatch.setattr(keys, "_fill", pytest.fail)
     sent = codec.key_hashes(seats(5, 6), representation=XCDR2)
-    samples = codec.encode(seats(5, 6), representation=XCDR2)
+    samples = codec.encode_batch(seats(5, 6), representation=XCDR2)
     assert told_apart(keys, samples, sent) == [each.tobytes() for each in sent]
 
 
@@ -202,5 +202,5 @@ def test_a_key_lies_where_its_writers_type_has_it(reads: str | None) -> None:
         {"speed": pa.array([5, 5, 7], pa.int32()), "seat": pa.array([0, 1, 0], pa.int32())}
     )
     keys = InstanceKeys(read, {WRITER: written}.get)
-    found = keys(run_of(Codec(written).encode(cars)))
+    found = keys(run_of(Codec(written).encode_batch(cars)))
     assert [each.tobytes()[:4] for each in found] == [bytes(4), b"\0\0\0\1", bytes(4)]

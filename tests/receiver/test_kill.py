@@ -64,7 +64,7 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
                 position = receiver.cursor().position
                 if rng.random() < 0.2 and position > log.end.position:
                     log.read(position)  # while it is written
-                    receiver.commit(position)
+                    receiver.commit_position(position)
                 return position >= enough
 
             wait_until(has_enough, every=0.001)
@@ -80,7 +80,7 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
 
             def acknowledged() -> bool:
                 log.read(receiver.cursor().position)
-                receiver.commit(log.end.position)
+                receiver.commit_position(log.end.position)
                 return not (plain.wait_for_acknowledgments(0.01) or batching.wait_for_acknowledgments(0.01))
 
             wait_until(lambda: acknowledged() and all(each.has_ended for each in loads))
@@ -113,7 +113,7 @@ def publish(path: Path, seed: int) -> None:
     writing.wait_for_readers(PATIENCE)
     os.write(1, writing.guid.to_bytes())
     for samples in load(seed):
-        writing.write(samples, timeout=PATIENCE)
+        writing.write_samples(samples, timeout=PATIENCE)
 
 
 def _batch(seed: int) -> BatchPolicy:
@@ -199,7 +199,7 @@ def read(child: subprocess.Popen[bytes], count: int) -> bytes:
 def commit(receiver: ReceiverProcess, log: LogReader) -> int:
     """Check what came, and let it go."""
     log.read(receiver.cursor().position)
-    receiver.commit(log.end.position)
+    receiver.commit_position(log.end.position)
     return log.end.position
 
 

@@ -96,7 +96,7 @@ def test_killed_there_nothing_is_lost_or_doubled(
         if not loads and plain.writer.readers and batching.writer.readers:
             loads.extend((Load(plain, 1), Load(batching, 2)))
         log.read(receiver.cursor().position)
-        receiver.commit(log.end.position)
+        receiver.commit_position(log.end.position)
 
     def live_and_die() -> None:
         try:

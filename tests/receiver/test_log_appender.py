@@ -124,7 +124,7 @@ def test_what_found_no_room_comes_when_there_is(tmp_path: Path) -> None:
         assert not appender.room() and 0 < log.rows < 1_000
         reader = cast(Any, SimpleNamespace(hold_acknowledgments=False, consumed=lambda *_: None))
         while log.rows < 1_000:
-            appender.commit(reader, log.position)
+            appender.commit_position(reader, log.position)
         assert log.writers == {guid(1): 1_000}
 
 
@@ -156,12 +156,12 @@ def test_what_a_system_without_descriptors_refuses_is_tried_again(
                 with refusal.armed():
                     appender.deliver(reader, [uniform(guid(1), 1 + 10 * i, 10, size=96)])
                 if refusal.came and reader.hold_acknowledgments:
-                    appender.commit(reader, log.base)
+                    appender.commit_position(reader, log.base)
                 assert not reader.hold_acknowledgments
                 if i % 6 == 5:
                     found += read_numbers(log, found)
                     with refusal.armed():
-                        appender.commit(reader, log.position)
+                        appender.commit_position(reader, log.position)
             came = refusal.came
             assert found == [*range(1, 601)] and not appender.take_dropped()
     assert number > 5 and "it is tried again" in caplog.text
@@ -220,9 +220,9 @@ def test_samples_of_a_writer_whose_line_cannot_be_written_wait(tmp_path: Path) -
         appender.deliver(reader, [uniform(guid(2), 1, 2)])
         appender.deliver(reader, [uniform(guid(1), 3, 2)])
         assert reader.hold_acknowledgments and appender.is_full and not appender.room()
-        appender.commit(reader, 0)
+        appender.commit_position(reader, 0)
         assert recording.log.rows == 2
-    appender.commit(reader, 0)
+    appender.commit_position(reader, 0)
     assert not reader.hold_acknowledgments and not appender.is_full
     assert [(w, n) for w, n, _ in recording.found()] == [(guid(1), 1), (guid(2), 1), (guid(1), 3)]
 
@@ -255,17 +255,17 @@ def test_samples_that_cannot_be_given_up_end_a_receiver_after_a_while(
         with monkeypatch.context() as patch:
             patch.setattr(log, "trim", refuse)
             for _ in range(3):
-                appender.commit(reader, log.position)
+                appender.commit_position(reader, log.position)
                 now += 2 * NANOSECONDS
-        appender.commit(reader, log.position)
+        appender.commit_position(reader, log.position)
     assert caplog.text.count("a segment cannot be deleted; it is tried again") == 2
     monkeypatch.setattr(log, "trim", refuse)
-    appender.commit(reader, log.position)
+    appender.commit_position(reader, log.position)
     now += 5 * NANOSECONDS
-    appender.commit(reader, log.position)
+    appender.commit_position(reader, log.position)
     now += 1
     with pytest.raises(LogError, match="cannot be deleted"):
-        appender.commit(reader, log.position)
+        appender.commit_position(reader, log.position)
 
 
 def test_what_the_system_refuses_now_and_then_ends_no_receiver(
@@ -284,7 +284,7 @@ def test_what_the_system_refuses_now_and_then_ends_no_receiver(
             appender.deliver(reader, [uniform(guid(number), 1, 2)])
         assert reader.hold_acknowledgments
         now += 10 * NANOSECONDS
-        appender.commit(reader, 0)
+        appender.commit_position(reader, 0)
         assert not reader.hold_acknowledgments and recording.log.rows == 2 * number
 
 
@@ -295,9 +295,9 @@ def test_a_full_disk_is_said_once_each_time(tmp_path: Path, caplog: pytest.LogCa
         with full_disk():
             appender.deliver(reader, [uniform(guid(2 * time), 1, 2)])
             for _ in range(20):
-                appender.commit(reader, 0)
+                appender.commit_position(reader, 0)
         assert caplog.text.count("writers are held back until there is room") == time
-        appender.commit(reader, 0)
+        appender.commit_position(reader, 0)
         assert not reader.hold_acknowledgments
         appender.deliver(reader, [uniform(guid(2 * time + 1), 1, 2)])
         assert caplog.text.count("until there is room") == time
@@ -310,7 +310,7 @@ def test_a_topic_that_is_recorded_late_begins_with_its_first_sample(tmp_path: Pa
     with full_disk():
         two.deliver(reader, [uniform(guid(1), 1, 2)])
         one.deliver(reader, [uniform(guid(1), 2, 1)])
-    two.commit(reader, 0)
+    two.commit_position(reader, 0)
     assert recording.found() == [(guid(1), 1, "one"), (guid(1), 2, "one"), (guid(1), 1, "two")]
 
 
@@ -322,7 +322,7 @@ def test_writers_come_and_go_beyond_the_limit(tmp_path: Path, monkeypatch: pytes
     for n in range(100):
         appender.deliver(reader, [uniform(guid(n), 1, 40, size=96)])
         seen.update(writer for writer, _, topic in recording.found() if topic == "t")
-        appender.commit(reader, log.position)
+        appender.commit_position(reader, log.position)
     assert seen == {guid(n) for n in range(100)} and not appender.take_dropped()
 
 
@@ -338,6 +338,6 @@ def test_more_writers_than_one_segment_may_have_are_dropped_and_counted(
     assert caplog.text.count("are dropped until older samples are trimmed") == 1
     while not log.base:
         appender.deliver(reader, [uniform(guid(0), log.writers[guid(0)] + 1, 40, size=96)])
-        appender.commit(reader, log.position)
+        appender.commit_position(reader, log.position)
     appender.deliver(reader, [uniform(guid(9), 3, 2)])
     assert recording.found()[-1] == (guid(9), 3, "t") and not appender.take_dropped()

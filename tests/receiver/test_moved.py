@@ -54,7 +54,7 @@ OTHER = Guid(b"\2" * 12, b"\0\0\1\2")
 
 
 def addresses(*ports: int, index: int = 0) -> Addresses:
-    return Addresses.of(index, [Locator("10.0.0.1", port) for port in ports])
+    return Addresses.from_locators(index, [Locator("10.0.0.1", port) for port in ports])
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ YEAR = 365 * 86_400 * NANOSECONDS
 
 
 def test_ports_are_reserved_while_peers_wait_for_their_receiver(tmp_path: Path) -> None:
-    written = Addresses.of(3, [Locator("10.0.0.1", 7416), Locator("10.0.0.1", 7417)], LEASE)
+    written = Addresses.from_locators(3, [Locator("10.0.0.1", 7416), Locator("10.0.0.1", 7417)], LEASE)
     for name in ("own", "down", "long-down"):
         (tmp_path / name).mkdir()
         write_addresses(tmp_path / name, written)
@@ -129,9 +129,9 @@ def test_ports_are_reserved_while_peers_wait_for_their_receiver(tmp_path: Path) 
 def test_a_clock_that_is_set_says_nothing_of_who_is_down(tmp_path: Path, step: int) -> None:
     """As on a host without a battery for its clock: files are dated 1970 until the time is known."""
     (tmp_path / "down").mkdir()
-    write_addresses(tmp_path / "down", Addresses.of(3, [Locator("10.0.0.1", 7416)], LEASE))
+    write_addresses(tmp_path / "down", Addresses.from_locators(3, [Locator("10.0.0.1", 7416)], LEASE))
     note_in_use(tmp_path / "down")
-    noted = Clocks.read()
+    noted = Clocks.read_now()
     for later, ports in ((LEASE, (7416,)), (LEASE + 2 * IN_USE_NS, ())):
         now = replace(noted, wall_ns=noted.wall_ns + step + later, uptime_ns=noted.uptime_ns + later)
         assert reserved_ports(tmp_path / "own", now=now) == ports
@@ -147,7 +147,7 @@ def test_no_ports_are_reserved_by_files_that_nobody_wrote(tmp_path: Path, conten
 
 def test_other_participants_leave_the_ports_of_receivers_alone_that_are_down(tmp_path: Path) -> None:
     (tmp_path / "down").mkdir()
-    write_addresses(tmp_path / "down", Addresses.of(3, [Locator("10.0.0.1", 7416)], LEASE))
+    write_addresses(tmp_path / "down", Addresses.from_locators(3, [Locator("10.0.0.1", 7416)], LEASE))
     (tmp_path / "pipe").mkdir()
     os.mkfifo(tmp_path / "pipe" / "addresses.json")  # which nobody writes to
     config = NodeConfig(domain=DOMAIN)
@@ -174,7 +174,7 @@ def writer() -> Iterator[BlockingWriter]:
 
 def write(writer: BlockingWriter, count: int) -> None:
     for _ in range(count):
-        writer.write(Samples.uniform(np.zeros(SAMPLE, np.uint8), 1, SAMPLE))
+        writer.write_samples(Samples.uniform(np.zeros(SAMPLE, np.uint8), 1, SAMPLE))
 
 
 class Moving:
@@ -318,7 +318,7 @@ def test_another_receiver_leaves_the_ports_of_one_that_is_down_alone(tmp_path: P
         second.kill()
         with closing(Node.open(NodeConfig(domain=DOMAIN, interface=HERE))) as node:
             assert node.sockets.participant_index == 0
-            assert reserved_ports(tmp_path / "third", now=Clocks.read()) == tuple(sorted(ports(second)))
+            assert reserved_ports(tmp_path / "third", now=Clocks.read_now()) == tuple(sorted(ports(second)))
     finally:
         first.kill()
         second.kill()

@@ -91,7 +91,7 @@ def receive(directory: Path) -> Iterator[Callable[..., ReceiverProcess]]:
 def written(writer: BlockingWriter, first: int, count: int) -> None:
     """Write numbers, which all readers acknowledge."""
     key_hashes = one_instance(count) if is_keyed(writer.guid.entity) else None
-    writer.write(numbered(first, count), key_hashes=key_hashes)
+    writer.write_samples(numbered(first, count), key_hashes=key_hashes)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
@@ -115,7 +115,7 @@ def test_the_history_of_a_writer_comes_too(
 ) -> None:
     receiver = receive(qos=KEPT)
     writer = node.create_writer(WriterSpec("t", "ns::Shape", KEPT, keyed=True))
-    writer.write(numbered(0, 100), key_hashes=one_instance(100))
+    writer.write_samples(numbered(0, 100), key_hashes=one_instance(100))
     wait_until(lambda: receiver.counters()["log.rows"] == 100)
     assert numbers(directory, receiver.cursor()) == list(range(100))
 
@@ -159,7 +159,7 @@ def test_started_again_it_goes_on_with_the_name(
     node.delete_endpoint(first.guid)
     node.create_writer(WriterSpec("t", "Second", KEPT))
     first = node.create_writer(WriterSpec("t", "First", KEPT, keyed=True))
-    first.write(numbered(100, 100), key_hashes=one_instance(100))
+    first.write_samples(numbered(100, 100), key_hashes=one_instance(100))
     receiver = receive(qos=KEPT)
     wait_until(lambda: receiver.counters()["reader.incompatible_qos"] == 1)
     wait_until(lambda: receiver.counters()["log.rows"] == 200)

@@ -65,7 +65,7 @@ def publication_log(directory: Path) -> None:
     log = logs.create(1 << 16, {"topic": "t"})
     try:
         assert log.path is not None
-        logs.open(log.path.name).close()
+        logs.map_log(log.path.name).close()
     finally:
         log.close()
 
@@ -170,7 +170,7 @@ def test_a_receiver_that_runs_out_of_descriptors_says_so_and_its_successor_has_e
 
     def work(receiver: ReceiverProcess) -> None:
         log.read(receiver.cursor().position)
-        receiver.commit(log.end.position)
+        receiver.commit_position(log.end.position)
 
     try:
         receiver = ReceiverProcess.start(given)

@@ -37,13 +37,13 @@ def test_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert writer.wait_for_readers(PATIENCE)
         samples = Samples.uniform(np.zeros(10 * SAMPLE, np.uint8), 10, SAMPLE)
         wait_until(lambda: receiver.counters().get("reader.matched_writers") == 1, "the reader's match")
-        writer.write(samples)
+        writer.write_samples(samples)
         wait_until(lambda: receiver.counters()["log.rows"] == 10, "the first samples")
         before = time.time_ns()
         with monkeypatch.context() as patch, node.lock:
             patch.setattr(node.sockets, "send", lambda datagrams: sum(1 for _ in datagrams))
-            writer.write(samples)
-        writer.write(samples)
+            writer.write_samples(samples)
+        writer.write_samples(samples)
         reports = [tmp_path / "log" / name for name in (LOSS_REPORT, ERROR_LOG)]
         wait_until(lambda: all(each.exists() for each in reports), "the reports")
     finally:

@@ -131,7 +131,7 @@ def test_the_log_holds_the_same_where_room_is_scarce(seed: int, tmp_path: Path) 
         sent += [(each, "10.0.0.1") for each in stream.fragments(sn, size, SECOND)]
     for at in range(0, len(sent), 5):
         placed.end.take_in(sent[at : at + 5], now=SECOND)
-        placed.appender.commit(placed.reader, placed.log.position if chance.random() < 0.5 else 0)
+        placed.appender.commit_position(placed.reader, placed.log.position if chance.random() < 0.5 else 0)
     whole = placed.held()[WRITERS[0]]
     assert whole and all(each[2] == payload(WRITERS[0], each[0], len(each[2])) for each in whole)
     assert [each[0] for each in whole] == list(range(whole[0][0], whole[-1][0] + 1))
@@ -232,7 +232,7 @@ def test_what_lies_in_places_waits_while_the_disk_is_full(
         patch.setattr(writer_types, "_write", refuse)  # the line of this writer
         appender.deliver(reader, runs)
         assert reader.hold_acknowledgments and log.rows == 3
-    appender.commit(reader, 0)
+    appender.commit_position(reader, 0)
     assert not reader.hold_acknowledgments and vacated == [True]
     assert read(log.directory, 0, log.position)[3:] == expected
 

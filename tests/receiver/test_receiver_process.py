@@ -81,7 +81,7 @@ def write_until_held_back(writer: BlockingWriter, receiver: ReceiverProcess) -> 
     position = -1
     while (written := writer.writer.last_sn) < 2_000_000:
         try:
-            writer.write(numbered(written, 10_000), timeout=1.0)
+            writer.write_samples(numbered(written, 10_000), timeout=1.0)
         except AcknowledgmentError:  # which a receiver that does not get to run causes as well
             before, counters = position, receiver.counters()
             position = counters["log.position"]
@@ -130,7 +130,7 @@ def test_what_a_plugin_prints_is_none_of_its_answers(
     receiver = ReceiverProcess.start(config(tmp_path / "log", policy=policy))
     try:
         assert writer.wait_for_readers(PATIENCE)
-        writer.write(numbered(0, 100))
+        writer.write_samples(numbered(0, 100))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         receiver.check()
         assert numbers(tmp_path / "log", Cursor(0), receiver.cursor()) == list(range(100))
@@ -162,7 +162,7 @@ def test_its_counters_show_where_each_stream_stands(
 
     try:
         assert writer.wait_for_readers(PATIENCE)
-        writer.write(numbered(0, 10_000))
+        writer.write_samples(numbered(0, 10_000))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         wait_until(lambda: stream("rcv_pos") >= 10_000 * 68)
         guid = b"".join(stream(f"guid_{half}").to_bytes(8, "big", signed=True) for half in ("high", "low"))
@@ -170,7 +170,7 @@ def test_its_counters_show_where_each_stream_stands(
         assert stream("rcv_hwm") == stream("rcv_pos")
         if consumption == "committed":
             assert stream("sub_pos") == 0
-            receiver.commit(receiver.cursor().position)
+            receiver.commit_position(receiver.cursor().position)
         wait_until(lambda: stream("sub_pos") == stream("rcv_pos"))
         writer.node.close()  # type: ignore[attr-defined]
         wait_until(lambda: stream("guid_high") == 0)
@@ -193,13 +193,13 @@ def test_samples_reach_the_log_once_in_order_and_commits_trim_it(
     try:
         assert writer.wait_for_readers(PATIENCE)
         for i in range(0, 200_000, 20_000):
-            writer.write(numbered(i, 20_000))
+            writer.write_samples(numbered(i, 20_000))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         # acknowledged means in the log
         end = receiver.cursor()
         assert numbers(tmp_path / "log", Cursor(0), end) == list(range(200_000))
         assert receiver.counters()["log.rows"] == 200_000
-        receiver.commit(end.position)
+        receiver.commit_position(end.position)
         wait_until(lambda: receiver.counters()["log.base"] > end.position - (9 << 20))
     finally:
         receiver.stop()
@@ -220,7 +220,7 @@ def test_a_full_log_holds_the_writer_back_and_loses_nothing(tmp_path: Path, writ
             nonlocal start
             end = receiver.cursor()
             taken.extend(numbers(tmp_path / "log", start, end))
-            receiver.commit(end.position)
+            receiver.commit_position(end.position)
             start = end
             return not writer.wait_for_acknowledgments(0.05)
 
@@ -234,15 +234,15 @@ def test_a_full_log_holds_the_writer_back_and_loses_nothing(tmp_path: Path, writ
 def test_killed_and_restarted_it_goes_on_where_it_was(tmp_path: Path, writer: BlockingWriter) -> None:
     first = ReceiverProcess.start(config(tmp_path / "log"))
     assert writer.wait_for_readers(PATIENCE)
-    writer.write(numbered(0, 20_000))
+    writer.write_samples(numbered(0, 20_000))
     os.kill(first.pid, signal.SIGKILL)
-    writer.write(numbered(20_000, 10_000))  # within the send window: not held back by the dead
+    writer.write_samples(numbered(20_000, 10_000))  # within the send window: not held back by the dead
     with pytest.raises(RtpsError, match="ended: exit status -9"):
         wait_until(lambda: first.check() is not None)
     first.stop()
     second = ReceiverProcess.start(config(tmp_path / "log"))
     try:
-        writer.write(numbered(30_000, 50_000))
+        writer.write_samples(numbered(30_000, 50_000))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         assert numbers(tmp_path / "log", Cursor(0), second.cursor()) == list(range(80_000))
         assert len({str(guid) for guid in writer.writer.readers}) == 1
@@ -329,7 +329,7 @@ def test_a_full_disk_holds_the_writer_back(tmp_path: Path, writer: BlockingWrite
         receiver.check()  # alive
         kept = numbers(disk / "log", Cursor(0), receiver.cursor())
         assert kept == list(range(len(kept)))
-        receiver.commit(receiver.cursor().position)
+        receiver.commit_position(receiver.cursor().position)
         wait_until(lambda: not writer.wait_for_acknowledgments(0.05) or not _commit(receiver))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
     finally:
@@ -339,7 +339,7 @@ def test_a_full_disk_holds_the_writer_back(tmp_path: Path, writer: BlockingWrite
 
 
 def _commit(receiver: ReceiverProcess) -> bool:
-    receiver.commit(receiver.cursor().position)
+    receiver.commit_position(receiver.cursor().position)
     return True
 
 

@@ -15,7 +15,7 @@ FAR = 10**12
 
 def receive(script: Script, log: StreamLog) -> list[int]:
     """What a receiver does with what is delivered."""
-    for run in script.reader.take():
+    for run in script.reader.take_runs():
         assert log.append(run, reception=0)
     return [log.rows, log.writers.get(IT, 0)]
 

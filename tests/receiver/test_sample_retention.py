@@ -45,7 +45,7 @@ class Scene:
         self.config = ReceiverConfig(
             str(self.log.directory), "numbers", "Number", False, retention=retention, retention_ns=period
         )
-        self.retention = Retention.of(self.config, self.log, self.shown)
+        self.retention = Retention.for_config(self.config, self.log, self.shown)
         everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
         self.appender = LogAppender(
             self.log, cast(Any, everything), self.shown, None, None, hints={}, retention=self.retention
@@ -54,7 +54,7 @@ class Scene:
         self.sent = 0
 
     def start_again(self) -> None:
-        self.retention = Retention.of(self.config, self.log, self.shown)
+        self.retention = Retention.for_config(self.config, self.log, self.shown)
         assert self.retention is not None
 
     def deliver(self, count: int, size: int = 300) -> None:

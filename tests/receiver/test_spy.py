@@ -161,7 +161,7 @@ def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], pol
     spy = spying()
     wait_until(lambda: are_seen(node, writer))
     for i in range(100):
-        writer.write(numbered(100 * i, 100))
+        writer.write_samples(numbered(100 * i, 100))
     writer.flush()
     wait_until(lambda: spy.rows == 10_000)
     assert spy.samples() == list(range(10_000))
@@ -183,7 +183,7 @@ def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]
         spy = spying()
         assert writer.wait_for_readers(PATIENCE)
         wait_until(lambda: are_seen(node, writer))
-        writer.write(numbered(0, 10_000))
+        writer.write_samples(numbered(0, 10_000))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         wait_until(lambda: spy.rows == 10_000)
     finally:
@@ -196,7 +196,7 @@ def test_a_slice_of_the_writers(node: Node, spying: Callable[..., Spy], tmp_path
     mine = [[each for each in writers if slice_of(each.writer.guid, 2) == index] for index in range(2)]
     wait_until(lambda: are_seen(node, *writers))
     for writer in writers:
-        writer.write(numbered(0, 100))
+        writer.write_samples(numbered(0, 100))
     wait_until(lambda: [spy.rows for spy in spies] == [100 * len(some) for some in mine])
     assert [set(spy.reader.writers) for spy in spies] == [{w.writer.guid for w in some} for some in mine]
 
@@ -205,14 +205,14 @@ def test_writers_that_come_and_go(node: Node, spying: Callable[..., Spy]) -> Non
     spy = spying()
     first = writer_of(node)
     wait_until(lambda: are_seen(node, first))
-    first.write(numbered(0, 1_000, source=1))
+    first.write_samples(numbered(0, 1_000, source=1))
     second = writer_of(node)
     wait_until(lambda: are_seen(node, first, second))
-    second.write(numbered(0, 1_000, source=2))
-    first.write(numbered(1_000, 1_000, source=1))
+    second.write_samples(numbered(0, 1_000, source=2))
+    first.write_samples(numbered(1_000, 1_000, source=1))
     node.delete_endpoint(first.guid)
     wait_until(lambda: spy.writers == 1)
-    second.write(numbered(1_000, 1_000, source=2))
+    second.write_samples(numbered(1_000, 1_000, source=2))
     wait_until(lambda: spy.rows == 4_000)
     assert spy.samples(1) == spy.samples(2) == list(range(2_000))
 
@@ -232,7 +232,7 @@ def test_other_topics_types_domains_and_partitions_are_not_looked_at(
     spy = spying(qos=replace(RELIABLE, partition=("b",)))
     wait_until(lambda: are_seen(node, right))
     for writer in (*others, right):
-        writer.write(numbered(0, 100, source=5 if writer is right else 1), timeout=5.0)
+        writer.write_samples(numbered(0, 100, source=5 if writer is right else 1), timeout=5.0)
     wait_until(lambda: spy.rows == 100)
     assert spy.samples(5) == list(range(100))
     other_domain.close()
@@ -242,9 +242,9 @@ def test_a_sample_that_is_too_large_for_the_log_is_lost(node: Node, spying: Call
     writer = writer_of(node)
     spy = spying()
     wait_until(lambda: are_seen(node, writer))
-    writer.write(numbered(0, 1))
-    writer.write(numbered(1, 1, size=1 << 20))
-    writer.write(numbered(2, 1))
+    writer.write_samples(numbered(0, 1))
+    writer.write_samples(numbered(1, 1, size=1 << 20))
+    writer.write_samples(numbered(2, 1))
     wait_until(lambda: spy.rows == 2)
     assert spy.samples() == [0, 2] and spy.counters()["lost_samples"] == 1
 
@@ -254,7 +254,7 @@ def test_a_tethered_spy_that_is_slow_holds_the_writer_back(node: Node, spying: C
     writer = writer_of(node)
     wait_until(lambda: are_seen(node, writer))
     with pytest.raises(RtpsError, match="no progress"):
-        writer.write(numbered(0, 100_000, size=1_000), timeout=1.0)
+        writer.write_samples(numbered(0, 100_000, size=1_000), timeout=1.0)
     written = writer.writer.last_sn
     assert 0 < written < 10_000
     spy.commit()
@@ -274,7 +274,7 @@ def test_an_untethered_spy_is_let_go_and_rejoins(
     written = 0
     states = set()
     while not spy.counters()["unavailable"] or SubscriberState.RESTING not in states:
-        writer.write(numbered(written, 100, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(written, 100, size=1_000), timeout=PATIENCE)
         written += 100
         other.commit()
         states |= {slot.state for slot in writer.writer._unsent.log.subscribers()}
@@ -283,7 +283,7 @@ def test_an_untethered_spy_is_let_go_and_rejoins(
     before = spy.rows
     deadline = time.monotonic() + PATIENCE
     while spy.rows < before + 1_000 and time.monotonic() < deadline:
-        writer.write(numbered(written, 10, size=1_000), timeout=PATIENCE)
+        writer.write_samples(numbered(written, 10, size=1_000), timeout=PATIENCE)
         written += 10
         other.commit()
         spy.commit()
@@ -298,13 +298,13 @@ def test_a_log_that_goes_on_gets_what_is_still_there(
     bystander = spying(log_directory=str(tmp_path / "bystander"))
     spy = Spy(config_in(tmp_path))
     wait_until(lambda: are_seen(node, writer, spies=2))
-    writer.write(numbered(0, 1_000))
+    writer.write_samples(numbered(0, 1_000))
     wait_until(lambda: spy.rows == 1_000)
     spy.stop(keep_log=True)
-    writer.write(numbered(1_000, 1_000))
+    writer.write_samples(numbered(1_000, 1_000))
     spy = spying()
     wait_until(lambda: are_seen(node, writer, spies=2))
-    writer.write(numbered(2_000, 1_000))
+    writer.write_samples(numbered(2_000, 1_000))
     wait_until(lambda: spy.rows >= 3_000 == bystander.rows)
     assert spy.samples() == list(range(3_000)) and spy.counters()["lost_samples"] == 0
 
@@ -332,7 +332,7 @@ def test_a_type_that_nobody_named_is_the_first_writers_to_name(
     wait_until(lambda: f"no publication log on domain {DOMAIN}" in caplog.text)
     writer = writer_of(node)
     wait_until(lambda: are_seen(node, writer))
-    writer.write(numbered(0, 100))
+    writer.write_samples(numbered(0, 100))
     wait_until(lambda: spy.rows == 100)
     assert spy.samples() == list(range(100))
     assert spy.host.log.metadata["type"] == "T"
@@ -384,10 +384,10 @@ def test_a_writer_that_is_killed_is_forgotten_and_its_file_removed(
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-    writer.write(numbered(0, 1_000, source=5))
+    writer.write_samples(numbered(0, 1_000, source=5))
     wait_until(lambda: spy.writers == 1)
     wait_until(lambda: len(list(directory.glob("*.publication"))) == 1)
-    writer.write(numbered(1_000, 1_000, source=5))
+    writer.write_samples(numbered(1_000, 1_000, source=5))
     wait_until(lambda: spy.samples(5)[-1:] == [1_999])
 
 
@@ -402,7 +402,7 @@ def test_a_spy_that_is_killed_holds_nobody_up_for_long(
         process = ReceiverProcess.start(config_in(tmp_path, topic=topic))
         writer = writer_of(mine, topic)
         wait_until(lambda: not mine.wake() and writer.writer.positions.is_connected)
-        writer.write(numbered(0, 1_000))
+        writer.write_samples(numbered(0, 1_000))
         wait_until(lambda: process.counters().get("log.rows") == 1_000)
         os.kill(process.pid, signal.SIGKILL)
         wait_until(lambda: not mine.wake() and not writer.writer.positions.is_connected)

@@ -23,7 +23,7 @@ from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver import identity as identity_module
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
-from spark_rtps.transport.receiver.subscription import READER_ENTITY_KEY, Subscription
+from spark_rtps.transport.receiver.subscription import READER_ENTITY_KEY, ReceiverSubscription
 from spark_rtps.transport.receiver.subscription_log import open_log
 from spark_rtps.transport.structure import Guid
 from tests.log.make_runs import single
@@ -76,9 +76,11 @@ class Recorder:
 
 def subscribed(
     asked: ReceiverConfig, log: StreamLog, *, keyed: bool = True
-) -> tuple[Subscription, ReaderSpec]:
+) -> tuple[ReceiverSubscription, ReaderSpec]:
     node = Recorder()
-    made = Subscription(asked, NamedType("Named", keyed), log, cast(Any, node), cast(Any, SimpleNamespace()))
+    made = ReceiverSubscription(
+        asked, NamedType("Named", keyed), log, cast(Any, node), cast(Any, SimpleNamespace())
+    )
     assert node.spec is not None and node.recipient is made._appender
     assert node.place == made._appender.place
     return made, node.spec

@@ -155,7 +155,7 @@ class Scene:
     def steps(self, count: int = 3, *, seconds: float = 1.0) -> None:
         for _ in range(count):
             self.now += int(seconds * NANOSECONDS)
-            self.supervisor.step(self.now)
+            self.supervisor.do_work(self.now)
 
     def keeper(self, name: str) -> Keeper:
         return next(each for each in self.supervisor.keepers if each.wanted.name == name)

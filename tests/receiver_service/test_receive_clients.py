@@ -64,8 +64,8 @@ def test_what_groups_have_not_read_is_said_at_the_end(receive: Receive) -> None:
     try:
         grows(receive)
         log = receive.records()["numbers"]["log"]
-        client.commit(log, "slow", Cursor(0))
-        client.commit(log, "quick", Cursor(client.tail(log).position))
+        client.commit_offset(log, "slow", Cursor(0))
+        client.commit_offset(log, "quick", Cursor(client.tail(log).position))
         assert client.groups(log)["slow"] == Cursor(0)
     finally:
         writer.close()

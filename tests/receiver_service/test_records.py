@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.receiver_service import records as records_module
-from spark_rtps.receiver_service.records import FILE, Record, read_records, write_records
+from spark_rtps.receiver_service.records import FILE, LogRecord, read_records, write_records
 from spark_rtps.transport.errors import LogError
 
 LOG = "0b6e3a52-7c57-4d2c-9d0e-0e5f3c9e8a11"
@@ -17,9 +17,9 @@ LOG = "0b6e3a52-7c57-4d2c-9d0e-0e5f3c9e8a11"
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_records(tmp_path) == {}
     records = {
-        "a": Record(LOG, {"topic": "A"}),
-        "b/c.d": Record(LOG, {"topic": "é"}, dynamic=True),
-        "p/x": Record(LOG, {"topic": "x"}, pattern="p"),
+        "a": LogRecord(LOG, {"topic": "A"}),
+        "b/c.d": LogRecord(LOG, {"topic": "é"}, dynamic=True),
+        "p/x": LogRecord(LOG, {"topic": "x"}, pattern="p"),
     }
     write_records(tmp_path, records)
     assert read_records(tmp_path) == records
@@ -49,12 +49,12 @@ def test_what_cannot_be_read_is_not_begun_anew(tmp_path: Path, text: str) -> Non
 
 
 def test_its_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_records(tmp_path, {"a": Record(LOG, {"topic": "A" * 200})})
+    write_records(tmp_path, {"a": LogRecord(LOG, {"topic": "A" * 200})})
     monkeypatch.setattr(records_module, "_BYTES_MAX", 100)
     with pytest.raises(LogError, match="too large"):
         read_records(tmp_path)
     with pytest.raises(LogError, match="not written"):
-        write_records(tmp_path, {"a": Record(LOG, {"topic": "A" * 200})})
+        write_records(tmp_path, {"a": LogRecord(LOG, {"topic": "A" * 200})})
     assert json.loads((tmp_path / FILE).read_text())
 
 

@@ -45,15 +45,15 @@ def test_another_port_while_the_server_starts(file_port: int) -> None:
     keeper = ServerKeeper(
         cast("ReceiverServiceConfig", Config(file_port)), start=Server, pool=InlineExecutor()
     )
-    keeper.step(1)
+    keeper.do_work(1)
     keeper.replace(cast("ReceiverServiceConfig", Config(8000)))
     for now in range(2, 6):
-        keeper.step(now)
+        keeper.do_work(now)
     assert asked == [(file_port, file_port), (8000, 8000)]
     assert keeper.server is not None and keeper.server.port == 8000
     keeper.replace(cast("ReceiverServiceConfig", Config(8000, "127.0.0.2")))
     for now in range(6, 10):
-        keeper.step(now)
+        keeper.do_work(now)
     assert asked[2:] == [(8000, 8000)]
 
 

@@ -20,7 +20,7 @@ import pytest
 from spark_rtps.receiver_service import subscribing
 from spark_rtps.receiver_service import supervisor as supervisor_module
 from spark_rtps.receiver_service.config_file import ReceiverFileError
-from spark_rtps.receiver_service.records import Record
+from spark_rtps.receiver_service.records import LogRecord
 from spark_rtps.transport.errors import LogError, LogLostError, OptionError, TransportError
 from spark_rtps.transport.log.stream_log import StreamLog
 from tests.receiver_service.supervisor_scene import Asked, FakeReceiver, InlineExecutor, Scene
@@ -500,7 +500,7 @@ class TestFullDisk:
         before = scene.recorded()
         write = supervisor_module.write_records  # type: ignore[attr-defined]
 
-        def full(directory: Path, records: Mapping[str, Record]) -> None:
+        def full(directory: Path, records: Mapping[str, LogRecord]) -> None:
             if is_replaced:
                 write(directory, records)
             raise LogError("no space left")
@@ -657,7 +657,7 @@ class TestDrain:
 
     def test_a_receiver_that_does_not_end(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         supervisor = scene.begin(A)
-        monkeypatch.setattr(scene.keeper("a"), "step", lambda now: None)
+        monkeypatch.setattr(scene.keeper("a"), "do_work", lambda now: None)
         assert supervisor.drain(dispose=True, patience=0.05, pause=lambda: None) == [
             "a: its receiver has not ended"
         ]

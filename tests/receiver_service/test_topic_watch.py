@@ -40,11 +40,11 @@ def networks() -> Networks:
 def test_one_participant_for_each_network(networks: Networks) -> None:
     watch = TopicWatch(networks.join)
     for second in range(1, 4):
-        found = watch.look([HERE, THERE, HERE], second * NANOSECONDS)
+        found = watch.topics_now([HERE, THERE, HERE], second * NANOSECONDS)
         assert found == {HERE: {"here"}, THERE: {"there"}}
     assert sorted(each.participant_name for each in networks.joined) == ["here", "there"]
-    assert watch.look([HERE], 3 * NANOSECONDS + 1) == {}  # it has just looked
-    watch.look([HERE], 4 * NANOSECONDS)
+    assert watch.topics_now([HERE], 3 * NANOSECONDS + 1) == {}  # it has just looked
+    watch.topics_now([HERE], 4 * NANOSECONDS)
     assert networks.domains[THERE].is_closed and not networks.domains[HERE].is_closed
     watch.close()
     assert networks.domains[HERE].is_closed
@@ -52,10 +52,10 @@ def test_one_participant_for_each_network(networks: Networks) -> None:
 
 def test_a_participant_that_ended_is_made_again(networks: Networks) -> None:
     watch = TopicWatch(networks.join)
-    watch.look([HERE], NANOSECONDS)
+    watch.topics_now([HERE], NANOSECONDS)
     networks.domains[HERE].is_closed = True
-    assert watch.look([HERE], 2 * NANOSECONDS) == {}
-    assert watch.look([HERE], 3 * NANOSECONDS) == {HERE: {"here"}}
+    assert watch.topics_now([HERE], 2 * NANOSECONDS) == {}
+    assert watch.topics_now([HERE], 3 * NANOSECONDS) == {HERE: {"here"}}
 
 
 def test_a_network_that_is_not_there_is_tried_ever_more_seldom(
@@ -64,11 +64,11 @@ def test_a_network_that_is_not_there_is_tried_ever_more_seldom(
     networks.refuses = True
     watch = TopicWatch(networks.join)
     for second in range(1, 61):
-        assert watch.look([HERE], second * NANOSECONDS) == {}
+        assert watch.topics_now([HERE], second * NANOSECONDS) == {}
     assert 3 <= len(networks.joined) <= 8 and "no such interface" in caplog.text
     networks.refuses = False
     for second in range(61, 140):
-        found = watch.look([HERE], second * NANOSECONDS)
+        found = watch.topics_now([HERE], second * NANOSECONDS)
     assert found == {HERE: {"here"}}
 
 
@@ -76,7 +76,7 @@ def test_it_takes_no_ports_of_receivers_that_are_about_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "log").mkdir()
-    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], NANOSECONDS))
+    write_addresses(tmp_path / "log", Addresses.from_locators(0, [Locator("127.0.0.1", 7410)], NANOSECONDS))
     joined: list[NodeConfig] = []
 
     def join(config: NodeConfig) -> None:

@@ -226,7 +226,7 @@ def test_rows_are_fetched_by_their_sizes(tmp_path: Path) -> None:
     bag = bag_file.BagFile(str(file))
     channels = bag.channels("/chatter", typed=False)
     piece = Piece(str(file), "db3", channels, tuple(bag.sections(channels, ALL_TIMES)))
-    found = list(bag.read(piece, ALL_TIMES))
+    found = list(bag.read_piece(piece, ALL_TIMES))
     assert [int(n) for each in found for n in each.lengths] == sizes
     assert max(each.data.nbytes for each in found) < (4 << 20) + 5_000_000
 

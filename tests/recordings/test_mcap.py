@@ -285,7 +285,7 @@ def numbers(path: Path, topic: str = "t", *, is_lenient: bool = False) -> list[i
     file = McapFile(str(path), is_lenient=is_lenient)
     channels = file.channels(topic, typed=True)
     piece = Piece(str(path), "mcap", channels, tuple(file.sections(channels, ALL_TIMES)))
-    return [int(time) // 1000 for samples in file.read(piece, ALL_TIMES) for time in samples.log_times]
+    return [int(time) // 1000 for samples in file.read_piece(piece, ALL_TIMES) for time in samples.log_times]
 
 
 def test_a_cut_file_wherever_it_is_cut_has_the_rows_of_its_whole_chunks(
@@ -374,7 +374,9 @@ def test_a_damaged_file_is_an_error_of_the_recording_and_has_rows_if_some_may_be
                 file = McapFile(str(path), is_lenient=is_lenient)
                 channels = file.channels("/chatter", typed=True)
                 piece = Piece(str(path), "mcap", channels, tuple(file.sections(channels, ALL_TIMES)))
-                found += sum(int(t) in known for each in file.read(piece, ALL_TIMES) for t in each.log_times)
+                found += sum(
+                    int(t) in known for each in file.read_piece(piece, ALL_TIMES) for t in each.log_times
+                )
             except RecordingError:
                 pass
     assert found > 400
@@ -437,7 +439,7 @@ def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
     stamp = pa.array([START // 1000], pa.timestamp("us", "UTC"))
     columns = {name: pa.array([each]) for name, each in row.items()}
     columns |= {"value": pa.array([value]), "reception_timestamp": stamp, "source_timestamp": stamp}
-    recorder.add("rt/image", image, pa.table(columns))
+    recorder.add_rows("rt/image", image, pa.table(columns))
     recorder.close()
     with path.open("rb") as file:
         reader = make_reader(file)
@@ -495,7 +497,7 @@ def recorded_row(
     struct_ = parse_idl(f"module m {{ module msg {{ module dds_ {{ {idl} }}; }}; }};")["m::msg::dds_::T_"]
     assert isinstance(struct_, Struct)
     batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct_))
-    value = bytes(Codec(struct_).encode(batch, representation=representation).payload(0))
+    value = bytes(Codec(struct_).encode_batch(batch, representation=representation).payload(0))
     stamp = pa.array([START // 1000], pa.timestamp("us", "UTC"))
     sample = {
         "writer": ["01020304.05060708.090a0b0c:00000103"],
@@ -507,7 +509,7 @@ def recorded_row(
     }
     path = folder / "t.mcap"
     recorder = McapRecorder(str(path))
-    recorder.add("rt/t", struct_, pa.table(sample))
+    recorder.add_rows("rt/t", struct_, pa.table(sample))
     recorder.close()
     return path, struct_
 

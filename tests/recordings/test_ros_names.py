@@ -147,7 +147,7 @@ def test_a_capture(tmp_path: Path) -> None:
     network.run(SECOND)
     for m in given:
         payload = np.frombuffer(m.data + bytes(-len(m.data) % 4), np.uint8)
-        writer.write(Samples.uniform(payload, 1, len(payload)), timestamp=0, now=network.now)
+        writer.write_samples(Samples.uniform(payload, 1, len(payload)), timestamp=0, now=network.now)
         network.run(SECOND // 10)
     path = tmp_path / "words.pcap"
     path.write_bytes(write_pcap([datagram for _, _, datagram in log]))

@@ -44,7 +44,7 @@ class Sidecar:
 
     def commit(self, name: str, position: int, *, at: int = NOW, step: int = 0, holds: bool = False) -> None:
         now = clocks(at, step=step)
-        self.groups.commit(name, Cursor(position), now, base=self.base.get(), holds_log=holds)
+        self.groups.commit_offset(name, Cursor(position), now, base=self.base.get(), holds_log=holds)
 
     def kept(self) -> dict[str, int]:
         return {group.name: group.position for group in read_groups(self.directory)}
@@ -165,7 +165,7 @@ def test_a_group_that_was_overtaken(sidecar: Sidecar, caplog: pytest.LogCaptureF
 def test_a_group_that_was_removed_is_named_again(sidecar: Sidecar, caplog: pytest.LogCaptureFixture) -> None:
     sidecar.base.set(64)
     for count in (1, 2):
-        sidecar.groups.commit("g", Cursor(0), clocks(), base=0, holds_log=False)
+        sidecar.groups.commit_offset("g", Cursor(0), clocks(), base=0, holds_log=False)
         sidecar.keep()
         assert len(caplog.messages) == count
         sidecar.groups.delete("g", clocks(), holds_log=False)
@@ -249,13 +249,13 @@ def test_what_a_group_is_idle_is_written_down(sidecar: Sidecar) -> None:
 
 
 def test_the_clocks_of_this_host() -> None:
-    first = Clocks.read()
-    assert first.boot and Clocks.read().since(first, at_most=-1) >= 0
+    first = Clocks.read_now()
+    assert first.boot and Clocks.read_now().since(first, at_most=-1) >= 0
     assert abs(first.wall_ns - time.time_ns()) < HOUR
 
 
 def test_a_kernel_that_has_no_id(sidecar: Sidecar) -> None:
-    sidecar.groups.commit("g", Cursor(0), clocks(boot=""), base=0, holds_log=False)
+    sidecar.groups.commit_offset("g", Cursor(0), clocks(boot=""), base=0, holds_log=False)
     sidecar.start_again(clocks(NOW + DAY, boot=""))
     sidecar.start_again(clocks(NOW + DAY, boot=""))
     assert sidecar.kept() == {"g": 0}

@@ -20,7 +20,7 @@ import pytest
 
 from spark_rtps.serving.server import on_demand_server
 from spark_rtps.serving.server.listening import listen, reached_at
-from spark_rtps.serving.server.on_demand_server import OnDemandServer, Pacing
+from spark_rtps.serving.server.on_demand_server import OnDemandServer, StartPacing
 from spark_rtps.serving.server.process import LogServerProcess
 from spark_rtps.serving.server.server_config import Bounds, LogServerConfig
 from spark_rtps.transport.errors import TransportError
@@ -428,7 +428,7 @@ def test_one_that_does_not_start_is_said_once_and_tried_again(
 
 
 def test_pauses() -> None:
-    pacing, now, starts = Pacing(), 0.0, []
+    pacing, now, starts = StartPacing(), 0.0, []
     while now < 600:
         pause = pacing.pause(now)
         now += pause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, cast
 
-from spark_rtps.serving.client.prefetch import Arriving, Wanted
+from spark_rtps.serving.client.prefetch import Arriving, WantedBytes
 from spark_rtps.transport.log.frame import ALIGNMENT
 from spark_rtps.transport.log.segment import SegmentFile
 
@@ -26,7 +26,7 @@ class Overwritten:
 def test_what_was_handed_out_does_not_change() -> None:
     server, rng = Overwritten(), random.Random(5)
     client = cast("Any", server)
-    arriving = Arriving("log", SegmentFile(0, SIZE), Wanted(0, 0), client, client, lambda: SIZE)
+    arriving = Arriving("log", SegmentFile(0, SIZE), WantedBytes(0, 0), client, client, lambda: SIZE)
     handed_out: list[tuple[int, int, bytes]] = []
     for _ in range(60):
         start = rng.randrange(0, SIZE - 4096) // ALIGNMENT * ALIGNMENT

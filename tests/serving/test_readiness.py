@@ -33,18 +33,18 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_who_asks_often_has_the_logs_looked_at_once_a_second(looks: list[Any]) -> None:
     now = 5 * NANOSECONDS
     asked = Readiness(Path("/nowhere"), clock=lambda: now)
-    assert {asked.look(ONE)[1]["look"] for _ in range(100)} == {1}
+    assert {asked.readiness_now(ONE)[1]["look"] for _ in range(100)} == {1}
     now += NANOSECONDS - 1
-    assert asked.look(ONE) == (True, {"look": 1})
+    assert asked.readiness_now(ONE) == (True, {"look": 1})
     now += 1
-    assert asked.look(ONE) == (True, {"look": 2})
-    assert asked.look(ONE) == (True, {"look": 2})
+    assert asked.readiness_now(ONE) == (True, {"look": 2})
+    assert asked.readiness_now(ONE) == (True, {"look": 2})
 
 
 def test_other_subscriptions_are_looked_at_at_once(looks: list[Any]) -> None:
     asked = Readiness(Path("/nowhere"), clock=lambda: 0)
     for each in (None, ONE, dict(ONE), None):
-        assert asked.look(each) == asked.look(each)
+        assert asked.readiness_now(each) == asked.readiness_now(each)
         assert looks[-1] is each
     assert len(looks) == 4
 

@@ -115,7 +115,7 @@ def test_secrets_are_shown_nowhere(scene: Scene) -> None:
     with pytest.raises(
         LogAccessError, match=r"refuses position 0 of group g: this needs the role commit, .* read; set"
     ):
-        scene.client("read").commit(LOG, "g", Cursor(0))
+        scene.client("read").commit_offset(LOG, "g", Cursor(0))
     assert scene.client().subscriptions()[0].options == {"topic": "rt/imu"}
 
 
@@ -148,7 +148,7 @@ def test_ranges_that_are_not_handed_out(scene: Scene) -> None:
     with pytest.raises(
         LogLostError, match=f"position 0 of group g is no longer in the log .* begins at {scene.log.base}"
     ):
-        scene.client("commit").commit(LOG, "g", Cursor(0))
+        scene.client("commit").commit_offset(LOG, "g", Cursor(0))
 
 
 def test_logs_of_others_are_not_handed_out(scene: Scene) -> None:
@@ -213,7 +213,7 @@ def memory(pid: int) -> int:
 
 def test_a_clients_certificate_gives_a_role(secured: Scene, pem: Path) -> None:
     client = secured.client("no token", **shown(pem, "good"))
-    client.commit(LOG, "g", Cursor(0))
+    client.commit_offset(LOG, "g", Cursor(0))
     with pytest.raises(LogAccessError, match="admin"):
         client.subscribe({"topic": "T"})
     with pytest.raises(LogAccessError):
@@ -221,7 +221,7 @@ def test_a_clients_certificate_gives_a_role(secured: Scene, pem: Path) -> None:
     assert (
         secured.client("read", ca=(pem / "server.pem").read_text()).tail(LOG).position == secured.end.position
     )
-    thread = supervise(secured, lambda request: secured.server.answer(request.id, name="cell/imu"))
+    thread = supervise(secured, lambda request: secured.server.send_answer(request.id, name="cell/imu"))
     assert secured.client("admin", **shown(pem, "good")).subscribe({"topic": "T"}).name == "cell/imu"
     thread.join()
 

@@ -43,7 +43,7 @@ def query_client(secured: Scene, pem: Path, name: str | None, **more: str) -> Re
 def test_a_query_shows_its_certificate(secured: Scene, pem: Path) -> None:
     client = query_client(secured, pem, "good")
     assert client.tail(LOG).position == secured.end.position
-    client.commit(LOG, "g", Cursor(0))
+    client.commit_offset(LOG, "g", Cursor(0))
     with pytest.raises(LogAccessError, match="needs the role admin"):
         client.subscribe({"topic": "T"})
     with pytest.raises(LogAccessError):

@@ -35,9 +35,9 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def test_what_groups_commit_lets_the_receiver_trim(scene: Scene) -> None:
     client, far = scene.client("commit"), scene.end
     near = LogView(scene.directory).advance(Cursor(0), max_rows=700, tail=far.position)
-    client.commit(LOG, "fast", far)
+    client.commit_offset(LOG, "fast", far)
     assert scene.consumer.get() == far.position
-    client.commit(LOG, "slow/one", near)
+    client.commit_offset(LOG, "slow/one", near)
     assert scene.consumer.get() == far.position, "what may be trimmed is never taken back"
     assert client.groups(LOG) == {"fast": far, "slow/one": near}
     kept = json.loads((scene.directory / "groups.json").read_text())
@@ -69,12 +69,12 @@ def test_what_no_group_can_commit(scene: Scene) -> None:
     for group in ("..", "a/../b", "", "-a", "a" * 129, "%2e%2e"):
         assert scene.put(group, 0) == 400
         with pytest.raises(UsageError):
-            scene.client().commit(LOG, group, Cursor(0))
+            scene.client().commit_offset(LOG, group, Cursor(0))
     scene.log.trim(SEGMENT)
     status, reported = scene.get(f"/v1/logs/{LOG}/groups/g", "commit", "PUT", b'{"v":1,"position":0,"row":0}')
     assert (status, reported["base"]) == (410, scene.log.base)
     with pytest.raises(LogLostError):
-        scene.client().commit(LOG, "g", Cursor(0))
+        scene.client().commit_offset(LOG, "g", Cursor(0))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b'{"v":1,"groups":{"a":{"position":1', b"[]", b"\xff" * 99])
@@ -183,7 +183,7 @@ def test_a_request_that_its_client_gave_up_does_not_set_a_group_back(answering: 
         client.close()
         with pytest.raises(Refusal, match="has left"):
             answering.put(32, peer=here.fileno())
-    answering.answers.groups.keep(Clocks.read())
+    answering.answers.groups.keep(Clocks.read_now())
     assert answering.kept() == {"g": answering.end}
 
 
@@ -191,7 +191,7 @@ def test_a_group_may_go_back(answering: Answering) -> None:
     """As where a query begins anew."""
     for position in (answering.end, 0):
         answering.put(position)
-    answering.answers.groups.keep(Clocks.read())
+    answering.answers.groups.keep(Clocks.read_now())
     assert answering.kept() == {"g": 0}
 
 
@@ -210,11 +210,11 @@ def test_an_unexpected_error_with_the_groups_of_one_log_keeps_no_other_unwritten
 
     monkeypatch.setattr(ConsumerGroupFile, "keep", failing)
     for _ in range(3):
-        answering.answers.groups.keep(Clocks.read())
+        answering.answers.groups.keep(Clocks.read_now())
     assert (answering.kept(), answering.kept(OTHER_LOG)) == ({"g": 0}, {"g": answering.end})
     assert caplog.text.count("could not be looked after") == 1
     monkeypatch.setattr(ConsumerGroupFile, "keep", keep)
-    answering.answers.groups.keep(Clocks.read())
+    answering.answers.groups.keep(Clocks.read_now())
     assert answering.kept() == {"g": answering.end}
 
 
@@ -228,5 +228,5 @@ def test_what_was_committed_just_before_a_subscription_ended_is_written(
     if comes_back:
         answering.tell(LOG, OTHER_LOG)
     for _ in range(2):
-        answering.answers.groups.keep(Clocks.read())
+        answering.answers.groups.keep(Clocks.read_now())
     assert answering.kept() == {"g": answering.end}

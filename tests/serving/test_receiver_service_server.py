@@ -71,21 +71,21 @@ def test_a_client_subscribes_and_unsubscribes(scene: Scene) -> None:
         asked.append(request)
         new = {**scene.subscription, "name": "made", "log": OTHER_LOG, "dynamic": True, "state": "starting"}
         scene.server.tell([scene.subscription, new])
-        scene.server.answer(request.id, name="made")
+        scene.server.send_answer(request.id, name="made")
 
     thread = supervise(scene, make)
     made = scene.client().subscribe({"topic": "rt/odom"})
     thread.join()
     assert (asked[0].op, asked[0].options) == ("subscribe", {"topic": "rt/odom"})
     assert (made.name, made.log, made.state, made.position) == ("made", OTHER_LOG, "starting", 0)
-    thread = supervise(scene, lambda request: scene.server.answer(request.id, name=request.name))
+    thread = supervise(scene, lambda request: scene.server.send_answer(request.id, name=request.name))
     assert scene.get("/v1/subscriptions/made", method="DELETE")[0] == 204
     thread.join()
     assert scene.get("/v1/subscriptions/cell/imu", method="DELETE")[0] == 409
 
 
 def test_a_subscription_that_is_refused(scene: Scene) -> None:
-    thread = supervise(scene, lambda request: scene.server.answer(request.id, error="no such topic"))
+    thread = supervise(scene, lambda request: scene.server.send_answer(request.id, error="no such topic"))
     with pytest.raises(RangeServerError, match="no such topic"):
         scene.client().subscribe({"topic": "?"})
     thread.join()

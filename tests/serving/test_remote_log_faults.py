@@ -353,7 +353,9 @@ def test_a_thread_that_waits_for_a_silent_server_is_ended(scene: Scene) -> None:
     with Raw(head, pause=20) as server:
         file = LogView(scene.directory)._files.segments()[0]
         asking = http_client.HttpClient(server.served, scene.directory, patience=30)
-        waiting = prefetch.Arriving(LOG, file, prefetch.Wanted(0, 4 * PAGE), asking, asking, lambda: 1 << 40)
+        waiting = prefetch.Arriving(
+            LOG, file, prefetch.WantedBytes(0, 4 * PAGE), asking, asking, lambda: 1 << 40
+        )
         waiting.start()
         assert any(t.name == "spark-rtps fetch" for t in threading.enumerate())
         began = time.monotonic()

@@ -201,9 +201,12 @@ def test_a_partition_travels_and_hides_the_token(scene: Scene) -> None:
     served = Served(("10.0.0.5:41234",), TOKEN, None)
     (part,) = scene.parts(served, 1)
     assert pickle.loads(pickle.dumps(part)) == part
-    assert pickle.loads(pickle.dumps(part)).place == LogLocation.of(scene.directory)
+    assert pickle.loads(pickle.dumps(part)).place == LogLocation.of_directory(scene.directory)
     assert TOKEN not in repr(part)
-    assert LogLocation.of(scene.directory / "none") is None and LogLocation.of(Path("a\0b")) is None
+    assert (
+        LogLocation.of_directory(scene.directory / "none") is None
+        and LogLocation.of_directory(Path("a\0b")) is None
+    )
 
 
 def test_failfast_and_what_is_lost(scene: Scene, server: SceneServer) -> None:

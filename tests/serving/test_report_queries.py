@@ -106,7 +106,7 @@ def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "log").mkdir()
-    write_addresses(tmp_path / "log", Addresses.of(0, [Locator("127.0.0.1", 7410)], 10**9))
+    write_addresses(tmp_path / "log", Addresses.from_locators(0, [Locator("127.0.0.1", 7410)], 10**9))
     joined: list[NodeConfig] = []
 
     def join(config: NodeConfig) -> None:

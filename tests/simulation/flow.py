@@ -181,8 +181,8 @@ class _Consumer:
 
     def take(self) -> None:
         now = self._network.now
-        for run in self.reader.take():
-            first = int(payload_numbers(run.take(0, 1))[0])
+        for run in self.reader.take_runs():
+            first = int(payload_numbers(run.take_range(0, 1))[0])
             if run.first_sn < self.wanted or first != (run.first_sn - 1) % _CHUNK.count:
                 raise Wrong(
                     f"{self.host.locator} wants {self.wanted} and gets {run.first_sn}, payload {first}"
@@ -266,7 +266,7 @@ class _Source:
                 stop = min(stop, at + self.offered - writer.last_sn)
             if stop <= at:
                 break
-            taken = writer.write(_CHUNK.take(at, stop), timestamp=_EPOCH + now, now=now)
+            taken = writer.write_samples(_CHUNK.take_range(at, stop), timestamp=_EPOCH + now, now=now)
             if taken < stop - at:
                 break
         waiting = writer.positions.pub_pos - writer.positions.snd_pos

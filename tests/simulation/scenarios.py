@@ -138,7 +138,7 @@ class _Sink:
         self._numbers = np.arange(len(offered_at))
 
     def take(self, now: int) -> None:
-        for run in self.reader.take():
+        for run in self.reader.take_runs():
             numbers = payload_numbers(run)
             if not np.array_equal(numbers, self._numbers[self.wanted : self.wanted + len(numbers)]):
                 steps = np.diff(numbers, prepend=self.wanted - 1)
@@ -271,8 +271,8 @@ class Simulation:
                     writer.coherent_sets.begin(now=now)
                     self._in_set = True
                 count = min(count, scenario.coherent - place)
-            taken = writer.write(
-                samples.take(0, count),
+            taken = writer.write_samples(
+                samples.take_range(0, count),
                 timestamp=_EPOCH + now,
                 now=now,
                 key_hashes=self._key_hashes(self._written, count),
@@ -283,12 +283,12 @@ class Simulation:
             if taken == samples.count:
                 del self._queue[0]
             else:
-                self._queue[0] = samples.take(taken, samples.count)
+                self._queue[0] = samples.take_range(taken, samples.count)
             if taken < count:
                 return
         if self._offered == scenario.samples:
             self._end_set(now)
-            writer.flush(now=now)
+            writer.flush_batch(now=now)
 
     def _end_set(self, now: int) -> None:
         if self._in_set:

@@ -57,10 +57,10 @@ class Publisher:
 
     def write_unread(self, batch: pa.RecordBatch) -> None:
         """Write without waiting for readers, or for what they acknowledge."""
-        self.writer.write(encoded(batch, self.struct), key_hashes=self._key_hashes(batch))
+        self.writer.write_samples(encoded(batch, self.struct), key_hashes=self._key_hashes(batch))
 
     def write_samples(self, samples: Samples, *, flags: int = 0, key_hashes: U8 | None = None) -> None:
-        self.writer.write(samples, flags=flags, key_hashes=key_hashes)
+        self.writer.write_samples(samples, flags=flags, key_hashes=key_hashes)
         assert self.writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def dispose(self, batch: pa.RecordBatch, *, unregister: bool = False) -> None:
@@ -155,7 +155,7 @@ class Subscriber:
 
     def table(self) -> pa.Table:
         frames = LogView(self.directory).frames(Cursor(0), self.receiver.cursor())
-        batches = [self.codec.decode(f.run.samples()).batch for f in frames]
+        batches = [self.codec.decode_samples(f.run.samples()).batch for f in frames]
         return pa.Table.from_batches(batches, self.codec.arrow_schema)
 
     def wait_for(self, count: int) -> pa.Table:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_rtps.monitoring.stream_counters import Kind, Stream, read_streams
+from spark_rtps.monitoring.stream_counters import Stream, StreamKind, read_streams
 from tests.support.surroundings import executors_stderr
 from tests.support.waiting import wait_until
 
@@ -30,7 +30,7 @@ def statuses(query: StreamingQuery) -> list[dict[str, Any]]:
 def sources(topic: str, log_dir: Path) -> list[Stream]:
     """The sources of a topic, as `spark-rtps stat` finds them."""
     found = read_streams([log_dir], now=time.monotonic_ns())
-    return [stream for stream in found if stream.topic == topic and stream.kind is Kind.SOURCE]
+    return [stream for stream in found if stream.topic == topic and stream.kind is StreamKind.SOURCE]
 
 
 def source_counter(topic: str, log_dir: Path, label: str) -> int:

@@ -231,7 +231,7 @@ class Topic:
         while not self._stopping.is_set():
             ids = np.arange(self.written, self.written + len(rows), dtype="<i8")
             rows[:, 4:12] = ids.view(np.uint8).reshape(-1, 8)
-            self.writer.write(Samples.uniform(rows.reshape(-1), *rows.shape), timeout=AT_MOST)
+            self.writer.write_samples(Samples.uniform(rows.reshape(-1), *rows.shape), timeout=AT_MOST)
             self.written += len(rows)
 
     @property

@@ -52,7 +52,7 @@ def published(node: Node, topic: str) -> BlockingWriter:
 def write(writer: BlockingWriter, count: int) -> None:
     batch = points(0, count)
     hashes = Codec(POINT).key_hashes(batch) if POINT.is_keyed else None
-    writer.write(encoded(batch), key_hashes=hashes, timeout=PATIENCE)
+    writer.write_samples(encoded(batch), key_hashes=hashes, timeout=PATIENCE)
 
 
 def subscribers() -> list[SubscriberSlot]:

@@ -67,7 +67,9 @@ class Offering(Publisher):
         """Write, and return when readers have it."""
         self.wait_for_readers()
         batch = pa.record_batch({"id": pa.array(ids, pa.int32()), "x": [x] * len(ids)})
-        self.writer.write(CODEC.encode(batch), key_hashes=CODEC.key_hashes(batch), timestamp=timestamp)
+        self.writer.write_samples(
+            CODEC.encode_batch(batch), key_hashes=CODEC.key_hashes(batch), timestamp=timestamp
+        )
         assert self.writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def leave(self) -> None:

@@ -85,7 +85,7 @@ def encoder(plan: TopicPlan) -> Column:
 
     def encode(column: pa.Array) -> pa.Array:
         batch = pa.RecordBatch.from_struct_array(column)
-        samples = codec_for(plan.struct, None).encode(batch, representation=plan.representation)
+        samples = codec_for(plan.struct, None).encode_batch(batch, representation=plan.representation)
         return pa.array([bytes(samples.payload(i)) for i in range(samples.count)], pa.binary())
 
     return encode
@@ -95,7 +95,7 @@ def decoder(plan: TopicPlan) -> Column:
     """What a task of the source does with payloads."""
 
     def decode(column: pa.Array) -> pa.Array:
-        found = codec_for(plan.struct, plan.data).decode(samples_of(column))
+        found = codec_for(plan.struct, plan.data).decode_samples(samples_of(column))
         assert found.malformed is None
         return pa.StructArray.from_arrays(found.batch.columns, fields=list(plan.data))
 

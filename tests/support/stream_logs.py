@@ -54,7 +54,7 @@ def run_of(samples: Samples, first_sn: int, *, writer: Guid = WRITER, timestamp:
 
 
 def encoded(batch: pa.RecordBatch, struct: Struct = POINT) -> Samples:
-    return Codec(struct).encode(batch)
+    return Codec(struct).encode_batch(batch)
 
 
 def write_log(directory: Path, runs: list[Run]) -> Cursor:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from spark_rtps.transport.protocol.participant.events import Event
-from spark_rtps.transport.protocol.participant.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.participant.participant import ParticipantConfig, RtpsParticipant
 from spark_rtps.transport.structure import Locator, spdp_multicast_port
 
 MILLISECOND = 1_000_000
@@ -45,7 +45,7 @@ class VirtualNetwork:
         self.events: dict[bytes, list[Event]] = {}
         self.log: list[tuple[str, Locator, bytes]] | None = None
         self._random = random.Random(seed)
-        self._hosts: dict[str, Participant] = {}
+        self._hosts: dict[str, RtpsParticipant] = {}
         #: Addresses that some participants speak from, instead of the one they have, by GUID prefix.
         self.sources: dict[bytes, str] = {}
         #: Pairs of a source and a destination between which nothing gets through.
@@ -56,15 +56,15 @@ class VirtualNetwork:
         #: Which datagrams, by their numbers, were sent to the group of discovery.
         self._announced: set[int] = set()
 
-    def join(self, participant: Participant, group: Locator) -> None:
+    def join(self, participant: RtpsParticipant, group: Locator) -> None:
         """A participant receives what is sent to a multicast group."""
         self._members.setdefault((group.address, group.port), []).append(self.address_of(participant))
 
-    def leave(self, participant: Participant, group: Locator) -> None:
+    def leave(self, participant: RtpsParticipant, group: Locator) -> None:
         """It receives that no more, whatever it announces."""
         self._members[group.address, group.port].remove(self.address_of(participant))
 
-    def add(self, **config: Any) -> Participant:
+    def add(self, **config: Any) -> RtpsParticipant:
         """Add a host, and return its participant."""
         number = len(self.events) + 1
         address = f"10.0.0.{number}"
@@ -76,27 +76,27 @@ class VirtualNetwork:
             "default_unicast": here,
             "announce_multicast": self.multicast,
         }
-        participant = Participant(ParticipantConfig(**(defaults | config)), now=self.now)
+        participant = RtpsParticipant(ParticipantConfig(**(defaults | config)), now=self.now)
         self._hosts[address] = participant
         self.events[participant.prefix] = []
         return participant
 
-    def address_of(self, participant: Participant) -> str:
+    def address_of(self, participant: RtpsParticipant) -> str:
         return next(address for address, each in self._hosts.items() if each is participant)
 
-    def also_at(self, participant: Participant, address: str) -> None:
+    def also_at(self, participant: RtpsParticipant, address: str) -> None:
         """Give a participant another address, at which it receives."""
         self._hosts[address] = participant
 
-    def unplug(self, participant: Participant) -> None:
+    def unplug(self, participant: RtpsParticipant) -> None:
         """Take a participant off the network; it announces nothing."""
         del self._hosts[self.address_of(participant)]
 
-    def deliver(self, participant: Participant, datagram: bytes, source: str = "10.0.0.99") -> None:
+    def deliver(self, participant: RtpsParticipant, datagram: bytes, source: str = "10.0.0.99") -> None:
         """Give a participant a datagram now."""
         self.deliver_drain(participant, [(datagram, source)])
 
-    def deliver_drain(self, participant: Participant, datagrams: Iterable[tuple[bytes, str]]) -> None:
+    def deliver_drain(self, participant: RtpsParticipant, datagrams: Iterable[tuple[bytes, str]]) -> None:
         """Give a participant datagrams with their sources at once, in one buffer."""
         buffer, spans = bytearray(), []
         for datagram, source in datagrams:

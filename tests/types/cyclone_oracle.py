@@ -55,7 +55,7 @@ _WCHAR = model.Primitive(model.PrimitiveKind.CHAR16)
 
 def supports(t: model.Type, version: int = 2) -> bool:
     """Whether samples of the type are written by Cyclone's Python as by its C library, in an XCDR version."""
-    for inner in model.walk(t):
+    for inner in model.traverse(t):
         if isinstance(inner, model.WString | model.Bitset | model.Map):
             return False
         if isinstance(inner, model.Primitive) and inner.kind not in _PRIMITIVES:
@@ -87,7 +87,7 @@ def supports(t: model.Type, version: int = 2) -> bool:
 def supports_key(t: model.Struct, version: int = 2) -> bool:
     """Whether the same holds for its serialized key."""
     keyed = [member.type for member in t.members if member.key]
-    unions = [inner for t in keyed for inner in model.walk(t) if isinstance(inner, model.Union)]
+    unions = [inner for t in keyed for inner in model.traverse(t) if isinstance(inner, model.Union)]
     return (
         bool(keyed)
         and supports(t, version)

@@ -34,7 +34,7 @@ from spark_rtps.transport.types.model import (
     hash_id,
     is_bytes,
     resolve,
-    walk,
+    traverse,
 )
 
 #: What types may have; ``annotations`` are those that change no byte (@external, @try_construct, @unit, @nested ...)
@@ -376,7 +376,7 @@ def _may_be_key(t: Type) -> bool:
     """Neither a map nor anything optional is part of a key."""
     return not any(
         isinstance(inner, Map) or (isinstance(inner, Struct) and any(m.optional for m in inner.members))
-        for inner in walk(t)
+        for inner in traverse(t)
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.limits import TYPE_REASONS_MAX
 from spark_rtps.transport.qos import TypeConsistency, TypeConsistencyKind
 from spark_rtps.transport.types.idl.parser import parse_idl
-from spark_rtps.transport.types.model import Enum, Extensibility, String, Struct, walk
+from spark_rtps.transport.types.model import Enum, Extensibility, String, Struct, traverse
 from spark_rtps.transport.types.xtypes.assignability import incompatibilities_of_types
 from tests.support import domains
 from tests.types.assignability_pairs import (
@@ -165,7 +165,7 @@ def _cyclone_matches(pairs: list[Pair]) -> list[bool]:
 
 
 def _cyclone_class(t: Struct) -> type:
-    for inner in walk(t):
+    for inner in traverse(t):
         if isinstance(inner, Enum):
             cyclone_type(inner).__idl_annotations__["extensibility"] = inner.extensibility.value
     return cyclone_class(t)

@@ -92,7 +92,7 @@ def test_values(path: Path) -> None:
     assert {at for at, _ in found} == set(values)
     codec = Codec(struct)
     samples = gather([payload for _, payload in found])
-    decoded = codec.decode(samples)
+    decoded = codec.decode_samples(samples)
     assert decoded.malformed is None
     rows = decoded.batch.to_pylist()
     assert rows == [expected_row(values[at]["value"]) | {} for at, _ in found]
@@ -106,9 +106,9 @@ def test_written_the_same(path: Path) -> None:
     struct = LAB[next(e["type"] for e in expected)]
     assert isinstance(struct, Struct)
     codec = Codec(struct)
-    batch = codec.decode(gather(found)).batch
+    batch = codec.decode_samples(gather(found)).batch
     representation = DataRepresentation.XCDR1 if found[0][1] == 1 else DataRepresentation.XCDR2
-    again = codec.encode(batch, representation=representation)
+    again = codec.encode_batch(batch, representation=representation)
     for i, payload in enumerate(found):
         ours = bytes(again.payload(i))
         assert ours[:2] == payload[:2]
@@ -128,11 +128,11 @@ def test_keys(path: Path) -> None:
     ]
     hashed = [(bytes(payload), key_hash) for payload, key_hash in hashed if key_hash]
     if hashed:
-        hashes = codec.key_hashes(codec.decode(gather([payload for payload, _ in hashed])).batch)  # type: ignore[misc]
+        hashes = codec.key_hashes(codec.decode_samples(gather([payload for payload, _ in hashed])).batch)  # type: ignore[misc]
         assert [bytes(h) for h in hashes] == [bytes(key_hash) for _, key_hash in hashed]
     keys = [bytes(d.payload) for _, d in data if d.payload and d.key]
     if keys:
-        decoded = codec.decode(gather(keys), keys_only=True)
+        decoded = codec.decode_samples(gather(keys), keys_only=True)
         assert decoded.malformed is None
         assert decoded.batch.num_rows == len(keys)
         for member in struct.members:
@@ -171,8 +171,8 @@ def test_batch_of_mixed_encapsulations() -> None:
     struct = LAB["lab::OptMut"]
     assert isinstance(struct, Struct)
     codec = Codec(struct)
-    one_by_one = [codec.decode(gather([payload])).batch for payload in mixed]
-    decoded = codec.decode(gather([*mixed, b"\x00\x05\x00\x00abcd", b"\x00"]))
+    one_by_one = [codec.decode_samples(gather([payload])).batch for payload in mixed]
+    decoded = codec.decode_samples(gather([*mixed, b"\x00\x05\x00\x00abcd", b"\x00"]))
     assert decoded.malformed is not None
     assert decoded.malformed.tolist() == [False] * len(mixed) + [True, True]
     assert decoded.batch.to_pylist() == pa.Table.from_batches(one_by_one).to_pylist()

@@ -92,7 +92,7 @@ def test_type_from_a_schema() -> None:
     rows = pa.RecordBatch.from_pylist([row, row], schema=schema)
     c = Codec(struct, arrow_schema=schema)
     for representation in (XCDR1, XCDR2):
-        assert c.decode(c.encode(rows, representation=representation)).batch.equals(rows)
+        assert c.decode_samples(c.encode_batch(rows, representation=representation)).batch.equals(rows)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_columns_are_found_by_name_and_pruned() -> None:
     whole = codec(POINTS)
     rows = pa.RecordBatch.from_pylist(points(20), schema=whole.arrow_schema)
     shuffled = rows.select(["v", "p", "s", "id"])
-    samples = whole.encode(shuffled)
-    assert whole.decode(samples).batch.equals(rows)
+    samples = whole.encode_batch(shuffled)
+    assert whole.decode_samples(samples).batch.equals(rows)
     some = codec(POINTS, pa.schema([("p", whole.arrow_schema.field("p").type), ("id", pa.int64())]))
-    decoded = some.decode(samples).batch
+    decoded = some.decode_samples(samples).batch
     assert decoded.schema == some.arrow_schema
     assert decoded.column("id").to_pylist() == list(range(20))
     assert decoded.column("p").equals(rows.column("p"))
@@ -147,16 +147,16 @@ def test_slices_and_other_layouts_of_arrow() -> None:
     c = codec(POINTS)
     rows = pa.RecordBatch.from_pylist(points(50), schema=c.arrow_schema)
     middle = rows.slice(11, 20)
-    assert c.decode(c.encode(middle)).batch.equals(middle)
+    assert c.decode_samples(c.encode_batch(middle)).batch.equals(middle)
     other = middle.set_column(1, "s", middle.column("s").cast(pa.large_string()))
     other = other.set_column(
         3, "v", middle.column("v").cast(pa.large_list(rows.schema.field("v").type.value_type))
     )
     other = other.set_column(0, "id", middle.column("id").cast(pa.uint8()))
-    assert c.decode(c.encode(other)).batch.equals(middle)
+    assert c.decode_samples(c.encode_batch(other)).batch.equals(middle)
     words = codec("enum E { A, B }; struct S { E e; };")
     named = pa.RecordBatch.from_arrays([pa.array(["B", "A", "B"]).dictionary_encode()], names=["e"])
-    assert words.decode(words.encode(named)).batch.column("e").to_pylist() == ["B", "A", "B"]
+    assert words.decode_samples(words.encode_batch(named)).batch.column("e").to_pylist() == ["B", "A", "B"]
 
 
 @pytest.mark.parametrize("representation", [XCDR1, XCDR2])
@@ -164,9 +164,9 @@ def test_no_rows(representation: DataRepresentation) -> None:
     for idl in (POINTS, "struct S { long x; };"):
         c = codec(idl)
         none = pa.RecordBatch.from_pylist([], schema=c.arrow_schema)
-        samples = c.encode(none, representation=representation)
+        samples = c.encode_batch(none, representation=representation)
         assert samples.count == 0
-        decoded = c.decode(samples)
+        decoded = c.decode_samples(samples)
         assert decoded.malformed is None and decoded.batch.equals(none)
 
 
@@ -180,7 +180,7 @@ def test_long_values() -> None:
     ]
     table = pa.RecordBatch.from_pylist(rows, schema=c.arrow_schema)
     for big_endian in (False, True):
-        assert c.decode(c.encode(table, big_endian=big_endian)).batch.equals(table)
+        assert c.decode_samples(c.encode_batch(table, big_endian=big_endian)).batch.equals(table)
 
 
 def test_uniform_samples_inside_submessages() -> None:
@@ -190,7 +190,7 @@ def test_uniform_samples_inside_submessages() -> None:
     table = pa.RecordBatch.from_pylist(
         [{"id": i, "v": [i, i + 1, i + 2]} for i in range(n)], schema=c.arrow_schema
     )
-    packed = c.encode(table)
+    packed = c.encode_batch(table)
     assert c.uniform_size(XCDR1) == packed.size == 4 + 8 + 24
     assert c.uniform_size(XCDR2) == 4 + 4 + 24
     assert codec(POINTS).uniform_size(XCDR1) is None
@@ -199,14 +199,14 @@ def test_uniform_samples_inside_submessages() -> None:
     at = (start + stride * np.arange(n))[:, None] + np.arange(packed.size)
     data[at] = packed.data.reshape(n, packed.size)
     uniform = Samples.uniform(data, n, packed.size, start=start, stride=stride)
-    assert c.decode(uniform).batch.equals(table)
-    assert c.decode(uniform.take(10, 20)).batch.equals(table.slice(10, 10))
+    assert c.decode_samples(uniform).batch.equals(table)
+    assert c.decode_samples(uniform.take_range(10, 20)).batch.equals(table.slice(10, 10))
     short = Samples.uniform(data, n, packed.size - 4, start=start, stride=stride)
-    malformed = c.decode(short).malformed
+    malformed = c.decode_samples(short).malformed
     assert malformed is not None and malformed.all()
     # one sample of another kind among them
     data[start + 3 * stride + 1] = 5
-    decoded = c.decode(uniform)
+    decoded = c.decode_samples(uniform)
     assert decoded.malformed is not None and np.flatnonzero(decoded.malformed).tolist() == [3]
     assert decoded.batch.num_rows == n - 1
 
@@ -242,7 +242,7 @@ def test_uniform_samples_inside_submessages() -> None:
 )
 def test_values_that_do_not_fit(idl: str, columns: dict[str, list[Any]], message: str) -> None:
     with pytest.raises(EncodeError, match=message):
-        codec(idl).encode(batch(**columns))
+        codec(idl).encode_batch(batch(**columns))
 
 
 def test_misuse() -> None:
@@ -254,7 +254,7 @@ def test_misuse() -> None:
     with pytest.raises(UsageError, match="S has no key"):
         c.key_hashes(batch(x=[1]))
     with pytest.raises(UsageError, match="XML"):
-        c.encode(batch(x=[1]), representation=DataRepresentation.XML)
+        c.encode_batch(batch(x=[1]), representation=DataRepresentation.XML)
 
 
 def test_key_hashes() -> None:
@@ -285,7 +285,7 @@ def test_keys_of_nested_structs() -> None:
     row = {"a": {"k": 1, "text": "t"}, "other": 5, "b": [{"p": 2, "q": 3}]}
     keys = c.encode_keys(pa.RecordBatch.from_pylist([row], schema=c.arrow_schema))
     assert bytes(keys.payload(0)).hex() == "00010000" + "01000000" + "01000000" + "02000300"
-    decoded = c.decode(keys, keys_only=True).batch
+    decoded = c.decode_samples(keys, keys_only=True).batch
     assert decoded.to_pylist() == [{"a": {"k": 1, "text": None}, "other": None, "b": [{"p": 2, "q": 3}]}]
     assert decoded.schema == arrow_schema(c.struct)
 
@@ -297,12 +297,12 @@ def test_lists_of_strings_of_any_length() -> None:
     table = pa.RecordBatch.from_pylist(rows, schema=c.arrow_schema)
     for representation in (XCDR1, XCDR2):
         for part in (table, table.slice(3, 1), table.slice(0, 20)):
-            samples = c.encode(part, representation=representation)
-            assert c.decode(samples).batch.equals(part)
+            samples = c.encode_batch(part, representation=representation)
+            assert c.decode_samples(samples).batch.equals(part)
             damaged = Samples.ragged(
                 samples.data, samples.all_offsets(), np.maximum(samples.all_lengths() - 9, 4)
             )
-            malformed = c.decode(damaged).malformed
+            malformed = c.decode_samples(damaged).malformed
             assert malformed is not None and malformed.all()
 
 
@@ -345,14 +345,16 @@ def test_lists_that_end_with_their_sample(
         {"o": 1, "v": elements[:count]} | ({"p": 2} if follows else {}) for count in range(len(elements) + 1)
     ]
     given = pa.RecordBatch.from_pylist(rows, schema=c.arrow_schema)
-    written = c.encode(given, representation=representation)
+    written = c.encode_batch(given, representation=representation)
     payloads = [bytes(written.payload(i)) for i in range(written.count)]
     bare = [each[:3] + b"\0" + each[4 : len(each) - each[3]] for each in payloads]
     for times in (1, 30):
         data = b"".join(each + b"\xff" * (8 - len(each) % 4) for each in bare * times)
         lengths = np.array([len(each) for each in bare * times], np.int64)
         sizes = lengths + 8 - lengths % 4
-        decoded = c.decode(Samples.ragged(np.frombuffer(data, np.uint8), np.cumsum(sizes) - sizes, lengths))
+        decoded = c.decode_samples(
+            Samples.ragged(np.frombuffer(data, np.uint8), np.cumsum(sizes) - sizes, lengths)
+        )
         assert decoded.malformed is None
         assert decoded.batch.to_pylist() == given.to_pylist() * times
 
@@ -365,8 +367,8 @@ def test_columns_own_their_memory() -> None:
     )
     fixed = codec("@final struct S { int64 a; octet b[4]; double v[2]; };")
     for reader, table in ((c, rows), (fixed, rows.select(["a", "b", "v"]))):
-        samples = reader.encode(table)
-        decoded = reader.decode(samples).batch
+        samples = reader.encode_batch(table)
+        decoded = reader.decode_samples(samples).batch
         samples.data[:] = 0xFF
         assert decoded.equals(table)
 
@@ -374,5 +376,5 @@ def test_columns_own_their_memory() -> None:
 def test_a_codec_travels() -> None:
     c = codec(POINTS)
     rows = pa.RecordBatch.from_pylist(points(5), schema=c.arrow_schema)
-    samples = c.encode(rows)
+    samples = c.encode_batch(rows)
     assert pickle.loads(pickle.dumps(c)).decode(samples).batch.equals(rows)

@@ -46,7 +46,7 @@ def u4(*numbers: int) -> bytes:
 
 
 def malformed(c: Codec, *payloads: bytes) -> list[bool]:
-    found = c.decode(samples(*payloads)).malformed
+    found = c.decode_samples(samples(*payloads)).malformed
     return [False] * len(payloads) if found is None else found.tolist()
 
 
@@ -54,7 +54,7 @@ def test_many_empty_elements_take_no_time() -> None:
     n = 20_000
     payload = PLAIN2 + u4(4 + 4 * n, n) + u4(0) * n
     start = perf_counter()
-    batch = codec(ELEMENTS).decode(samples(payload)).batch
+    batch = codec(ELEMENTS).decode_samples(samples(payload)).batch
     assert perf_counter() - start < 2
     assert len(batch["e"][0]) == n and batch["e"][0][n - 1].as_py() == {"s": None, "a": None}
 
@@ -123,8 +123,8 @@ def test_few_and_many_lanes_agree(idl: str, encapsulation: bytes) -> None:
         for head in [(3,), (96, 3), (40, 1), (8, 1)]
         for _ in range(50)
     ]
-    together = c.decode(samples(*payloads))
-    alone = [c.decode(samples(payload)) for payload in payloads]
+    together = c.decode_samples(samples(*payloads))
+    alone = [c.decode_samples(samples(payload)) for payload in payloads]
     assert [d.malformed is not None for d in alone] == malformed(c, *payloads)
     assert together.batch.to_pylist() == [row for d in alone for row in d.batch.to_pylist()]
 
@@ -227,7 +227,7 @@ def test_absent_members_are_limited(kind: str) -> None:
     found = []
 
     def decode() -> None:
-        found.append(c.decode(samples(short, long, short)))
+        found.append(c.decode_samples(samples(short, long, short)))
 
     assert peak_of(decode) < 400 << 20
     assert found[0].malformed is not None and found[0].malformed.tolist() == [False, True, False]
@@ -247,7 +247,7 @@ def test_elements_of_an_older_writer_pass(kind: str) -> None:
     older, newer, n = wide(kind, 2), wide(kind, 200), 5_000
     rows = [{"e": [{"m0": i, "m1": -i} for i in range(n)], "f": []}] * 2
     batch = pa.RecordBatch.from_pylist(rows, schema=older.arrow_schema)
-    decoded = newer.decode(older.encode(batch, representation=DataRepresentation.XCDR2))
+    decoded = newer.decode_samples(older.encode_batch(batch, representation=DataRepresentation.XCDR2))
     assert decoded.malformed is None
     read = decoded.batch["e"].values.field("m0")
     assert read.to_pylist() == list(range(n)) * 2
@@ -285,14 +285,14 @@ def test_maps_whatever_byte_of_them_is_damaged_are_refused_or_read(idl: str, val
     c = codec(idl)
     row = pa.RecordBatch.from_pylist([{"m": value}], schema=c.arrow_schema)
     for version in (DataRepresentation.XCDR1, DataRepresentation.XCDR2):
-        whole = bytes(c.encode(row, representation=version).payload(0))
+        whole = bytes(c.encode_batch(row, representation=version).payload(0))
         damaged = [
             whole[:at] + bytes([octet]) + whole[at + 1 :]
             for at in range(4, len(whole))
             for octet in (0, 1, 0x40, 0x80, 0xC3, 0xD8, 0xFF)
         ]
-        found = c.decode(samples(*damaged))
+        found = c.decode_samples(samples(*damaged))
         found.batch.validate(full=True)
         assert found.count == len(damaged) and found.malformed is not None
-        alone = [row for payload in damaged for row in c.decode(samples(payload)).batch.to_pylist()]
+        alone = [row for payload in damaged for row in c.decode_samples(samples(payload)).batch.to_pylist()]
         assert found.batch.to_pylist() == alone

@@ -101,7 +101,7 @@ BRANCHLESS = {"u": {"discriminator": "RED", "r": None, "b": None}, "t": 7}
 )  # fmt: skip
 def test_kinds(idl: str, payload: bytes, value: tuple[Any, Any]) -> None:
     c = codec(idl.replace("struct S", "@final struct S"))
-    assert rows(c.decode(samples(payload))) == [{"s": value[0], "t": value[1]}]
+    assert rows(c.decode_samples(samples(payload))) == [{"s": value[0], "t": value[1]}]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_kinds(idl: str, payload: bytes, value: tuple[Any, Any]) -> None:
     ],
 )  # fmt: skip
 def test_unions(idl: str, payload: bytes, value: dict[str, Any]) -> None:
-    assert rows(codec(idl).decode(samples(payload))) == [value]
+    assert rows(codec(idl).decode_samples(samples(payload))) == [value]
 
 
 def test_unions_of_many_samples() -> None:
     """Cursors are grouped by branch, and go on where each ends."""
     red, blue = LE1 + u4(1, 9) + b"\x07", LE1 + u4(5, 3) + b"hi\0\x08"
-    found = rows(codec(UNIONS % "@final").decode(samples(*[red, blue, blue] * 100)))
+    found = rows(codec(UNIONS % "@final").decode_samples(samples(*[red, blue, blue] * 100)))
     assert found == [RED, *[{"u": {"discriminator": "BLUE", "r": None, "b": "hi"}, "t": 8}] * 2] * 100
 
 
@@ -148,7 +148,7 @@ def test_binary128_is_rounded_to_the_nearest(exponent: int, fraction: int) -> No
     bits = exponent + 16383 << 112 | fraction
     c = codec("@final struct S { long double x; };")
     found = rows(
-        c.decode(samples(BE1 + bits.to_bytes(16, "big"), BE1 + (bits | 1 << 127).to_bytes(16, "big")))
+        c.decode_samples(samples(BE1 + bits.to_bytes(16, "big"), BE1 + (bits | 1 << 127).to_bytes(16, "big")))
     )
     assert [row["x"] for row in found] == [expected, -expected]
 
@@ -156,7 +156,7 @@ def test_binary128_is_rounded_to_the_nearest(exponent: int, fraction: int) -> No
 def test_binary128_that_is_no_number() -> None:
     c = codec("@final struct S { long double x; };")
     special = [0x7FFF << 112, 0xFFFF << 112, 0, 1, 1 << 112, 0x7FFF << 112 | 1]
-    found = rows(c.decode(samples(*(BE1 + bits.to_bytes(16, "big") for bits in special))))
+    found = rows(c.decode_samples(samples(*(BE1 + bits.to_bytes(16, "big") for bits in special))))
     assert str([row["x"] for row in found]) == "[inf, -inf, 0.0, 0.0, 0.0, nan]"
 
 
@@ -176,7 +176,7 @@ def test_choices_of_the_mapping() -> None:
         LE1 + u4(5, 0) + packing.pack("<QQ", (1 << 63) + 3, 7) + packing.pack("<iI", -2, n) + u4(1) + u4(1, n)
         for n in nanos
     ]
-    found = rows(c.decode(samples(*payloads)))
+    found = rows(c.decode_samples(samples(*payloads)))
     assert c.arrow_schema.types == [
         *(pa.int32(), pa.int64(), pa.int64(), pa.timestamp("us", tz="UTC"), pa.list_(pa.duration("us")))
     ]
@@ -187,7 +187,7 @@ def test_choices_of_the_mapping() -> None:
         assert row["t"] == epoch + timedelta(seconds=-2, microseconds=n // 1000)
         assert row["d"] == [timedelta(seconds=1, microseconds=n // 1000)]
     large = samples(LE1 + u4(5, 0) + packing.pack("<QQ", 0, 1 << 63) + u4(0, 0, 0))
-    assert reasons(c.decode(large), 1) == ["uint64 beyond LONG"]
+    assert reasons(c.decode_samples(large), 1) == ["uint64 beyond LONG"]
 
 
 def test_times_that_are_missing() -> None:
@@ -196,7 +196,7 @@ def test_times_that_are_missing() -> None:
     )
     # a is absent; b lacks its nanoseconds; the second sample ends before b
     payloads = [D2 + u4(12) + bytes(4) + u4(4, 3), D2 + u4(1) + b"\0"]
-    assert rows(codec(idl, mapping=LONGS).decode(samples(*payloads))) == [{"a": None, "b": None}] * 2
+    assert rows(codec(idl, mapping=LONGS).decode_samples(samples(*payloads))) == [{"a": None, "b": None}] * 2
 
 
 def test_wider_types_at_any_depth() -> None:
@@ -212,7 +212,7 @@ def test_wider_types_at_any_depth() -> None:
     )
     p = packing.pack("<fh2x", 0.5, -3) + u4(2) + b"x\0\0\0" + u4(5, 2) + b"ab"
     payload = LE1 + u4(1) + p + b"\0\0" + u4(1, 2) + b"k\0\0\0" + p
-    found = rows(c.decode(samples(payload)))
+    found = rows(c.decode_samples(samples(payload)))
     assert found == [{"m": [("k", {"c": 5, "o": b"ab"})], "p": [{"n": -3, "f": 0.5}]}]
 
 
@@ -241,7 +241,7 @@ def test_what_cannot_be_wanted(member: str, wanted: pa.DataType, message: str) -
 def test_nothing_is_wanted() -> None:
     """Rows are counted, and checked."""
     c = codec("@final struct S { long a; string s; };", pa.schema([]))
-    found = c.decode(samples(LE1 + u4(1, 2) + b"a\0", LE1 + u4(1, 9) + b"a\0"))
+    found = c.decode_samples(samples(LE1 + u4(1, 2) + b"a\0", LE1 + u4(1, 9) + b"a\0"))
     assert reasons(found, 2) == ["", "length beyond the sample"] and found.batch.num_columns == 0
 
 
@@ -253,24 +253,24 @@ def test_older_and_newer_writers_in_xcdr1() -> None:
     c = codec("@appendable struct S { octet a; octet b; long c; };")
     older = [b"\x01", b"\x01\x02", b"\x01\x02\0\0" + u4(3), b"\x01\x02\0\0" + u4(3, 99)]
     payloads = [LE1[:3] + bytes([-len(body) % 4]) + body + bytes(-len(body) % 4) for body in older]
-    assert rows(c.decode(samples(*payloads))) == [
+    assert rows(c.decode_samples(samples(*payloads))) == [
         {"a": 1, "b": None, "c": None},
         {"a": 1, "b": 2, "c": None},
         {"a": 1, "b": 2, "c": 3},
         {"a": 1, "b": 2, "c": 3},
     ]
-    cut = c.decode(samples(LE1 + b"\x01\x02\0\0\x03\0"))
+    cut = c.decode_samples(samples(LE1 + b"\x01\x02\0\0\x03\0"))
     assert reasons(cut, 1) == ["length beyond the sample"]
-    final = codec("@final struct S { octet a; octet b; long c; };").decode(samples(payloads[0]))
+    final = codec("@final struct S { octet a; octet b; long c; };").decode_samples(samples(payloads[0]))
     assert reasons(final, 1) == ["length beyond the sample"]
 
 
 def test_older_writers_among_newer_ones() -> None:
     c = codec("@appendable struct S { @key octet a; string s; @optional long c; };")
     whole, short = D2 + u4(16) + b"\x01\0\0\0" + u4(2) + b"x\0\x01\0" + u4(5), D2 + u4(1) + b"\x02"
-    found = rows(c.decode(samples(*[whole, short] * 70)))
+    found = rows(c.decode_samples(samples(*[whole, short] * 70)))
     assert found == [{"a": 1, "s": "x", "c": 5}, {"a": 2, "s": None, "c": None}] * 70
-    assert reasons(c.decode(samples(D2 + u4(0))), 1) == ["member 'a' is missing"]
+    assert reasons(c.decode_samples(samples(D2 + u4(0))), 1) == ["member 'a' is missing"]
 
 
 def test_mutable_within_final() -> None:
@@ -278,14 +278,14 @@ def test_mutable_within_final() -> None:
     value = {"x": 1, "m": {"a": 3, "s": "hi"}, "y": 2}
     xcdr2 = LE2 + b"\x01\0\0\0" + u4(20, 0x0000_0007) + b"\x03\0\0\0" + u4(0x5000_0009, 3) + b"hi\0\0"[:4]
     xcdr2 = xcdr2[:-4] + b"hi\0" + b"\x02"
-    assert rows(codec(idl).decode(samples(xcdr2.replace(u4(20), u4(19))))) == [value]
+    assert rows(codec(idl).decode_samples(samples(xcdr2.replace(u4(20), u4(19))))) == [value]
     xcdr1 = LE1 + b"\x01\0\0\0" + u4(0x0007_0009) + u4(3) + b"hi\0\0" + u4(0x0001_0007) + b"\x03\0\0\0"
-    assert rows(codec(idl).decode(samples(xcdr1 + u4(0x0000_3F02) + b"\x02"))) == [value]
+    assert rows(codec(idl).decode_samples(samples(xcdr1 + u4(0x0000_3F02) + b"\x02"))) == [value]
     unknown = xcdr1 + u4(0x0004_4008, 0, 0x0000_3F02) + b"\x02"
-    assert reasons(codec(idl).decode(samples(unknown)), 1) == ["must-understand member unknown"]
+    assert reasons(codec(idl).decode_samples(samples(unknown)), 1) == ["must-understand member unknown"]
     keyless = LE1 + b"\x01\0\0\0" + u4(0x0000_3F02) + b"\x02"
-    assert reasons(codec(idl).decode(samples(keyless)), 1) == ["member 'a' is missing"]
-    endless = codec(idl).decode(samples(xcdr1))
+    assert reasons(codec(idl).decode_samples(samples(keyless)), 1) == ["member 'a' is missing"]
+    endless = codec(idl).decode_samples(samples(xcdr1))
     assert reasons(endless, 1) == ["length beyond the sample"]
 
 
@@ -316,9 +316,9 @@ def test_mutable_within_final() -> None:
 def test_reasons(idl: str, payload: bytes, reason: str) -> None:
     """Of one sample, and of many; the good ones beside them are not touched."""
     c = codec(COLOR + (idl if idl.startswith("union") else f"@final {idl}"))
-    assert reasons(c.decode(samples(payload)), 1) == [reason]
-    assert reasons(c.decode(samples(*[payload] * 100)), 100) == [reason] * 100
-    found = c.decode(samples(payload, b"\0\x21\0\0", payload))
+    assert reasons(c.decode_samples(samples(payload)), 1) == [reason]
+    assert reasons(c.decode_samples(samples(*[payload] * 100)), 100) == [reason] * 100
+    found = c.decode_samples(samples(payload, b"\0\x21\0\0", payload))
     assert reasons(found, 3) == [reason, "unknown encapsulation 0x0021", reason]
     assert found.malformed is not None and found.malformed.all()
 
@@ -331,10 +331,10 @@ def test_reasons_of_some() -> None:
         LE1 + u4(2) + b"\xff\0\0\0" + u4(1) + b"\0",
         LE1 + u4(2) + b"a\0\0\0" + u4(2) + b"bc",
     ]
-    found = c.decode(samples(good, bad[0], good, bad[1], bad[2]))
+    found = c.decode_samples(samples(good, bad[0], good, bad[1], bad[2]))
     assert reasons(found, 5) == ["", "length beyond the sample", "", "not UTF-8", "string not terminated"]
     assert found.batch.to_pylist() == [{"s": "a", "t": ""}] * 2
-    assert c.decode(samples(good)).reason(0) == ""
+    assert c.decode_samples(samples(good)).reason(0) == ""
 
 
 @pytest.mark.parametrize(
@@ -370,22 +370,22 @@ def test_what_is_no_value_inside_of_others(
         else value["v"]
     }
     batch = pa.RecordBatch.from_pylist([other | {"o": 7}, value | {"o": 8}], schema=c.arrow_schema)
-    written = c.encode(batch, representation=representation)
+    written = c.encode_batch(batch, representation=representation)
     good, bad = (bytes(written.payload(i)) for i in range(2))
     good, bad = good.replace(b"BAD!", b"text"), bad.replace(b"BAD!", b"\xff\xff\xff\xff")
-    found = c.decode(samples(good, bad, good))
+    found = c.decode_samples(samples(good, bad, good))
     assert reasons(found, 3) == ["", "not UTF-8", ""]
     assert found.batch["o"].to_pylist() == [7, 7]
 
 
 def test_no_key_in_the_type() -> None:
-    found = codec("@final struct S { string s; };").decode(samples(LE1), keys_only=True)
+    found = codec("@final struct S { string s; };").decode_samples(samples(LE1), keys_only=True)
     assert reasons(found, 1) == ["the type has no key"]
 
 
 def test_unknown_encapsulations_are_told_apart_up_to_a_bound() -> None:
     payloads = [packing.pack(">HH", 0x100 + i, 0) for i in range(100)]
-    found = reasons(codec("@final struct S { long a; };").decode(samples(*payloads)), 100)
+    found = reasons(codec("@final struct S { long a; };").decode_samples(samples(*payloads)), 100)
     assert found[0] == "unknown encapsulation 0x0100" and found[99] == "unknown encapsulation"
     assert len(set(found)) == 17
 
@@ -401,7 +401,7 @@ def test_union_in_a_key() -> None:
     batch = pa.RecordBatch.from_pylist(rows_in, schema=c.arrow_schema)
     keys = c.encode_keys(batch, representation=DataRepresentation.XCDR2)
     assert bytes(keys.payload(0))[4:13] == u4(1, 1) + b"\x06"
-    assert rows(c.decode(keys, keys_only=True)) == [
+    assert rows(c.decode_samples(keys, keys_only=True)) == [
         {"u": {"discriminator": 1, "a": None}, "v": {"discriminator": 1, "a": 6}, "o": None}
     ]
     found = c.decode_key_hashes(c.key_hashes(batch))
@@ -412,9 +412,9 @@ def test_keys_with_fewer_columns() -> None:
     idl = "@final struct P { @key long a; long b; }; @final struct S { @key P p; @key string s; };"
     c = codec(idl, pa.schema([("p", pa.struct([("b", pa.int32())])), ("s", pa.string())]))
     key = LE1 + u4(4, 2) + b"x\0"
-    assert rows(c.decode(samples(key), keys_only=True)) == [{"p": {"b": None}, "s": "x"}]
+    assert rows(c.decode_samples(samples(key), keys_only=True)) == [{"p": {"b": None}, "s": "x"}]
 
 
 def test_uint64_defaults_to_decimal() -> None:
-    found = rows(codec("@final struct S { uint64 u; };").decode(samples(LE1 + b"\xff" * 8)))
+    found = rows(codec("@final struct S { uint64 u; };").decode_samples(samples(LE1 + b"\xff" * 8)))
     assert found == [{"u": Decimal((1 << 64) - 1)}]

@@ -68,9 +68,9 @@ def test_what_both_types_have_is_read(case: tuple[Struct, list[dict[str, Any]], 
             continue
         wanted = [_read_as(row, struct, reader) for row in batch.to_pylist()]
         for big_endian in (False, True):
-            samples = Codec(struct).encode(batch, representation=version, big_endian=big_endian)
+            samples = Codec(struct).encode_batch(batch, representation=version, big_endian=big_endian)
             payloads = [bytes(samples.payload(i)) for i in range(samples.count)]
-            decoded = Codec(reader).decode(gathered(payloads))
+            decoded = Codec(reader).decode_samples(gathered(payloads))
             assert decoded.malformed is None
             decoded.batch.validate(full=True)
             assert repr(decoded.batch.to_pylist()) == repr(wanted)

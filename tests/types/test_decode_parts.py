@@ -110,11 +110,11 @@ HOSTILE = {
 def test_what_becomes_too_much_is_decoded_in_parts(which: str, bound: Callable[[int], None]) -> None:
     idl, payload = HOSTILE[which]
     c, many = codec(idl), samples(*[payload] * 300)
-    whole = c.decode(many)
+    whole = c.decode_samples(many)
     assert whole.malformed is None
     bound(10_000)
     with pytest.raises(TooManySamplesError):
-        c.decode(many)
+        c.decode_samples(many)
     parts = list(c.parts(many))
     assert sum(part.count for part in parts) == 300 and len(parts) < 300
     assert (
@@ -128,7 +128,7 @@ def test_keys_are_decoded_in_parts(bound: Callable[[int], None]) -> None:
     """Absent ones are malformed, but those there are have names."""
     c = codec(f"@bit_bound(8) enum C {{ {LITERALS} }}; @final struct S {{ @key C e[80]; long x; }};")
     many = samples(*[XCDR1 + b"\1" * 80] * 300)
-    whole = c.decode(many, keys_only=True)
+    whole = c.decode_samples(many, keys_only=True)
     bound(10_000)
     parts = list(c.parts(many, keys_only=True))
     assert len(parts) > 1
@@ -143,7 +143,7 @@ def test_parts_are_in_order_and_tell_what_is_malformed(bound: Callable[[int], No
     other = [XCDR1 + u4(1000 + i, 0) for i in range(100)]
     bad = [XCDR1 + u4(7, 7), b"\0\x21\0\0", b""] * 33
     payloads = [payload for some in zip(good, other, bad, strict=False) for payload in some]
-    whole = c.decode(samples(*payloads))
+    whole = c.decode_samples(samples(*payloads))
     bound(10_000)
     parts = list(c.parts(samples(*payloads)))
     assert len(parts) > 1
@@ -160,9 +160,9 @@ def test_one_sample_is_decoded_whatever_it_becomes(
     c = codec(idl)
     bound(10)
     assert [part.count for part in c.parts(samples(payload, payload, payload))] == [1, 1, 1]
-    assert c.decode(samples(payload)).malformed is None
+    assert c.decode_samples(samples(payload)).malformed is None
     monkeypatch.setattr(cursors, "SAMPLE_LEAVES_MAX", 999)
-    decoded = c.decode(samples(payload))
+    decoded = c.decode_samples(samples(payload))
     assert decoded.count == 1 and decoded.reason(0) == "it would become more than a row can hold"
 
 
@@ -171,12 +171,12 @@ def test_names_are_no_more_than_a_column_holds(which: str, monkeypatch: pytest.M
     idl, payload = HOSTILE[which]
     c = codec(idl)
     monkeypatch.setattr(scalars, "COLUMN_BYTES_MAX", 2 * 80 * 101)
-    assert c.decode(samples(payload, payload)).malformed is None
+    assert c.decode_samples(samples(payload, payload)).malformed is None
     with pytest.raises(TooManySamplesError):
-        c.decode(samples(payload, payload, payload))
+        c.decode_samples(samples(payload, payload, payload))
     assert [part.batch.num_rows for part in c.parts(samples(*[payload] * 3))] == [1, 2]
     monkeypatch.setattr(scalars, "COLUMN_BYTES_MAX", 80 * 101 - 1)
-    assert c.decode(samples(payload)).reason(0) == "it would become more than a row can hold"
+    assert c.decode_samples(samples(payload)).reason(0) == "it would become more than a row can hold"
 
 
 def test_the_bound_of_a_call() -> None:
@@ -216,5 +216,5 @@ def test_usual_samples_are_decoded_in_one_call(idl: str, row: dict[str, object],
     batch = pa.Table.from_batches(
         [pa.RecordBatch.from_pylist([row] * 64, schema=c.arrow_schema)] * (count // 64)
     )
-    encoded = c.encode(batch.combine_chunks().to_batches()[0])
+    encoded = c.encode_batch(batch.combine_chunks().to_batches()[0])
     assert [part.count for part in c.parts(encoded)] == [count]

@@ -42,7 +42,7 @@ def written(draw: st.DrawFn) -> tuple[Struct, list[bytes]]:
     rows = draw(st.lists(idl_types.values(struct), min_size=1, max_size=4))
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct))
     version, big_endian = draw(_FORMS)
-    samples = Codec(struct).encode(batch, representation=version, big_endian=big_endian)
+    samples = Codec(struct).encode_batch(batch, representation=version, big_endian=big_endian)
     return struct, [bytes(samples.payload(i)) for i in range(samples.count)]
 
 
@@ -95,9 +95,9 @@ def projected(value: Any, t: pa.DataType) -> Any:
 @given(written(), st.data())
 def test_fewer_columns_have_the_same_values(case: tuple[Struct, list[bytes]], data: st.DataObject) -> None:
     struct, payloads = case
-    whole = Codec(struct).decode(gathered(payloads)).batch
+    whole = Codec(struct).decode_samples(gathered(payloads)).batch
     wanted = data.draw(fewer(pa.struct(list(arrow_schema(struct)))))
-    decoded = Codec(struct, arrow_schema=pa.schema(list(wanted))).decode(gathered(payloads))
+    decoded = Codec(struct, arrow_schema=pa.schema(list(wanted))).decode_samples(gathered(payloads))
     assert not any(malformed(decoded, len(payloads)))
     assert decoded.batch.to_pylist() == [projected(row, wanted) for row in whole.to_pylist()]
 
@@ -112,8 +112,8 @@ def test_few_and_many_samples_have_the_same_values(
     codec = Codec(struct)
     if alike:
         payloads = payloads[:1]
-    single = [codec.decode(gathered([payload])).batch.to_pylist()[0] for payload in payloads]
-    many = codec.decode(gathered(payloads * (4 * times)))
+    single = [codec.decode_samples(gathered([payload])).batch.to_pylist()[0] for payload in payloads]
+    many = codec.decode_samples(gathered(payloads * (4 * times)))
     assert not any(malformed(many, len(payloads) * 4 * times))
     assert many.batch.to_pylist() == single * (4 * times)
 
@@ -134,18 +134,18 @@ def test_damage_is_found_alike(case: tuple[Struct, list[bytes]], data: st.DataOb
             bytes(body[: data.draw(st.integers(0, len(body)))] if data.draw(st.booleans()) else body)
         )
     codec = Codec(struct)
-    found = codec.decode(gathered(damaged))
+    found = codec.decode_samples(gathered(damaged))
     marks = malformed(found, len(damaged))
-    other = codec.decode(gathered(damaged, b"\0"))
+    other = codec.decode_samples(gathered(damaged, b"\0"))
     assert malformed(other, len(damaged)) == marks
     rows = str(found.batch.to_pylist())  # NaN is like itself
     assert str(other.batch.to_pylist()) == rows
     assert [other.reason(i) for i in range(len(damaged))] == [found.reason(i) for i in range(len(damaged))]
-    repeated = codec.decode(gathered(damaged * 70))
+    repeated = codec.decode_samples(gathered(damaged * 70))
     assert malformed(repeated, 70 * len(damaged)) == marks * 70
     assert str(repeated.batch.slice(0, found.batch.num_rows).to_pylist()) == rows
     wanted = data.draw(fewer(pa.struct(list(arrow_schema(struct)))))
-    part = Codec(struct, arrow_schema=pa.schema(list(wanted))).decode(gathered(damaged))
+    part = Codec(struct, arrow_schema=pa.schema(list(wanted))).decode_samples(gathered(damaged))
     part_marks = malformed(part, len(damaged))
     assert all(whole or not some for whole, some in zip(marks, part_marks, strict=True))
     kept = [
@@ -167,10 +167,10 @@ def test_keys_of_keys(case: tuple[Struct, list[bytes]], data: st.DataObject) -> 
     if not struct.is_keyed:
         return
     codec = Codec(struct)
-    whole = codec.decode(gathered(payloads)).batch
+    whole = codec.decode_samples(gathered(payloads)).batch
     version, big_endian = data.draw(_FORMS)
     keys = codec.encode_keys(whole, representation=version, big_endian=big_endian)
-    decoded = codec.decode(keys, keys_only=True)
+    decoded = codec.decode_samples(keys, keys_only=True)
     assert not any(malformed(decoded, len(payloads)))
     for name, column in zip(whole.schema.names, whole.columns, strict=True):
         member = struct.member(name)

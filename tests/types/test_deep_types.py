@@ -69,7 +69,7 @@ def test_deep(typed: tuple[Struct, object], representation: DataRepresentation) 
     struct, value = typed
     codec = Codec(struct)
     batch = pa.RecordBatch.from_pylist([{"m": value}] * 3, schema=codec.arrow_schema)
-    decoded = codec.decode(codec.encode(batch, representation=representation))
+    decoded = codec.decode_samples(codec.encode_batch(batch, representation=representation))
     assert decoded.malformed is None
     assert decoded.batch.equals(batch)
 
@@ -80,7 +80,7 @@ def test_many_members() -> None:
     batch = pa.RecordBatch.from_pylist(
         [{member.name: "x" for member in members}] * 2, schema=codec.arrow_schema
     )
-    decoded = codec.decode(codec.encode(batch, representation=DataRepresentation.XCDR2))
+    decoded = codec.decode_samples(codec.encode_batch(batch, representation=DataRepresentation.XCDR2))
     assert decoded.malformed is None
     assert decoded.batch.equals(batch)
 
@@ -94,7 +94,7 @@ def test_many_members_and_branches_in_lists() -> None:
     ]
     batch = pa.RecordBatch.from_pylist([{"u": row} for row in rows], schema=codec.arrow_schema)
     for representation in (DataRepresentation.XCDR1, DataRepresentation.XCDR2):
-        decoded = codec.decode(codec.encode(batch, representation=representation))
+        decoded = codec.decode_samples(codec.encode_batch(batch, representation=representation))
         assert decoded.malformed is None
         assert decoded.batch.equals(batch)
 

@@ -68,7 +68,7 @@ def one(t: Type, *, optional: bool = False) -> Encoder:
 def body(t: Type, array: pa.Array, representation: DataRepresentation = XCDR1) -> list[bytes]:
     """The bodies of a struct of one member, little-endian, without padding."""
     batch = pa.RecordBatch.from_arrays([array], ["x"])
-    samples = one(t).encode(batch, representation=representation)
+    samples = one(t).encode_batch(batch, representation=representation)
     payloads = [bytes(samples.payload(i)) for i in range(samples.count)]
     return [payload[4 : len(payload) - payload[3]] for payload in payloads]
 
@@ -138,10 +138,12 @@ def test_a_null_in_a_dictionary_is_an_absent_value(representation: DataRepresent
     a = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["one", None]))
     which, b = pa.array([1, 2, 1], pa.int32()), pa.array([None, "two", None])
     u = pa.StructArray.from_arrays([which, a, b], ["discriminator", "a", "b"])
-    encoded = codec.encode(pa.RecordBatch.from_arrays([x, u], ["x", "u"]), representation=representation)
+    encoded = codec.encode_batch(
+        pa.RecordBatch.from_arrays([x, u], ["x", "u"]), representation=representation
+    )
     one, two = ({"discriminator": n, "a": a, "b": b} for n, a, b in ((1, "one", None), (2, None, "two")))
     wanted = [{"x": "one", "u": one}, {"x": None, "u": two}, {"x": None, "u": one}]
-    assert codec.decode(encoded).batch.to_pylist() == wanted
+    assert codec.decode_samples(encoded).batch.to_pylist() == wanted
 
 
 def test_bitmasks() -> None:
@@ -212,7 +214,7 @@ def test_binary128(value: float, text: str) -> None:
     assert body(t, pa.array([value]))[0] == wanted[::-1]
     assert body(Sequence(t), pa.array([[value]]), XCDR2)[0] == b"\1\0\0\0" + wanted[::-1]
     batch = pa.RecordBatch.from_arrays([pa.array([value])], ["x"])
-    assert bytes(one(t).encode(batch, big_endian=True).payload(0))[4:] == wanted
+    assert bytes(one(t).encode_batch(batch, big_endian=True).payload(0))[4:] == wanted
 
 
 def test_unions() -> None:
@@ -270,21 +272,21 @@ def test_labels_at_the_limits_of_the_discriminator(kind: PrimitiveKind, least: i
     codec = Codec(Struct("S", (Member("u", union, 0),)))
     rows = [{"u": {"discriminator": least, "x": 1}}, {"u": {"discriminator": greatest, "y": 2}}]
     batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
-    assert codec.decode(codec.encode(batch)).batch == batch
+    assert codec.decode_samples(codec.encode_batch(batch)).batch == batch
 
 
 def test_texts_of_several_lengths_with_the_same_padding() -> None:
     codec = Codec(Struct("S", (Member("a", String(), 0), Member("b", INT32, 1))))
     batch = pa.RecordBatch.from_pydict({"a": ["", "abc", "x"], "b": pa.array([1, 2, 3], pa.int32())})
-    assert codec.decode(codec.encode(batch)).batch == batch
+    assert codec.decode_samples(codec.encode_batch(batch)).batch == batch
 
 
 def test_extension_types_are_written_as_what_they_store() -> None:
     codec = Codec(Struct("S", (Member("a", INT32, 0), Member("b", String(), 1, optional=True))))
     stored = pa.array([1, 2], pa.int32()), pa.array(["x", None])
     columns = [pa.ExtensionArray.from_storage(pa.opaque(each.type, "thing", "user"), each) for each in stored]
-    written = codec.encode(pa.RecordBatch.from_arrays(columns, ["a", "b"]))
-    assert codec.decode(written).batch.columns == list(stored)
+    written = codec.encode_batch(pa.RecordBatch.from_arrays(columns, ["a", "b"]))
+    assert codec.decode_samples(written).batch.columns == list(stored)
 
 
 def test_labels_that_the_discriminator_cannot_have() -> None:
@@ -294,7 +296,7 @@ def test_labels_that_the_discriminator_cannot_have() -> None:
     codec = Codec(Struct("S", (Member("u", union, 0),)))
     rows = [{"u": {"discriminator": "A", "x": 1}}, {"u": {"discriminator": "B", "z": 2}}]
     batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
-    assert codec.decode(codec.encode(batch)).batch == batch
+    assert codec.decode_samples(codec.encode_batch(batch)).batch == batch
 
 
 def test_maps() -> None:
@@ -346,7 +348,7 @@ def test_a_null_says_what_to_do(t: Type, value: object, output: str) -> None:
 def test_a_key_is_never_optional() -> None:
     struct = Struct("S", (Member("id", INT32, 0, key=True),))
     with pytest.raises(EncodeError, match="column 'id', row 0: null, but a key is never optional"):
-        Encoder(struct).encode(pa.RecordBatch.from_pylist([{"id": None}], arrow_schema(struct)))
+        Encoder(struct).encode_batch(pa.RecordBatch.from_pylist([{"id": None}], arrow_schema(struct)))
 
 
 def test_optional_columns() -> None:
@@ -354,17 +356,17 @@ def test_optional_columns() -> None:
     rows = pa.array([None, [1, 2], [], None], pa.list_(pa.int32()))
     batch = pa.RecordBatch.from_arrays([rows], ["x"])
     for representation in (XCDR1, XCDR2):
-        all_there = encoder.encode(batch.slice(1, 2), representation=representation)
-        samples = encoder.encode(batch, representation=representation)
+        all_there = encoder.encode_batch(batch.slice(1, 2), representation=representation)
+        samples = encoder.encode_batch(batch, representation=representation)
         assert [bytes(samples.payload(i)) for i in (1, 2)] == [bytes(all_there.payload(i)) for i in (0, 1)]
     # a column of nothing but nulls, or none at all
     absent = pa.RecordBatch.from_arrays([pa.nulls(1)], ["x"])
     other = pa.RecordBatch.from_arrays([pa.array([1])], ["y"])
     for each in (absent, other):
-        assert bytes(encoder.encode(each, representation=XCDR2).payload(0)) == b"\0\7\0\3\0\0\0\0"
+        assert bytes(encoder.encode_batch(each, representation=XCDR2).payload(0)) == b"\0\7\0\3\0\0\0\0"
     holed = pa.RecordBatch.from_arrays([pa.array([None, [1], [2, None]])], ["x"])
     with pytest.raises(EncodeError, match=r"column 'x\[\]', row 2: null"):
-        encoder.encode(holed)
+        encoder.encode_batch(holed)
 
 
 def test_no_rows() -> None:
@@ -383,7 +385,7 @@ def test_no_rows() -> None:
             struct = Struct("S", (Member("x", t, 0, optional=optional),), Extensibility.MUTABLE)
             batch = pa.RecordBatch.from_pylist([], schema=arrow_schema(struct))
             for representation in (XCDR1, XCDR2):
-                assert Encoder(struct).encode(batch, representation=representation).count == 0
+                assert Encoder(struct).encode_batch(batch, representation=representation).count == 0
 
 
 def test_every_mapping_is_taken_back() -> None:
@@ -406,7 +408,7 @@ def test_every_mapping_is_taken_back() -> None:
     found = []
     for mapping, row in values:
         batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct, mapping))
-        found.append(bytes(Encoder(struct).encode(batch).payload(0)))
+        found.append(bytes(Encoder(struct).encode_batch(batch).payload(0)))
     assert found[0] == found[1]
 
 
@@ -438,7 +440,7 @@ def test_lists_that_start_anywhere() -> None:
         for _ in range(60)
     ]
     for representation, eight in ((XCDR1, 8), (XCDR2, 4)):
-        samples = Encoder(outer).encode(
+        samples = Encoder(outer).encode_batch(
             pa.RecordBatch.from_pylist(rows, schema=arrow_schema(outer)), representation=representation
         )
         for i, row in enumerate(rows):
@@ -479,7 +481,7 @@ def test_long_and_short_pieces_together() -> None:
     t = Struct("S", (Member("a", String(), 0), Member("b", Sequence(Primitive(PrimitiveKind.BYTE)), 1)))
     sizes = [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 255, 256, 257, 5000, 100_000]
     rows = [{"a": "t" * a, "b": bytes([a % 251 + 1]) * b} for a in sizes for b in reversed(sizes)]
-    samples = Encoder(t).encode(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(t)))
+    samples = Encoder(t).encode_batch(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(t)))
     for i, row in enumerate(rows):
         text = (len(row["a"]) + 1).to_bytes(4, "little") + row["a"].encode() + b"\0"  # type: ignore[attr-defined]
         text += bytes(-len(text) % 4)

@@ -35,7 +35,7 @@ def encoded(struct: Struct, batch: pa.RecordBatch, poison: int) -> list[bytes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np, "empty", poisoned)
         for representation in REPRESENTATIONS:
-            samples = codec.encode(batch, representation=representation)
+            samples = codec.encode_batch(batch, representation=representation)
             found += [bytes(samples.payload(i)) for i in range(samples.count)]
     return found
 
@@ -77,5 +77,5 @@ def test_no_byte_is_left_over_in_parts(members: str, size: int, monkeypatch: pyt
         found = encoded(struct, batch, 0xA5)
         assert found == encoded(struct, batch, 0)
         for i, representation in enumerate(REPRESENTATIONS):
-            alone = Codec(struct).encode(batch.slice(0, 1), representation=representation)
+            alone = Codec(struct).encode_batch(batch.slice(0, 1), representation=representation)
             assert found[i * len(rows)] == bytes(alone.payload(0))

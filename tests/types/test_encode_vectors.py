@@ -300,10 +300,10 @@ def test_vector(case: tuple[str, Struct, dict[str, Any], tuple[DataRepresentatio
     payload = bytes.fromhex("".join(line.split("#")[0] for line in text.splitlines()))
     codec = Codec(t)
     batch = pa.RecordBatch.from_pylist([value, value], schema=codec.arrow_schema)
-    samples = codec.encode(batch, representation=representation, big_endian=big_endian)
+    samples = codec.encode_batch(batch, representation=representation, big_endian=big_endian)
     assert bytes(samples.payload(0)).hex(" ", -4) == payload.hex(" ", -4)
     assert bytes(samples.payload(1)) == payload
-    decoded = codec.decode(samples)
+    decoded = codec.decode_samples(samples)
     assert decoded.malformed is None
     assert decoded.batch.equals(batch)
 
@@ -324,7 +324,7 @@ def test_encapsulation(extensibility: Extensibility, first: int, second: int) ->
         batch = pa.RecordBatch.from_pylist([row], schema=codec.arrow_schema)
         for representation, wanted in ((DataRepresentation.XCDR1, first), (DataRepresentation.XCDR2, second)):
             for big_endian in (False, True):
-                samples = codec.encode(batch, representation=representation, big_endian=big_endian)
+                samples = codec.encode_batch(batch, representation=representation, big_endian=big_endian)
                 payload = bytes(samples.payload(0))
                 assert payload[:3] == bytes([0, wanted + (0 if big_endian else 1), 0])
                 assert len(payload) % 4 == 0

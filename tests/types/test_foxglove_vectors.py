@@ -43,7 +43,7 @@ def value_of(t: Type, value: Any) -> Any:
 def test_read(vector: dict[str, Any]) -> None:
     struct = struct_of(vector)
     payload = np.frombuffer(bytes.fromhex(vector["payload"]), np.uint8)
-    decoded = Codec(struct).decode(Samples.uniform(payload, 1, len(payload)))
+    decoded = Codec(struct).decode_samples(Samples.uniform(payload, 1, len(payload)))
     assert decoded.malformed is None
     assert decoded.batch.to_pylist() == [value_of(struct, vector["value"])]
 
@@ -57,7 +57,9 @@ def test_write(vector: dict[str, Any]) -> None:
     codec = Codec(struct)
     batch = pa.RecordBatch.from_pylist([value_of(struct, vector["value"])], schema=codec.arrow_schema)
     representation = REPRESENTATIONS[vector["representation"]]
-    written = codec.encode(batch, representation=representation, big_endian=vector["big_endian"]).payload(0)
+    written = codec.encode_batch(
+        batch, representation=representation, big_endian=vector["big_endian"]
+    ).payload(0)
     # the encapsulation header's last bits count the padding at the end, which the vectors lack
     padding = written[3] & 3
     assert bytes(written[: len(written) - padding]).hex(" ", 4) == with_padding(vector["payload"], padding)

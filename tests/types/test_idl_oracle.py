@@ -20,7 +20,7 @@ from spark_rtps.transport.types.model import (
     Struct,
     Union,
     resolve,
-    walk,
+    traverse,
 )
 from spark_rtps.transport.types.xtypes.information import decode_type_information
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
@@ -162,7 +162,7 @@ def _selects_nothing(t: Union) -> bool:
 @settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(idl_types.structs(features=_FEATURES))
 def test_cyclone_reads_what_is_printed(struct: Struct) -> None:
-    types = list(walk(struct))
+    types = list(traverse(struct))
     assume(not any(isinstance(t, Enum) and min(value for _, value in t.literals) < 0 for t in types))
     unions = [t for t in types if isinstance(t, Union)]
     # in type objects labels have 32 bits; that compiler refuses a default that selects nothing

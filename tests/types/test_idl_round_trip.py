@@ -29,7 +29,7 @@ from spark_rtps.transport.types.model import (
     Union,
     WString,
     hash_id,
-    walk,
+    traverse,
     without_aliases,
 )
 from tests.types import idl_types
@@ -67,7 +67,7 @@ def test_arrays_without_a_name_come_back_as_typedefs(struct: Struct) -> None:
 def test_values_are_those_of_arrow(struct: Struct, data: st.DataObject) -> None:
     """The strategies themselves: values are what Arrow gives back, and no name stands for two types."""
     named: dict[str, Type] = {}
-    for t in walk(struct):
+    for t in traverse(struct):
         if not isinstance(t, Primitive | String | WString | Sequence | Array | Map):
             assert named.setdefault(t.name, t) == t
     value = data.draw(idl_types.values(struct))
@@ -78,9 +78,9 @@ def test_values_are_those_of_arrow(struct: Struct, data: st.DataObject) -> None:
 @given(st.data())
 def test_features_are_left_out(data: st.DataObject) -> None:
     struct = data.draw(idl_types.structs(features=frozenset({"optional", "enum"})))
-    kinds = {type(t) for t in walk(struct)}
+    kinds = {type(t) for t in traverse(struct)}
     assert kinds <= {Struct, Primitive, String, Enum, Sequence, Array}
-    structs = [t for t in walk(struct) if isinstance(t, Struct)]
+    structs = [t for t in traverse(struct) if isinstance(t, Struct)]
     assert not any(t.base or t.nested or t.extensibility is Extensibility.MUTABLE for t in structs)
 
 

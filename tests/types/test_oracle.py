@@ -31,7 +31,7 @@ from spark_rtps.transport.types.model import (
     Type,
     Union,
     WString,
-    walk,
+    traverse,
 )
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
 from spark_rtps.transport.types.xtypes.type_reading import struct_of
@@ -91,14 +91,14 @@ def test_same_bytes_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
     for version, big_endian in _FORMS:
         if not supports(struct, version):
             continue
-        samples = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
+        samples = codec.encode_batch(batch, representation=XCDR[version], big_endian=big_endian)
         rows = batch.to_pylist()
         theirs = [cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in rows]
         assert _bodies(samples) == theirs
         size = codec.uniform_size(XCDR[version])
         assert size is None or (samples.is_uniform and samples.size == size)
         for read in (samples, _gathered(theirs)):
-            decoded = codec.decode(read)
+            decoded = codec.decode_samples(read)
             assert decoded.malformed is None
             assert decoded.batch.equals(batch)
             decoded.batch.validate(full=True)
@@ -133,12 +133,12 @@ def test_enums_whose_values_need_all_bits(bits: int) -> None:
     batch = pa.RecordBatch.from_pylist(rows, schema=schema)
     codec = Codec(struct)
     for version, big_endian in _FORMS:
-        samples = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
+        samples = codec.encode_batch(batch, representation=XCDR[version], big_endian=big_endian)
         if supports(struct, version):
             assert _bodies(samples) == [
                 cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in rows
             ]
-        decoded = codec.decode(samples)
+        decoded = codec.decode_samples(samples)
         assert decoded.malformed is None
         assert decoded.batch.equals(batch)
     assert parse_idl(print_idl(struct))["S"] == struct
@@ -162,7 +162,7 @@ def test_same_keys_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
         assert _bodies(keys) == [
             cyclone_bytes(struct, row, version=version, big_endian=big_endian, keys=True) for row in rows
         ]
-        decoded = codec.decode(keys, keys_only=True)
+        decoded = codec.decode_samples(keys, keys_only=True)
         assert decoded.malformed is None
 
 
@@ -172,13 +172,13 @@ def test_all_kinds_round_trip(case: tuple[Struct, pa.RecordBatch]) -> None:
     struct, batch = case
     codec = Codec(struct)
     for version, big_endian in _FORMS:
-        samples = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
-        decoded = codec.decode(samples)
+        samples = codec.encode_batch(batch, representation=XCDR[version], big_endian=big_endian)
+        decoded = codec.decode_samples(samples)
         assert decoded.malformed is None
         assert decoded.batch.equals(batch)
         # a sample's bytes do not depend on those around it
         last = batch.slice(batch.num_rows - 1)
-        alone = codec.encode(last, representation=XCDR[version], big_endian=big_endian)
+        alone = codec.encode_batch(last, representation=XCDR[version], big_endian=big_endian)
         assert _bodies(alone) == _bodies(samples)[-1:]
 
 
@@ -316,13 +316,13 @@ def _library_struct(name: str, members: list[tuple[str, Type]], extensibility: E
 def test_cyclones_library_writes_the_same(case: Any) -> None:
     name, members, extensibility, versions, rows = case
     struct = _library_struct(name, members, extensibility)
-    wide = any(isinstance(t, WString) for t in walk(struct))
+    wide = any(isinstance(t, WString) for t in traverse(struct))
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct))
     serializer = cyclone_library.Serializer(struct)
     for version in versions:
         # wstrings it writes in the byte order of the machine, whatever it is asked for
         for big_endian in (False,) if wide else (False, True):
-            samples = Codec(struct).encode(batch, representation=XCDR[version], big_endian=big_endian)
+            samples = Codec(struct).encode_batch(batch, representation=XCDR[version], big_endian=big_endian)
             for payload in _bodies(samples):
                 body = payload[4:]
                 assert serializer.rewritten(body, version=version, big_endian=big_endian).hex() == body.hex()
@@ -363,7 +363,7 @@ def test_cyclones_library_takes_the_same_keys(version: int, extensibility: Exten
     struct = replace(_KEYED, name=f"lab::Keyed{extensibility.value}", extensibility=extensibility)
     batch = pa.RecordBatch.from_pylist(_KEYED_ROWS, schema=arrow_schema(struct))
     codec, serializer = Codec(struct), cyclone_library.Serializer(struct)
-    body = _bodies(codec.encode(batch, representation=XCDR[version]))[0][4:]
+    body = _bodies(codec.encode_batch(batch, representation=XCDR[version]))[0][4:]
     key = _bodies(codec.encode_keys(batch, representation=XCDR[version]))[0][4:]
     assert key.hex(" ") == serializer.key(body, version=version).hex(" ")
     hashed = codec.key_hashes(batch, representation=XCDR[version])[0].tobytes()
@@ -386,13 +386,13 @@ def test_damaged_payloads_never_raise(case: tuple[Struct, pa.RecordBatch], data:
     struct, batch = case
     codec = Codec(struct)
     version, big_endian = data.draw(st.sampled_from(_FORMS))
-    written = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
+    written = codec.encode_batch(batch, representation=XCDR[version], big_endian=big_endian)
     samples = _gathered([bytes(written.payload(i)) for i in range(written.count)])
     raw, lengths = samples.data.copy(), samples.all_lengths()
     for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=6)):
         raw[at] = data.draw(st.sampled_from([0, 1, 127, 128, 255]))
     lengths = np.maximum(lengths - data.draw(st.integers(0, 8)), 0)
-    decoded = codec.decode(Samples.ragged(raw, samples.all_offsets(), lengths))
+    decoded = codec.decode_samples(Samples.ragged(raw, samples.all_offsets(), lengths))
     bad = 0 if decoded.malformed is None else int(decoded.malformed.sum())
     assert decoded.batch.num_rows + bad == samples.count
     decoded.batch.validate(full=True)
@@ -421,7 +421,7 @@ def test_truncation_at_every_length(version: int) -> None:
     codec = Codec(struct)
     representation = DataRepresentation.XCDR1 if version == 1 else DataRepresentation.XCDR2
     batch = pa.RecordBatch.from_pylist([row], schema=codec.arrow_schema)
-    whole = bytes(codec.encode(batch, representation=representation).payload(0))
+    whole = bytes(codec.encode_batch(batch, representation=representation).payload(0))
     # every cut payload at once, each followed by bytes that must not be read, between whole ones
     pieces = [whole] + [whole[:n] for n in range(len(whole))] + [whole]
     starts, data = [], bytearray()
@@ -430,7 +430,7 @@ def test_truncation_at_every_length(version: int) -> None:
         data += piece + b"\xff" * (8 - len(piece) % 4)
     lengths = np.array([len(piece) for piece in pieces], np.int64)
     raw = np.frombuffer(bytes(data), np.uint8)
-    decoded = codec.decode(Samples.ragged(raw, np.array(starts, np.int64), lengths))
+    decoded = codec.decode_samples(Samples.ragged(raw, np.array(starts, np.int64), lengths))
     assert decoded.malformed is not None
     assert decoded.malformed.tolist() == [False] + [True] * len(whole) + [False]
     assert decoded.batch.to_pylist() == [row, row]

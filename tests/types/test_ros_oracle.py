@@ -15,7 +15,7 @@ from rosbags.typesys.store import Typestore
 from spark_rtps.transport.types.arrow import DURATION, TIME, time_type
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
-from spark_rtps.transport.types.model import Struct, walk
+from spark_rtps.transport.types.model import Struct, traverse
 from spark_rtps.transport.types.ros import PRIMITIVES, distributions, parse_msg, ros_type
 from spark_rtps.transport.types.ros_names import dds_type_name
 from spark_rtps.transport.wire.samples import Samples
@@ -36,10 +36,10 @@ def check(struct: Struct, name: str, store: Typestore, rng: random.Random) -> No
     batch = pa.RecordBatch.from_pylist(values, schema=codec.arrow_schema)
     for big_endian in (False, True):
         theirs = [rosbags_bytes(struct, value, store, big_endian=big_endian) for value in values]
-        samples = codec.encode(batch, big_endian=big_endian)
+        samples = codec.encode_batch(batch, big_endian=big_endian)
         ours = [bytes(samples.payload(i)) for i in range(VALUES)]
         assert [without_padding(payload) for payload in ours] == theirs
-        decoded = codec.decode(samples_of(theirs))
+        decoded = codec.decode_samples(samples_of(theirs))
         assert decoded.malformed is None
         assert decoded.batch.to_pylist() == values
         read = [store.deserialize_cdr(memoryview(payload), name) for payload in ours]
@@ -102,5 +102,5 @@ def test_printed_idl_reads_back() -> None:
 def test_times_are_known() -> None:
     assert time_type(ros_type("builtin_interfaces/Time")) == TIME
     assert time_type(ros_type("builtin_interfaces/Duration")) == DURATION
-    structs = [t for t in walk(ros_type("sensor_msgs/msg/Imu")) if isinstance(t, Struct)]
+    structs = [t for t in traverse(ros_type("sensor_msgs/msg/Imu")) if isinstance(t, Struct)]
     assert [t.name for t in structs if time_type(t) is not None] == ["builtin_interfaces::msg::dds_::Time_"]

@@ -32,7 +32,7 @@ from spark_rtps.transport.types.model import (
     Type,
     Union,
     WString,
-    walk,
+    traverse,
 )
 from spark_rtps.transport.types.xtypes.structures import StructType, TypeObject
 from spark_rtps.transport.types.xtypes.type_object_v1 import decompress_type_object, struct_of_v1
@@ -97,7 +97,7 @@ def is_known(t: Type) -> bool:
 )
 @given(structs(features=PLAIN), st.booleans())
 def test_generated(struct: Struct, little_endian: bool) -> None:
-    assume(all(map(is_known, walk(struct))))
+    assume(all(map(is_known, traverse(struct))))
     value = Library(little_endian).type_object(struct)
     assert struct_of_v1(value, little_endian) == struct
 
@@ -397,5 +397,5 @@ def test_fast_dds_types_with_annotations_are_read() -> None:
 
 def bare(described: TypeObject) -> bytes:
     out = bytearray()
-    layout_of(TypeObject, bare=True).write(out, described)
+    layout_of(TypeObject, bare=True).write_value(out, described)
     return bytes(out + bytes(-len(out) % 4))

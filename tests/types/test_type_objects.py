@@ -34,7 +34,7 @@ from spark_rtps.transport.types.model import (
     Union,
     WString,
     hash_id,
-    walk,
+    traverse,
 )
 from spark_rtps.transport.types.xtypes import structures as x
 from spark_rtps.transport.types.xtypes.information import decode_type_information, encode_type_information
@@ -117,7 +117,7 @@ def test_everything_as_the_idl_compiler_has_it() -> None:
 @settings(GENERATED, max_examples=150)
 @given(structs(features=FEATURES - {"map", "bitset", "wide", "float128"}))
 def test_generated_as_the_idl_compiler_has_it(struct: Struct) -> None:
-    assume(not any(map(has_large_labels, walk(struct))))
+    assume(not any(map(has_large_labels, traverse(struct))))
     try:
         information, mapping = type_information(idl_text(struct), struct.name)
     except ValueError:  # it wants @must_understand in mutable types only, and has other such rules
@@ -129,7 +129,7 @@ def test_generated_as_the_idl_compiler_has_it(struct: Struct) -> None:
 @given(structs(features=FEATURES - {"map", "bitset", "wide", "float128", "annotations"}))
 def test_generated_as_python_has_it(struct: Struct) -> None:
     """Cyclone's Python agrees with its C library, but knows no annotations like @try_construct and @unit."""
-    assume(supports(struct) and not any(has_large_labels(t) or is_beyond_python(t) for t in walk(struct)))
+    assume(supports(struct) and not any(has_large_labels(t) or is_beyond_python(t) for t in traverse(struct)))
     information, _ = XTBuilder.process_type(cyclone_class(struct))
     theirs = decode_type_information(
         information.serialize(endianness=Endianness.Little, use_version_2=True)[4:]
@@ -191,7 +191,7 @@ def carried_member(member: Member) -> Member:
 @settings(GENERATED, max_examples=150)
 @given(structs(features=FEATURES | {ANONYMOUS_ARRAYS}))
 def test_read_back(struct: Struct) -> None:
-    if any(map(has_large_labels, walk(struct))):
+    if any(map(has_large_labels, traverse(struct))):
         with pytest.raises(TypeDefinitionError, match="labels of 32 bits"):
             type_objects_of(struct)
         return

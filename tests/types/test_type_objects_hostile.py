@@ -31,7 +31,7 @@ from spark_rtps.transport.types.model import (
     Type,
     Union,
     WString,
-    walk,
+    traverse,
 )
 from spark_rtps.transport.types.xtypes import structures as x
 from spark_rtps.transport.types.xtypes.information import (
@@ -225,7 +225,7 @@ def two_members(name: str, t: Type) -> Struct:
 def test_exploding() -> None:
     """Forty small objects would be a type of 2^40 members."""
     small = doubled(LONG, 10, two_members)
-    assert len(list(walk(read(small)))) == 1 + 2**11 - 1
+    assert len(list(traverse(read(small)))) == 1 + 2**11 - 1
     objects: dict[bytes, bytes] = {}
     identifier = TypeIdentifier(0x04)
     for i in range(40):

@@ -63,7 +63,7 @@ def without_headers(rows: list[dict[str, Any]], name: str = "KeyedS", *, identif
 
 
 def read(codec: Codec, found: Samples) -> list[dict[str, Any]]:
-    decoded = codec.decode(found, keys_only=True)
+    decoded = codec.decode_samples(found, keys_only=True)
     assert decoded.malformed is None, decoded.reason(int(np.flatnonzero(decoded.malformed)[0]))
     names = [member.name for member in codec.struct.members if member.key]
     return decoded.batch.select(names).to_pylist()  # type: ignore[no-any-return]
@@ -86,7 +86,7 @@ def test_both_forms_beside_one_another() -> None:
     ours, theirs = keys(codec, rows), without_headers(rows)
     mixed = [bytes((theirs if i % 3 else ours).payload(i)) for i in range(40)]
     mixed.insert(7, b"\0\x09\0\0\xff\xff\xff\xff")
-    decoded = codec.decode(samples(*mixed), keys_only=True)
+    decoded = codec.decode_samples(samples(*mixed), keys_only=True)
     assert decoded.malformed is not None and np.flatnonzero(decoded.malformed).tolist() == [7]
     assert decoded.reason(7)
     assert decoded.batch.select(["n", "s"]).to_pylist() == rows
@@ -113,7 +113,7 @@ def test_neither_form_is_taken_for_the_other(pairs: list[tuple[int, str]]) -> No
 def test_whatever_comes_is_read_or_malformed(identifier: int, body: bytes) -> None:
     sent = samples(bytes((0, identifier, 0, 0)) + body + bytes(-len(body) % 4))
     for name in ("Keyed", "KeyedS", "KeyedN", "Outer"):
-        decoded = Codec(struct(name)).decode(sent, keys_only=True)
+        decoded = Codec(struct(name)).decode_samples(sent, keys_only=True)
         assert decoded.batch.num_rows == (0 if decoded.malformed is not None else 1)
 
 
@@ -122,7 +122,7 @@ def test_cut_and_lengthened_keys_are_malformed(length: int) -> None:
     """Those that end at another place than the payload, but for padding."""
     whole = bytes.fromhex("07000000 04000000 61626300") + bytes(8)
     payload = b"\0\x09\0\0" + whole[: 4 * length]
-    decoded = Codec(struct("KeyedS")).decode(samples(payload), keys_only=True)
+    decoded = Codec(struct("KeyedS")).decode_samples(samples(payload), keys_only=True)
     assert (decoded.malformed is None) is (length == 3)
 
 
@@ -146,6 +146,6 @@ def test_types_without_dheaders_have_no_other_form() -> None:
     mutable = struct("S", "@mutable struct S { @key long a; };")
     assert undelimited_key(mutable) is None
     assert (
-        Codec(mutable).decode(samples(bytes.fromhex("000b0000 05000000")), keys_only=True).malformed
+        Codec(mutable).decode_samples(samples(bytes.fromhex("000b0000 05000000")), keys_only=True).malformed
         is not None
     )

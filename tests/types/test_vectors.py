@@ -112,11 +112,11 @@ def test_vector(case: tuple[str, dict[str, Any], DataRepresentation, bool, str])
     assert isinstance(struct, Struct)
     codec = Codec(struct)
     batch = pa.RecordBatch.from_pylist([value, value], schema=codec.arrow_schema)
-    samples = codec.encode(batch, representation=representation, big_endian=big_endian)
+    samples = codec.encode_batch(batch, representation=representation, big_endian=big_endian)
     payload = bytes.fromhex(text)
     assert bytes(samples.payload(0)).hex(" ", 4) == payload.hex(" ", 4)
     assert bytes(samples.payload(1)) == payload
-    assert codec.decode(samples).batch.to_pylist() == [value, value]
+    assert codec.decode_samples(samples).batch.to_pylist() == [value, value]
 
 
 def decode_one(idl: str, text: str, **options: bool) -> tuple[list[dict[str, Any]], list[bool] | None]:
@@ -124,7 +124,7 @@ def decode_one(idl: str, text: str, **options: bool) -> tuple[list[dict[str, Any
     assert isinstance(struct, Struct)
     payload = bytes.fromhex(text)
     samples = Samples.uniform(np.frombuffer(payload, np.uint8), 1, len(payload))
-    decoded = Codec(struct).decode(samples, **options)
+    decoded = Codec(struct).decode_samples(samples, **options)
     return decoded.batch.to_pylist(), None if decoded.malformed is None else decoded.malformed.tolist()
 
 
@@ -174,7 +174,7 @@ def test_evolved_and_plain_samples_in_one_call() -> None:
     offsets = np.array([0, 28, 40], np.int64)
     lengths = np.array([len(payload) for payload in payloads], np.int64)
     samples = Samples.ragged(np.frombuffer(b"".join(payloads), np.uint8), offsets, lengths)
-    decoded = Codec(struct).decode(samples)
+    decoded = Codec(struct).decode_samples(samples)
     assert decoded.malformed is None
     assert decoded.batch.column("x").to_pylist() == [5, 6, 5]
     assert decoded.batch.column("y").to_pylist() == [1.0, None, 1.0]

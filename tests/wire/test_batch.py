@@ -182,7 +182,7 @@ def test_usual_batches_are_uniform_runs(little: bool, size: int, key_hash: bytes
     assert run.stride == (16 if key_hash else 0) + (8 if own != "none" else 0) + 4 + size + (-size & 3)
     assert run.data.nbytes == 50 * run.stride
     assert rows_of([run]) == expected(samples)
-    assert rows_of([run.take(3, 9)]) == expected(samples)[3:9]
+    assert rows_of([run.take_range(3, 9)]) == expected(samples)[3:9]
 
 
 def test_a_run_has_memory_of_its_own() -> None:

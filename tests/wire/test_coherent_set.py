@@ -143,7 +143,7 @@ def test_parts_of_a_run_belong_to_its_set(samples_of: Callable[[int], Samples]) 
     [run] = scan_all(block.data.tobytes())
     kept = run.select(np.arange(10) % 2 == 0)
     assert kept is not None
-    assert [part.coherent_set for part in (run.take(2, 5), run.copy(), kept)] == [5, 5, 5]
+    assert [part.coherent_set for part in (run.take_range(2, 5), run.copy(), kept)] == [5, 5, 5]
 
 
 def test_disposed_in_a_set() -> None:

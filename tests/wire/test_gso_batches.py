@@ -33,7 +33,7 @@ def one_at_a_time(
 ) -> list[bytes]:
     return [
         frame_batch(
-            samples.take(i, i + per),
+            samples.take_range(i, i + per),
             WRITER,
             batch_sn + i // per,
             first_sn + i,
@@ -93,7 +93,9 @@ def test_a_batch_of_a_train_marks_its_removed_samples() -> None:
     out = np.zeros(3 * framer.segment, np.uint8)
     block = framer.frame(out, 0, 3, batch_sn=1, first_sn=1).block(1)
     block.mark_removed(6, 7)
-    removed = frame_batch(samples.take(4, 8), WRITER, 2, 5, removed=np.array([False, True, True, False]))
+    removed = frame_batch(
+        samples.take_range(4, 8), WRITER, 2, 5, removed=np.array([False, True, True, False])
+    )
     assert block.data.tobytes() == removed.data.tobytes()
 
 

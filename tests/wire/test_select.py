@@ -71,4 +71,4 @@ def test_select_keeps_what_belongs_together(
         assert facts(run.copy()) == expected
         half = run.count // 2
         if half > 0:
-            assert facts(run.take(0, half)) + facts(run.take(half, run.count)) == expected
+            assert facts(run.take_range(0, half)) + facts(run.take_range(half, run.count)) == expected

@@ -86,7 +86,7 @@ class AppendedSegments:
                 raise refusal(error, f"delete {path}", path=path) from error
             del self.files[0]
             self.nbytes -= gone.size
-            self._pads.forget(gone)
+            self._pads.forget_segment(gone)
 
     def remove_spares(self) -> None:
         """Raises OSError."""

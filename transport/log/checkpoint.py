@@ -270,12 +270,12 @@ class TailStore:
 
     def begin_life(self) -> None:
         """Before anything is appended: the disk has this and the tail when it returns. Raises OSError."""
-        self._write_life(Clocks.read().boot, _NOT_CLOSED)
+        self._write_life(Clocks.read_now().boot, _NOT_CLOSED)
         self._page.flush()
 
     def end_life(self, position: int) -> None:
         """Nothing is appended any more. Should the disk not get to have this, the log counts as one not closed."""
-        self._write_life(Clocks.read().boot, position)
+        self._write_life(Clocks.read_now().boot, position)
 
     def _write_life(self, boot: str, closed: int) -> None:
         unsigned = _LIFE.pack(_LIFE_MAGIC, 0, boot.encode(), closed)

@@ -64,7 +64,7 @@ class CopiedFrames(PartialFrames):
             behind = min((first for first, _ in self._copied if first > at), default=limit)
             high = min(limit, behind, max(align(stop), at + _COPIED_BYTES))
             self.data[at:high] = self._source[at:high]
-            self._copied.add(at, high - 1)
+            self._copied.add_range(at, high - 1)
             at = high
         held = self._copied.around(start)
         if held is not None:

@@ -57,7 +57,7 @@ class ErrorLog:
         """Count one more error; LogError if there is no file and none can be made."""
         if self._file is None:
             self._file = Observations.open(self.path, magic=_MAGIC, size=self._size, key=_without_numbers)
-            self._lock = OwnerLock.take(self.path)
+            self._lock = OwnerLock.hold(self.path)
         content = f"{level}\n{logger}\n{text}".encode("utf-8", "replace")[:_CONTENT_MAX]
         self._file.observe(content, now=now)
 

@@ -94,7 +94,7 @@ class Frame:
         return self.position + self.length
 
 
-class Pad(NamedTuple):
+class PadFrame(NamedTuple):
     """Bytes [position, stop) at the end of a segment, for which the next frame was too long."""
 
     position: int

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from .frame_scan import Header, SegmentFrames
+from .frame_scan import FrameHeader, SegmentFrames
 
 #: Frames between two marks: walking so many takes milliseconds.
 MARK_FRAMES: Final = 1024
@@ -66,8 +66,8 @@ class FrameIndex:
     ) -> None:
         position, received = (marks[-1].position, marks[-1].received) if marks else (segment.base, 0)
         count = 0
-        for item in segment.walk(position, stop):
-            if not isinstance(item, Header) or not item.is_run:
+        for item in segment.scan_frames(position, stop):
+            if not isinstance(item, FrameHeader) or not item.is_run:
                 continue
             if count == MARK_FRAMES:
                 count = 0

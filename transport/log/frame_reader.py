@@ -9,12 +9,12 @@ from ..errors import LogLostError, UsageError
 from ..wire.samples import Run
 from .checkpoint import Tail
 from .damage import Damage
-from .frame import Cursor, Frame, Pad
-from .frame_scan import Gap, Header
+from .frame import Cursor, Frame, PadFrame
+from .frame_scan import FrameGap, FrameHeader
 from .log_files import LogFiles
 from .log_segments import LogSegments, holder
 
-Item: TypeAlias = Frame | Pad | Damage
+Item: TypeAlias = Frame | PadFrame | Damage
 
 
 class FrameReader:
@@ -48,17 +48,17 @@ class FrameReader:
         self, start: Cursor, end: Cursor, tail: Tail | None, *, bodies: bool, exact: bool
     ) -> Iterator[Item]:
         before = _Before(None, None)
-        gap: Gap | None = None
-        for item in self._segments.walk(start.position, end.position + (end.row > 0)):
-            if isinstance(item, Gap):
-                gap = item if gap is None else Gap(gap.position, item.stop, gap.is_hole or item.is_hole)
+        gap: FrameGap | None = None
+        for item in self._segments.scan_frames(start.position, end.position + (end.row > 0)):
+            if isinstance(item, FrameGap):
+                gap = item if gap is None else FrameGap(gap.position, item.stop, gap.is_hole or item.is_hole)
                 continue
             if gap is not None:
                 yield self._unknown(gap, start, before, self._after(item))
                 before, gap = _Before(None, None), None
             if not item.is_run:
                 before = _Before(item, before.run)
-                yield Pad(item.position, item.stop, item.rows_before)
+                yield PadFrame(item.position, item.stop, item.rows_before)
                 continue
             reception, run = self._read(item)
             is_whole = not (bodies or run.sparse) or item.segment.is_whole(item)
@@ -77,7 +77,7 @@ class FrameReader:
                 yield Damage(self._directory, item.position, item.stop, last - first, run.writer, number)
                 continue
             if last - first < item.count:
-                run = run.take(first, last)
+                run = run.take_range(first, last)
             yield Frame(item.position, item.stop - item.position, reception, item.rows_before + first, run)
         if gap is not None:
             yield self._unknown(gap, start, before, self._behind(gap.stop, tail))
@@ -88,15 +88,15 @@ class FrameReader:
                 position=end.position,
             )
 
-    def _read(self, header: Header) -> tuple[int, Run]:
+    def _read(self, header: FrameHeader) -> tuple[int, Run]:
         """Reception and run of a frame. Raises LogLostError if it was overwritten meanwhile, and makes no sense now."""
         try:
-            return header.segment.read(header)
+            return header.segment.read_frame(header)
         except ValueError:
             self._segments.check_trimmed(header.position)
             raise
 
-    def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage | Pad:
+    def _unknown(self, gap: FrameGap, start: Cursor, before: _Before, after: _After) -> Damage | PadFrame:
         """What can be told of a gap from the frames before and behind it; a Pad: the log went on behind it."""
         if before.header is None:
             before = self._before(gap.position)
@@ -108,7 +108,7 @@ class FrameReader:
         if gap.is_hole and not rows:  # the recovery could not tell either
             return Damage(self._directory, gap.position, gap.stop)
         if not (rows or read or gap.is_hole) and holder(self._segments.list_now(), gap.position) is None:
-            return Pad(gap.position, gap.stop, rows_before)
+            return PadFrame(gap.position, gap.stop, rows_before)
         left, right = before.run, after.run
         if left is not None and right is not None and left.writer == right.writer:
             # One writer's numbers on both sides, with as many between them as there are samples: they are its.
@@ -125,8 +125,8 @@ class FrameReader:
         """The frame that ends at ``position``."""
         segment = self._segments.map(position - 1) if position else None
         found = _Before(None, None)
-        for item in () if segment is None else segment.walk(segment.base, position):
-            if isinstance(item, Gap) or item.is_hole or item.stop > position:
+        for item in () if segment is None else segment.scan_frames(segment.base, position):
+            if isinstance(item, FrameGap) or item.is_hole or item.stop > position:
                 found = _Before(None, None)
             elif not item.is_run:
                 found = _Before(item, found.run)
@@ -134,7 +134,7 @@ class FrameReader:
                 found = _Before(item, self._read(item)[1] if item.segment.is_whole(item) else None)
         return found
 
-    def _after(self, header: Header) -> _After:
+    def _after(self, header: FrameHeader) -> _After:
         """What begins with ``header``; behind a PAD that is the next segment's first frame."""
         behind = header if header.is_run else None
         if behind is None:
@@ -161,7 +161,7 @@ def check_range(start: Cursor, end: Cursor) -> None:
 class _Before(NamedTuple):
     """The frame that ends where a gap begins, and the last run up to there; None: not known."""
 
-    header: Header | None
+    header: FrameHeader | None
     run: Run | None
 
     @property

@@ -26,7 +26,7 @@ _SEARCHED_BYTES: Final = 1 << 20
 
 
 @slotted
-class Header:
+class FrameHeader:
     """A frame whose header is right."""
 
     segment: SegmentFrames
@@ -51,7 +51,7 @@ class Header:
         return self.kind == HOLE
 
 
-class Gap(NamedTuple):
+class FrameGap(NamedTuple):
     """Bytes in which there is no frame; ``is_hole``: a recovery found that samples are gone there."""
 
     position: int
@@ -86,7 +86,7 @@ class SegmentFrames:
         """Map a segment of the log in ``directory``. Raises OSError."""
         return cls(file.base, mapped(directory, file), seed)
 
-    def header(self, position: int) -> Header | None:
+    def header(self, position: int) -> FrameHeader | None:
         """The frame at ``position``, which lies in the segment; None: there is none."""
         at = position - self.base
         if at % ALIGNMENT:
@@ -99,9 +99,9 @@ class SegmentFrames:
             or not is_header(self._bytes, at, length, kind, self.seed)
         ):
             return None
-        return Header(self, position, length, kind, rows_before, count)
+        return FrameHeader(self, position, length, kind, rows_before, count)
 
-    def next_header(self, position: int, stop: int) -> Header | None:
+    def next_header(self, position: int, stop: int) -> FrameHeader | None:
         """The first frame from ``position`` on and before ``stop``."""
         at = align(max(0, position - self.base))
         last = align(min(stop, self.end) - self.base)
@@ -137,28 +137,28 @@ class SegmentFrames:
         length: int = WALK.unpack_from(self._bytes, position - self.base)[0]
         return length > 0
 
-    def walk(self, position: int, stop: int) -> Iterator[Header | Gap]:
+    def scan_frames(self, position: int, stop: int) -> Iterator[FrameHeader | FrameGap]:
         """The frames and the gaps from ``position`` on that start before ``stop`` and before the segment's end."""
         stop = min(stop, self.end)
         while position < stop:
             header = self.header(position)
             if header is None:
                 header = self.next_header(position + 1, stop)
-                yield Gap(position, stop if header is None else header.position)
+                yield FrameGap(position, stop if header is None else header.position)
                 if header is None:
                     return
             position = header.stop
             yield header
 
-    def is_whole(self, header: Header) -> bool:
+    def is_whole(self, header: FrameHeader) -> bool:
         """Whether the body of a run is as it was written."""
         return is_body(self.data, header.position - self.base, header.length, self.seed)
 
-    def reception(self, header: Header) -> int:
+    def reception(self, header: FrameHeader) -> int:
         """Of a run, in ns since the epoch."""
         at: int = RECEPTION.unpack_from(self._bytes, header.position - self.base)[0]
         return at
 
-    def read(self, header: Header) -> tuple[int, Run]:
+    def read_frame(self, header: FrameHeader) -> tuple[int, Run]:
         """Reception and run of a frame; the run views the segment."""
         return read_run(self.data, header.position - self.base)

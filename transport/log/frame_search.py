@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from .frame import Cursor
 from .frame_index import MARK_FRAMES, FrameIndex, Mark
-from .frame_scan import Header
+from .frame_scan import FrameHeader
 from .log_segments import LogSegments, base_of, holder
 
 
@@ -24,7 +24,7 @@ class FrameSearch:
         self._index = index
         self._still = still
 
-    def find_header_behind(self, byte: int, position: int, stop: int) -> Header | None:
+    def find_header_behind(self, byte: int, position: int, stop: int) -> FrameHeader | None:
         """The first run frame from ``position`` on that ends behind ``byte`` and starts before ``stop``."""
         if (file := holder(self._segments.list_now(), byte)) is not None:
             position = max(position, file.base)
@@ -35,7 +35,7 @@ class FrameSearch:
 
     def headers_towards(
         self, position: int, stop: int, is_beyond: Callable[[Mark], bool]
-    ) -> Iterator[Header]:
+    ) -> Iterator[FrameHeader]:
         """The run frames from ``position`` on that start before ``stop``, for who looks for the first one of a kind.
 
         Of those before the last mark that is not beyond it most are left out, if the log has an index.
@@ -60,7 +60,7 @@ class FrameSearch:
         mark = self._index.last_before(segment, stop, is_beyond, self._still)
         return position if mark is None else max(position, mark.position)
 
-    def first_header(self, start: Cursor, stop: int) -> Header | None:
+    def first_header(self, start: Cursor, stop: int) -> FrameHeader | None:
         """The header of the frame that holds the first sample after ``start``."""
         for header in self._segments.headers(start.position, stop):
             if header.position > start.position or header.count > start.row:
@@ -88,10 +88,10 @@ class FrameSearch:
         return byte_at(header, min(cursor.row, header.count))
 
 
-def byte_at(header: Header, row: int) -> int:
+def byte_at(header: FrameHeader, row: int) -> int:
     """The position behind ``row`` samples, if all are equally long."""
     return header.position + (header.stop - header.position) * row // header.count
 
 
-def cursor_at(header: Header, row: int) -> Cursor:
+def cursor_at(header: FrameHeader, row: int) -> Cursor:
     return Cursor(header.position, row) if row < header.count else Cursor(header.stop)

@@ -34,7 +34,7 @@ class Clocks:
     boot: str
 
     @classmethod
-    def read(cls) -> Clocks:
+    def read_now(cls) -> Clocks:
         try:
             boot = boot_id()
         except OSError:
@@ -42,7 +42,7 @@ class Clocks:
         return cls(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), boot)
 
     @classmethod
-    def of(cls, wall_ns: object, uptime_ns: object, boot: object) -> Clocks:
+    def from_parts(cls, wall_ns: object, uptime_ns: object, boot: object) -> Clocks:
         """A moment that was written down as its :attr:`parts`. Raises ValueError if nobody wrote this."""
         if not isinstance(wall_ns, int) or not isinstance(uptime_ns, int) or not isinstance(boot, str):
             raise ValueError(f"{(wall_ns, uptime_ns, boot)!r:.80} is no moment")

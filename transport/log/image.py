@@ -29,7 +29,7 @@ _TYPE_SHIFT: Final = 16
 _SEGMENT_AT: Final = 28
 
 
-class CopiedFrames(NamedTuple):
+class CopiedMessages(NamedTuple):
     """The copied messages of consecutive frames, each a span of ``data``, and the position behind the last frame."""
 
     data: U8
@@ -77,7 +77,7 @@ class Image:
         cleaned = self.log.cleaning_position
         self.position = cleaned + -cleaned % self.log.term_length
 
-    def poll(self, max_bytes: int) -> CopiedFrames | None:
+    def poll(self, max_bytes: int) -> CopiedMessages | None:
         """Copy the next frames, ``max_bytes`` in all or the first one alone; None: there is none, or it was lapped.
 
         A frame that holds a train of messages has a span for each of them.
@@ -118,7 +118,7 @@ class Image:
         data = self._buffer.copy(log.data[first : first + at]) if spans else log.data[:0]
         if self.is_lapped:
             return None
-        return CopiedFrames(data, spans, start + at)
+        return CopiedMessages(data, spans, start + at)
 
 
 class CopyBuffer:

@@ -75,7 +75,7 @@ class Inventory:
         self._look()
 
     @classmethod
-    def of(cls, directory: Path) -> Inventory:
+    def of_log(cls, directory: Path) -> Inventory:
         """That of a log on this host, which also knows the writers whose samples are trimmed."""
         try:
             known = read_checkpoint(directory, read_metadata(directory).seed).writers

@@ -26,7 +26,7 @@ IN_USE_NS: Final = 300_000_000_000
 def note_in_use(directory: Path) -> None:
     """A receiver runs on a log. Dates its files, too: storing to a mapped file does not on every file system, and what
     removes old files from /tmp goes by their dates."""
-    _write(directory, _Unused(0, Clocks.read()))
+    _write(directory, _Unused(0, Clocks.read_now()))
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             with suppress(OSError):  # it is trimmed or replaced meanwhile
@@ -69,7 +69,7 @@ def _read(directory: Path) -> _Unused | None:
     """None: it is not written down, or nobody wrote this."""
     try:
         ns, *clocks = json.loads((directory / LAST_USE).read_bytes())
-        return _Unused(max(0, int(ns)), Clocks.of(*clocks))
+        return _Unused(max(0, int(ns)), Clocks.from_parts(*clocks))
     except (OSError, ValueError, TypeError, OverflowError, RecursionError):
         return None
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import LogLostError
 from .checkpoint import Base
-from .frame_scan import Gap, Header, SegmentFrames
+from .frame_scan import FrameGap, FrameHeader, SegmentFrames
 from .log_files import LogFiles
 from .segment import SegmentFile, StreamLogMetadata, refusal, segment_path
 
@@ -27,13 +27,13 @@ class LogSegments:
         self._mapped: dict[int, SegmentFrames] = {}
         self._listed: list[SegmentFile] = []
 
-    def headers(self, position: int, stop: int) -> Iterator[Header]:
+    def headers(self, position: int, stop: int) -> Iterator[FrameHeader]:
         """The run frames from ``position`` on that start before ``stop``."""
-        for item in self.walk(position, stop):
-            if isinstance(item, Header) and item.is_run:
+        for item in self.scan_frames(position, stop):
+            if isinstance(item, FrameHeader) and item.is_run:
                 yield item
 
-    def walk(self, position: int, stop: int) -> Iterator[Header | Gap]:
+    def scan_frames(self, position: int, stop: int) -> Iterator[FrameHeader | FrameGap]:
         """Everything from ``position`` on that starts before ``stop``."""
         while position < stop:
             segment = self.map(position)
@@ -44,17 +44,17 @@ class LogSegments:
                     continue
                 behind = (file.base for file in self._files.segments() if file.base > position)
                 after = min((stop, *behind))
-                yield Gap(position, after)
+                yield FrameGap(position, after)
                 position = after
                 continue
-            for item in segment.walk(position, stop):
-                is_hole = isinstance(item, Header) and item.is_hole
-                if isinstance(item, Gap):
+            for item in segment.scan_frames(position, stop):
+                is_hole = isinstance(item, FrameHeader) and item.is_hole
+                if isinstance(item, FrameGap):
                     start = self.start_behind(item.position)
                     if start is not None:  # the segment became another one meanwhile
                         position = start
                         break
-                yield Gap(item.position, item.stop, is_hole) if is_hole else item
+                yield FrameGap(item.position, item.stop, is_hole) if is_hole else item
                 position = item.stop
 
     @cached_property

@@ -8,16 +8,16 @@ from typing import Final, TypeAlias
 
 from ..errors import LogLostError, UsageError
 from .damage import Damage
-from .frame import Cursor, Frame, Pad
+from .frame import Cursor, Frame, PadFrame
 from .frame_index import FrameIndex
 from .frame_reader import FrameReader, Item, check_range
-from .frame_scan import Header
+from .frame_scan import FrameHeader
 from .frame_search import FrameSearch, byte_at, cursor_at
 from .log_files import LogDirectory, LogFiles
 from .log_segments import MAPPED_MAX, LogSegments
 from .segment import JSON, SegmentFile
 
-__all__ = ["Cursor", "Damage", "Frame", "Item", "LogView", "Pad"]
+__all__ = ["Cursor", "Damage", "Frame", "Item", "LogView", "PadFrame"]
 
 _UNLIMITED: Final = 1 << 63
 
@@ -86,8 +86,8 @@ class LogView:
         end = 0 if tail is None else tail.position
         for file in self._files.segments()[-MAPPED_MAX:]:
             segment = self._segments.map(file.base)
-            for item in () if segment is None else segment.walk(segment.base, segment.end):
-                if isinstance(item, Header):
+            for item in () if segment is None else segment.scan_frames(segment.base, segment.end):
+                if isinstance(item, FrameHeader):
                     end = max(end, item.stop)
         return end
 
@@ -101,13 +101,13 @@ class LogView:
         if position == segment.base or segment.header(position) is not None:
             return True
         start = self._search.position_of_mark(segment.base, position, lambda mark: mark.position > position)
-        return any(item.stop == position for item in segment.walk(start, position))
+        return any(item.stop == position for item in segment.scan_frames(start, position))
 
     def next_frame(self, position: int) -> int:
         """Where the first undamaged frame at or behind ``position`` starts; the log's end if there is none."""
         end = self.end
-        for item in self._segments.walk(position, end):
-            if isinstance(item, Header):
+        for item in self._segments.scan_frames(position, end):
+            if isinstance(item, FrameHeader):
                 return item.position
         return max(position, end)
 
@@ -152,7 +152,7 @@ class LogView:
                 return Cursor(header.position)
         return Cursor(end)
 
-    def _is_since(self, header: Header, time_ns: int) -> bool:
+    def _is_since(self, header: FrameHeader, time_ns: int) -> bool:
         """Whether a frame was received at ``time_ns`` or later. Raises LogLostError if it was overwritten meanwhile."""
         if header.segment.reception(header) < time_ns:
             return False

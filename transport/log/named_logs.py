@@ -62,7 +62,7 @@ class NamedLogs:
         path = self.directory / (secrets.token_hex(16) + _SUFFIX)
         return PublicationLog.create(term_length, path=path, about=about)
 
-    def open(self, name: str) -> PublicationLog:
+    def map_log(self, name: str) -> PublicationLog:
         """Map the log of that name; LogError if there is none, or its writer is gone."""
         if not _NAME.fullmatch(name):
             raise LogError(f"{name!r} is no name of a publication log")
@@ -105,7 +105,7 @@ class NamedLogs:
     # --- inside ------------------------------------------------------------------------------------
 
     def _look_into(self, name: str) -> tuple[LogOwner, NamedLog]:
-        log = self.open(name)
+        log = self.map_log(name)
         return log.metadata.owner, NamedLog(self.directory / name, log.about)
 
     def _names(self) -> list[str]:

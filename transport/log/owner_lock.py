@@ -37,7 +37,7 @@ class OwnerLock:
         self._fd = fd
 
     @classmethod
-    def take(cls, path: Path) -> OwnerLock | None:
+    def hold(cls, path: Path) -> OwnerLock | None:
         """Hold the lock of a file that nobody else knows yet; None where the system has no such locks."""
         try:
             fd = os.open(path, os.O_RDWR)

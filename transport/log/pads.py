@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .frame import Cursor, Pad
+from .frame import Cursor, PadFrame
 from .frame_scan import SegmentFrames
 from .log_view import LogView
 from .segment import SCARCE, SegmentFile, refusal, segment_path
@@ -23,7 +23,7 @@ class Pads:
         """The segment at ``base`` ends with a PAD at ``position``."""
         self._starts[base] = position
 
-    def forget(self, segment: SegmentFile) -> None:
+    def forget_segment(self, segment: SegmentFile) -> None:
         """It is trimmed."""
         self._starts.pop(segment.base, None)
 
@@ -31,7 +31,7 @@ class Pads:
         """Whether no sample ever lay from ``start`` to ``stop``, where there is no segment. Raises LogError."""
         try:
             items = LogView(self._directory).items(Cursor(start), Cursor(stop))
-            return all(isinstance(item, Pad) for item in items)
+            return all(isinstance(item, PadFrame) for item in items)
         except OSError as error:
             raise refusal(error, f"look into {self._directory}", path=self._directory) from error
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..wire.samples import Run
 from .frame import ALIGNMENT, HEADER_BYTES, align
-from .frame_scan import Header, SegmentFrames
+from .frame_scan import FrameHeader, SegmentFrames
 
 
 class PartialFrames(SegmentFrames, ABC):
@@ -22,12 +22,12 @@ class PartialFrames(SegmentFrames, ABC):
     def _bring(self, start: int, stop: int) -> None:
         """Have ``data[start:stop]`` there. No byte changes that was there before: views of it may be handed out."""
 
-    def header(self, position: int) -> Header | None:
+    def header(self, position: int) -> FrameHeader | None:
         at = position - self.base
         self._need(at, at + HEADER_BYTES)
         return super().header(position)
 
-    def next_header(self, position: int, stop: int) -> Header | None:
+    def next_header(self, position: int, stop: int) -> FrameHeader | None:
         stop = min(stop, self.end)
         while position < stop:
             high = min(stop, self.base + align(position - self.base + self.searched_bytes))
@@ -43,15 +43,15 @@ class PartialFrames(SegmentFrames, ABC):
             self._need(position - self.base, position - self.base + ALIGNMENT)
         return super().is_committed(position)
 
-    def is_whole(self, header: Header) -> bool:
+    def is_whole(self, header: FrameHeader) -> bool:
         self._need_all(header)
         return super().is_whole(header)
 
-    def read(self, header: Header) -> tuple[int, Run]:
+    def read_frame(self, header: FrameHeader) -> tuple[int, Run]:
         self._need_all(header)
-        return super().read(header)
+        return super().read_frame(header)
 
-    def _need_all(self, header: Header) -> None:
+    def _need_all(self, header: FrameHeader) -> None:
         at = header.position - self.base
         self._need(at, at + header.length)
 

@@ -60,7 +60,7 @@ CLOSED: Final = PublicationResult.CLOSED
 MAX_POSITION_EXCEEDED: Final = PublicationResult.MAX_POSITION_EXCEEDED
 
 
-class Claim:
+class FrameClaim:
     """A place in the log: fill ``data``, then commit or abort."""
 
     __slots__ = ("_at", "_is_open", "_length", "_log", "data", "end", "start")
@@ -182,7 +182,7 @@ class PublicationLog:
         format_metadata(memoryview(mapping), term_length, about, initial_term_id, token)
         log = cls(mapping, path)
         if path is not None:
-            log._owner_lock = OwnerLock.take(unfinished(path))
+            log._owner_lock = OwnerLock.hold(unfinished(path))
         log.metadata.own(locks=log._owner_lock is not None)
         return log
 
@@ -217,7 +217,7 @@ class PublicationLog:
 
     def claim(
         self, length: int, *, limit: int, first_sn: int = 0, count: int = 0, segment: int = 0
-    ) -> Claim | PublicationResult:
+    ) -> FrameClaim | PublicationResult:
         """A place for a body of ``length`` bytes, which ends at ``limit`` at the latest.
 
         ``segment``: the body will be messages of so many bytes each, the last one perhaps shorter; 0: one message.
@@ -247,7 +247,7 @@ class PublicationLog:
             words[self._tail] = tail + room
             at = self._term_at + offset
             self.terms.claim(at, frame_length, offset, self._term_id, first_sn, count, segment)
-        return Claim(
+        return FrameClaim(
             self, start, end, at, frame_length, self.data[at + FRAME_HEADER_BYTES : at + frame_length]
         )
 

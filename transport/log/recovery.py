@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..structure import Guid
 from .checkpoint import Checkpoint, has_room, read_tail, remember
-from .frame_scan import Header, SegmentFrames
+from .frame_scan import FrameHeader, SegmentFrames
 from .segment import SUFFIX, SegmentFile, extend_segment, list_segments, page_ceil
 from .small_file import UNFINISHED
 from .spare_segments import SPARE
@@ -81,8 +81,8 @@ def recover(
         frames = SegmentFrames.map(directory, file, seed)
         if frames.base <= checkpoint.position:
             tail = verified = frames.base
-        for item in frames.walk(frames.base, frames.end):
-            if isinstance(item, Header):
+        for item in frames.scan_frames(frames.base, frames.end):
+            if isinstance(item, FrameHeader):
                 # Each frame counts, also one that lies right behind damage.
                 is_sound = _count(item, checkpoint.position, stored, writers)
                 is_damaged |= not is_sound or item.position != tail
@@ -101,7 +101,7 @@ def recover(
     return Recovered(tail, position, rows, damaged)
 
 
-def _count(header: Header, checkpoint: int, stored: Container[Guid], writers: dict[Guid, int]) -> bool:
+def _count(header: FrameHeader, checkpoint: int, stored: Container[Guid], writers: dict[Guid, int]) -> bool:
     """Take in who wrote a frame; False: it is damaged. What a writer can send again is not taken for received.
 
     Of frames before the checkpoint, it has the writers ``stored``, with their newest numbers, which need not be the
@@ -111,7 +111,7 @@ def _count(header: Header, checkpoint: int, stored: Container[Guid], writers: di
         return True
     if not header.segment.is_whole(header):
         return False
-    _, run = header.segment.read(header)
+    _, run = header.segment.read_frame(header)
     if header.position >= checkpoint or (run.writer not in stored and has_room(writers, run.writer)):
         remember(writers, run.writer, run.last_sn)
     return True

@@ -19,7 +19,7 @@ from .segment import Segment
 _POPULATED_MAX: Final = 4 << 20
 
 
-class _Location(NamedTuple):
+class _ReservedFrame(NamedTuple):
     """``position`` is that of the frame, ``data`` where an indexed run of so many ``samples`` lies in it."""
 
     position: int
@@ -45,12 +45,12 @@ class ReservedFrames:
     def __init__(self) -> None:
         #: What puts samples together there, and vacates them for others.
         self.reader: Vacates | None = None
-        self._places: deque[_Location] = deque()
+        self._places: deque[_ReservedFrame] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, tail: Segment, position: int, nbytes: int, count: int) -> U8 | None:
+    def reserve(self, tail: Segment, position: int, nbytes: int, count: int) -> U8 | None:
         """The place of a run behind the others, or at ``position`` if there are none; None: the segment has no room for
         it."""
         if self._places:
@@ -62,7 +62,7 @@ class ReservedFrames:
         tail.holds_old = True
         tail.populate(at + min(nbytes, _POPULATED_MAX))
         place = tail.data[at : at + nbytes]
-        self._places.append(_Location(position, place, count))
+        self._places.append(_ReservedFrame(position, place, count))
         return place
 
     def hold(self, runs: Sequence[Run | None]) -> bool:
@@ -71,7 +71,7 @@ class ReservedFrames:
             run is not None and place.holds(run) for run, place in zip(runs, self._places, strict=False)
         )
 
-    def take(self, position: int, run: Run) -> bool:
+    def append_run(self, position: int, run: Run) -> bool:
         """The run at the first place is appended; False: it is not there."""
         if not self._places or self._places[0].position != position or not self._places[0].holds(run):
             return False

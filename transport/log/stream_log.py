@@ -292,7 +292,7 @@ class StreamLog:
     def place(self, nbytes: int, count: int = 1) -> U8 | None:
         """Where the bytes of an indexed run of ``count`` samples will lie that is appended next, or behind the places
         before; None: that is not known. See :mod:`.places` for what it binds to."""
-        return None if self._tail is None else self.places.add(self._tail, self._position, nbytes, count)
+        return None if self._tail is None else self.places.reserve(self._tail, self._position, nbytes, count)
 
     def append(self, run: Run, *, reception: int, more: Sequence[Run] = ()) -> bool:
         """Append and commit a whole run, or nothing of it: False = no room until more is trimmed.
@@ -313,7 +313,7 @@ class StreamLog:
             last_sn, count = more[-1].last_sn, count + sum(each.count for each in more)
         _check(run, length)
         in_place = bool(self.places)
-        if in_place and (more or not self.places.take(self._position, run)):
+        if in_place and (more or not self.places.append_run(self._position, run)):
             raise UsageError(f"there are places in the log in {self.directory}, and this run is in none")
         aligned = align(length)
         tail = self._tail
@@ -447,7 +447,7 @@ class StreamLog:
         for number, file in enumerate(files):
             if file.end > found.tail and not self._resume(number, found):
                 break
-        if life is not None and life.closed is None and life.boot != Clocks.read().boot:
+        if life is not None and life.closed is None and life.boot != Clocks.read_now().boot:
             self._leap()
         self._segments.hold(files)
         self._stored.store(self._position, self._rows)

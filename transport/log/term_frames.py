@@ -83,13 +83,13 @@ class Terms:
             self.data, at, -length, VERSION, 0, DATA, term_offset, term_id, first_sn, count, segment
         )
 
-    def commit(self, at: int, length: int) -> None:
+    def commit_frame(self, at: int, length: int) -> None:
         self.lengths[at // _WORD] = length
 
     def make_pad(self, at: int, length: int) -> None:
         """Commit the claim at ``at`` as a PAD."""
         _TYPE.pack_into(self.data, at + _TYPE_AT, PAD)
-        self.commit(at, length)
+        self.commit_frame(at, length)
 
     def is_pad(self, at: int) -> bool:
         """Whether the frame at ``at`` is a PAD."""
@@ -100,7 +100,7 @@ class Terms:
         at = position % self.span
         offset, term_id = position % self.term_length, self.term_id(position)
         _HEADER.pack_into(self.data, at, -length, VERSION, 0, PAD, offset, term_id, 0, 0, 0)
-        self.commit(at, length)
+        self.commit_frame(at, length)
 
     def gap(self, position: int, limit: int) -> int:
         """The position up to which nothing is stored, in this term and below ``limit``."""

@@ -37,7 +37,7 @@ class Verified:
     def is_sound(self) -> bool:
         return not self.damage and not self.errors
 
-    def add(self, item: Item) -> None:
+    def add_item(self, item: Item) -> None:
         """Count what lies behind everything else so far."""
         if isinstance(item, Frame):
             self.frames += 1
@@ -77,7 +77,7 @@ def extent(view: LogView) -> Extent:
         return Extent(base, view.end, str(error))
 
 
-def walk(view: LogView, position: int, end: int, *, bodies: bool = True) -> Iterator[Item]:
+def scan_log(view: LogView, position: int, end: int, *, bodies: bool = True) -> Iterator[Item]:
     """What lies in positions [position, end) of a log, without what is trimmed meanwhile. Raises LogError."""
     while position < end:
         try:
@@ -104,8 +104,8 @@ def verify(
         found.base, found.end, error = extent(view)
         if error is not None:
             found.errors.append(error)
-        for item in walk(view, found.base, found.end, bodies=bodies):
-            found.add(item)
+        for item in scan_log(view, found.base, found.end, bodies=bodies):
+            found.add_item(item)
             if on_frame is not None and isinstance(item, Frame):
                 on_frame(item)
     except LogError as failure:

@@ -24,7 +24,7 @@ from ..wire.samples import U8, Samples
 from .buffer_claim import BufferClaim
 from .directory import Directory
 from .duty_cycle import DutyCycle
-from .matched_readers import MatchedReaders
+from .matched_readers import WriterMatches
 from .node_counters import NodeCounters
 from .publish_mode import Asynchronous, PublishMode, Synchronous
 from .send_failures import SendFailures, WriteFailures
@@ -68,7 +68,7 @@ class BlockingWriter:
         self.node = node
         self.writer = writer
         self.topic = topic
-        self.readers = MatchedReaders(node, writer)
+        self.readers = WriterMatches(node, writer)
         self.failures = WriteFailures(node, writer, topic)
         self._mode: PublishMode = Asynchronous(node) if asynchronous else Synchronous(node)
         self._is_ended = False
@@ -78,7 +78,7 @@ class BlockingWriter:
     def guid(self) -> Guid:
         return self.writer.guid
 
-    def write(
+    def write_samples(
         self,
         samples: Samples,
         *,
@@ -208,7 +208,7 @@ class BlockingWriter:
         self._mode.do_work()
         while True:
             # First of all: the node's thread may have made room before it stood aside.
-            rest = samples.take(taken, samples.count)
+            rest = samples.take_range(taken, samples.count)
             hashes = key_hashes[taken:] if key_hashes is not None else None
             more = self._offer(rest, hashes, flags, stamp)
             taken += more
@@ -230,7 +230,7 @@ class BlockingWriter:
         """
         with self.node.lock:
             self.failures.begin_sending()
-            self.writer.flush(now=time.monotonic_ns(), compress=compress)
+            self.writer.flush_batch(now=time.monotonic_ns(), compress=compress)
             self._mode.flush()
             self.failures.end_sending()
         self.failures.raise_own()
@@ -303,7 +303,7 @@ class BlockingWriter:
         with self.node.lock:
             self._check_open()
             self.failures.begin_sending()
-            self.writer.flush(now=time.monotonic_ns())
+            self.writer.flush_batch(now=time.monotonic_ns())
             self._mode.flush()
             self.failures.end_sending()
             last = self.writer.last_sn

@@ -52,7 +52,7 @@ class BufferClaim:
                 if self.key_hash is None:
                     raise UsageError("a sample of a keyed topic needs its key_hash before it is committed")
                 self._claim.key_hash[0] = self.key_hash
-            committed = self._writer.claims.commit(self._claim, now=time.monotonic_ns())
+            committed = self._writer.claims.commit_claim(self._claim, now=time.monotonic_ns())
             self._flush()
         return committed
 

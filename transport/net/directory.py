@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ..protocol.discovery.remote_participant import Announcement
-from ..protocol.participant.participant import Participant, RemoteEndpoint
+from ..protocol.participant.participant import RemoteEndpoint, RtpsParticipant
 from ..qos import Qos, incompatibilities, partitions_match, requested_by_reader
 from ..structure import Guid, is_keyed
 from ..types.model import Struct
@@ -25,7 +25,7 @@ class DomainMember(Protocol):
 class Directory:
     """The look-ups of one node; each takes the node's lock where it needs it."""
 
-    def __init__(self, node: DomainMember, participant: Participant, domain: int) -> None:
+    def __init__(self, node: DomainMember, participant: RtpsParticipant, domain: int) -> None:
         self.node = node
         self.participant = participant
         #: The id of the DDS domain.

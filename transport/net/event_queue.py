@@ -10,7 +10,7 @@ from ..errors import DropReason
 from ..limits import EVENTS_MAX, MISMATCHES_LOGGED_MAX
 from ..log_once import LogOnce
 from ..protocol.participant.events import Event, MessageTooLarge, TypeNotKnown
-from ..protocol.participant.participant import Participant
+from ..protocol.participant.participant import RtpsParticipant
 from ..structure import Guid
 from .ipc_reading import ReadLogs
 from .node_config import NodeConfig
@@ -24,7 +24,7 @@ _SENDERS_NAMED_MAX: Final = 256
 class EventQueue:
     """Events that wait for the node's owner; all calls under the node's lock."""
 
-    def __init__(self, config: NodeConfig, participant: Participant, read_logs: ReadLogs) -> None:
+    def __init__(self, config: NodeConfig, participant: RtpsParticipant, read_logs: ReadLogs) -> None:
         self._participant = participant
         self._read_logs = read_logs
         self._warnings = EventWarnings(config)

@@ -49,7 +49,7 @@ Receive = Callable[[U8, Sequence[Span], int | None], None]
 
 
 @slotted
-class _Location:
+class _LogReader:
     """One of our readers in one log."""
 
     reader: StatefulReader
@@ -61,19 +61,19 @@ class _Location:
 
 
 @slotted
-class _Reading:
+class _ReadLog:
     """One log, and our readers that read it."""
 
     writer: Guid
     image: Image
-    places: dict[Guid, _Location] = field(default_factory=dict)
+    places: dict[Guid, _LogReader] = field(default_factory=dict)
     #: Where a frame begins that found no room, and the bytes it needs. Readers know of it, and do not request it.
     refused: tuple[int, int] = (-1, 0)
     #: What lies before this position was there when a spy joined, and when that was.
     found: tuple[int, int] = (-1, 0)
 
     @property
-    def active(self) -> list[_Location]:
+    def active(self) -> list[_LogReader]:
         """The readers that are not resting."""
         return [place for place in self.places.values() if not place.resting]
 
@@ -108,7 +108,7 @@ class ReadLogs:
         self._named_logs = named_logs or NamedLogs()
         self._spies = spies
         self._readers: dict[Guid, StatefulReader] = {}
-        self._readings: dict[Guid, _Reading] = {}
+        self._readings: dict[Guid, _ReadLog] = {}
         self._buffer = CopyBuffer()
         self._owners_at = 0
 
@@ -147,7 +147,7 @@ class ReadLogs:
     def join(self, reader: StatefulReader, writer: Guid, log: PublicationLog, *, now: int) -> bool:
         """Have a reader read the log of a writer that it is matched with; False: the log takes no more readers."""
         image = Image.joined(log, self._buffer, source_of_log(writer.prefix))
-        reading = self._readings.get(writer) or _Reading(writer, image)
+        reading = self._readings.get(writer) or _ReadLog(writer, image)
         if self._spies and reader.writers[writer].synced:
             # The reader knows which samples it has, and nobody repeats the others. However long it takes to read
             # them, they are no sign that the writer goes on with lower numbers.
@@ -161,7 +161,7 @@ class ReadLogs:
         self._readings[writer] = reading
         return True
 
-    def read(self, *, now: int) -> tuple[int, int]:
+    def read_logs(self, *, now: int) -> tuple[int, int]:
         """Hand on everything in the logs, as far as there is room; returns the number of frames and their bytes."""
         frames = nbytes = 0
         for reading in list(self._readings.values()):
@@ -202,7 +202,7 @@ class ReadLogs:
     def _find(self, info: WriterInfo) -> PublicationLog | None:
         """The log of a writer, if it is on this host and readers may read it."""
         try:
-            log = self._named_logs.open(info.publication_log)
+            log = self._named_logs.map_log(info.publication_log)
         except LogError as error:
             _log.debug("%s is read by UDP: %s", info.guid, error)  # most likely it is on another host
             return None
@@ -210,7 +210,7 @@ class ReadLogs:
         is_its = log.token == info.publication_token and about.get("guid") == str(info.guid)
         return log if is_its and about.get("ipc") else None
 
-    def _subscribe(self, reading: _Reading, reader: StatefulReader, position: int, now: int) -> bool:
+    def _subscribe(self, reading: _ReadLog, reader: StatefulReader, position: int, now: int) -> bool:
         log = reading.image.log
         try:
             slot = log.subscribe(
@@ -220,10 +220,10 @@ class ReadLogs:
             _log.debug("%s", error)
             return False
         if slot is not None:
-            reading.places[reader.guid] = _Location(reader, slot, consumed=position)
+            reading.places[reader.guid] = _LogReader(reader, slot, consumed=position)
         return slot is not None
 
-    def _leave(self, reading: _Reading, reader: Guid) -> None:
+    def _leave(self, reading: _ReadLog, reader: Guid) -> None:
         if (place := reading.places.pop(reader, None)) is not None:
             if place.slot.is_there:
                 place.slot.leave()
@@ -231,11 +231,11 @@ class ReadLogs:
         if not reading.places:
             self._readings.pop(reading.writer, None)
 
-    def _drop(self, reading: _Reading) -> None:
+    def _drop(self, reading: _ReadLog) -> None:
         for reader in list(reading.places):
             self._leave(reading, reader)
 
-    def _read(self, reading: _Reading, now: int) -> tuple[int, int]:
+    def _read(self, reading: _ReadLog, now: int) -> tuple[int, int]:
         image = reading.image
         self._show(reading, now)
         frames = nbytes = 0
@@ -264,12 +264,12 @@ class ReadLogs:
                 self._show(reading, now)
         return frames, nbytes
 
-    def _takes_more(self, reading: _Reading) -> bool:
+    def _takes_more(self, reading: _ReadLog) -> bool:
         """Whether there is room for the next frame, if its size is known, or for any."""
         at, needed = reading.refused
         return reading.room >= (needed if at == reading.image.position else 1)
 
-    def _show(self, reading: _Reading, now: int) -> None:
+    def _show(self, reading: _ReadLog, now: int) -> None:
         """Record in the slots how far the readers are, and follow the states that the writer has given them."""
         for guid, place in list(reading.places.items()):
             slot = place.slot
@@ -286,7 +286,7 @@ class ReadLogs:
             if not place.resting:
                 slot.position = _consumed(place, reading)
 
-    def _follow(self, reading: _Reading, place: _Location) -> None:
+    def _follow(self, reading: _ReadLog, place: _LogReader) -> None:
         """Rest and rejoin as the writer decides."""
         rests = place.slot.state is not SubscriberState.ACTIVE
         if rests == place.resting:
@@ -319,7 +319,7 @@ class ReadLogs:
                 _log.debug("%s", error)
 
 
-def _is_over(reading: _Reading) -> bool:
+def _is_over(reading: _ReadLog) -> bool:
     """Whether the log is read to its end."""
     image, metadata = reading.image, reading.image.log.metadata
     if not metadata.end_of_stream and metadata.owner_lives:
@@ -332,14 +332,14 @@ def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
     return proxy is not None and proxy.reliable
 
 
-def _note_received(place: _Location, reading: _Reading) -> None:
+def _note_received(place: _LogReader, reading: _ReadLog) -> None:
     """Keep what a later report of consumption needs."""
     if place.reader.status.consumption_held and reading.writer in place.reader.writers:
         received = place.reader.status.positions(place.reader.writers[reading.writer]).rcv_pos
         place.unconsumed.append((received, reading.image.position))
 
 
-def _consumed(place: _Location, reading: _Reading) -> int:
+def _consumed(place: _LogReader, reading: _ReadLog) -> int:
     """Up to which position the reader has consumed the log."""
     if not place.reader.status.consumption_held or reading.writer not in place.reader.writers:
         return reading.image.position

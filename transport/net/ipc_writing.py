@@ -41,7 +41,7 @@ _FIRST_KEY: Final = 1 << 16
 
 
 @slotted
-class _Writing:
+class _LoggedWriter:
     """One writer of ours with a named log, and the readers of the log."""
 
     writer: StatefulWriter
@@ -69,7 +69,7 @@ class WrittenLogs:
         self._prefix = prefix
         self._domain = domain
         self._named_logs = named_logs or NamedLogs()
-        self._writings: dict[Guid, _Writing] = {}
+        self._writings: dict[Guid, _LoggedWriter] = {}
         self._keys = itertools.count(_FIRST_KEY)
         #: An RTPS message without submessages: it wakes a node that waits for a datagram.
         self._wake_up = Header(prefix=prefix).encode()
@@ -102,7 +102,7 @@ class WrittenLogs:
             _log.warning("%s: nobody on this host can read it there, readers are sent datagrams", error)
             return key, None
 
-    def add(self, writer: StatefulWriter, log: PublicationLog, policy: FlowControlPolicy) -> None:
+    def add_log(self, writer: StatefulWriter, log: PublicationLog, policy: FlowControlPolicy) -> None:
         """Look after the log of a writer; the log is removed with the writer."""
         window = policy.log_window(log.term_length)
         # A writer waits until there is room for two datagrams, and so comes no nearer to the top.
@@ -110,15 +110,15 @@ class WrittenLogs:
         tethering = Tethering(
             window, policy.untethered_window_limit_timeout, policy.untethered_resting_timeout
         )
-        self._writings[writer.guid] = _Writing(writer, log, tethering)
+        self._writings[writer.guid] = _LoggedWriter(writer, log, tethering)
 
-    def remove(self, guid: Guid) -> None:
+    def remove_log(self, guid: Guid) -> None:
         if (writing := self._writings.pop(guid, None)) is not None:
             remove(writing.log)
 
     def close(self) -> None:
         for guid in list(self._writings):
-            self.remove(guid)
+            self.remove_log(guid)
 
     def conduct(self, *, now: int) -> None:
         """Hand the writers the positions of the readers of their logs (Aeron's conductor)."""
@@ -151,7 +151,7 @@ class WrittenLogs:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _conduct(self, writing: _Writing, now: int) -> None:
+    def _conduct(self, writing: _LoggedWriter, now: int) -> None:
         writer = writing.writer
         self._tether(writing, now)
         newest = writer.positions.pub_pos
@@ -169,7 +169,7 @@ class WrittenLogs:
         writing.announced, writing.patience = (readers, spies), _PATIENCE_MIN_NS
         writer.feedback.on_log_positions(readers, spies, now=now)
 
-    def _tether(self, writing: _Writing, now: int) -> None:
+    def _tether(self, writing: _LoggedWriter, now: int) -> None:
         """Set the states of untethered readers in their slots."""
         writer, slots = writing.writer, {slot.guid: slot for slot in writing.slots}
         consumers = {slot.guid: Consumer(slot.position, slot.is_tethered) for slot in writing.slots}

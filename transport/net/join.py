@@ -6,7 +6,7 @@ import logging
 import time
 
 from ..limits import MESSAGE_SIZE_MAX
-from ..protocol.participant.participant import Participant, ParticipantConfig
+from ..protocol.participant.participant import ParticipantConfig, RtpsParticipant
 from . import interfaces, peers
 from .node_config import NodeConfig, new_guid_prefix
 from .ros_graph import user_data_of
@@ -15,7 +15,7 @@ from .sockets import Sockets
 _log = logging.getLogger(__name__)
 
 
-def join(config: NodeConfig, sockets: Sockets) -> Participant:
+def join(config: NodeConfig, sockets: Sockets) -> RtpsParticipant:
     """The participant that speaks through these sockets."""
     for kind, granted, wanted, limit in (
         ("receive", sockets.granted_receive_buffer, config.receive_buffer, "rmem_max"),
@@ -29,7 +29,7 @@ def join(config: NodeConfig, sockets: Sockets) -> Participant:
                 wanted,
                 limit,
             )
-    return Participant(
+    return RtpsParticipant(
         ParticipantConfig(
             guid_prefix=config.guid_prefix or new_guid_prefix(),
             incarnation=config.incarnation,

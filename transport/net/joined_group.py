@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol.participant.participant import Participant
+from ..protocol.participant.participant import RtpsParticipant
 from ..protocol.trust import Trust
 from ..structure import Locator
 from .groups import group_to_join
@@ -13,7 +13,7 @@ from .sockets import Sockets
 class JoinedGroup:
     """One for all readers of a node; all calls under the node's lock."""
 
-    def __init__(self, config: NodeConfig, sockets: Sockets, participant: Participant) -> None:
+    def __init__(self, config: NodeConfig, sockets: Sockets, participant: RtpsParticipant) -> None:
         self._config = config
         self._sockets = sockets
         self._participant = participant

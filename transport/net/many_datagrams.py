@@ -66,7 +66,7 @@ class ManyDatagrams:
         self._sources: dict[int, str] = {}
 
     @classmethod
-    def of(cls) -> Self | None:
+    def where_possible(cls) -> Self | None:
         """None where the system has no such call, or its structures are not as here."""
         if sys.platform != "linux" or ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
             return None

@@ -17,7 +17,7 @@ class DomainMember(Protocol):
     lock: threading.RLock
 
 
-class MatchedReaders:
+class WriterMatches:
     """The matched readers of one writer, for any thread."""
 
     def __init__(self, node: DomainMember, writer: StatefulWriter) -> None:

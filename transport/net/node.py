@@ -21,7 +21,7 @@ from ..log.named_logs import remove
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.participant.endpoint_specs import ReaderSpec, WriterSpec
 from ..protocol.participant.events import Event
-from ..protocol.participant.participant import Participant
+from ..protocol.participant.participant import RtpsParticipant
 from ..protocol.policies import BatchPolicy
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.writing.flow import of_groups
@@ -56,7 +56,7 @@ class Node:
         self,
         config: NodeConfig,
         sockets: Sockets,
-        participant: Participant,
+        participant: RtpsParticipant,
         after_cycle: Callable[[Node], None] | None = None,
     ) -> None:
         """:meth:`open` makes what it needs."""
@@ -181,12 +181,12 @@ class Node:
             reader = self.participant.create_reader(
                 spec, now=time.monotonic_ns(), congestion_control=congestion_control
             )
-            self._recipients.add(reader, recipient)
+            self._recipients.add_recipient(reader, recipient)
             if self.config.ipc:
                 self._read_logs.add_reader(reader)
             self._group.listen()
             if self._graph is not None:
-                self._graph.add(reader.guid, writes=False)
+                self._graph.add_endpoint(reader.guid, writes=False)
                 self._graph.publish(time.monotonic_ns())
             self.flush()
         self.wake()
@@ -229,9 +229,9 @@ class Node:
                     remove(named)
                 raise
             if named is not None:
-                self._written_logs.add(writer, named, policy.flow_control)
+                self._written_logs.add_log(writer, named, policy.flow_control)
             if self._graph is not None:
-                self._graph.add(writer.guid, writes=True)
+                self._graph.add_endpoint(writer.guid, writes=True)
                 self._graph.publish(time.monotonic_ns())
             self.flush()
         self.wake()
@@ -253,11 +253,11 @@ class Node:
                 )
             self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()
-            self._written_logs.remove(guid)
+            self._written_logs.remove_log(guid)
             self._read_logs.remove_reader(guid)
-            self._recipients.remove(guid)
+            self._recipients.remove_recipient(guid)
             if self._graph is not None:
-                self._graph.remove(guid)
+                self._graph.remove_endpoint(guid)
                 self._graph.publish(time.monotonic_ns())
                 self.flush()
 
@@ -296,7 +296,7 @@ class Node:
         with self.lock:
             if self.is_closed:
                 return 0
-            received = self._turns.take()
+            received = self._turns.take_turns()
             now = time.monotonic_ns()
             self._written_logs.conduct(now=now)
             if self._graph is not None:

@@ -41,9 +41,9 @@ def load_callable(plugin: Plugin, name: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except Exception as error:  # the user's module may raise anything
         reason = f"cannot be loaded where the task runs: {type(error).__name__}: {error}"
-        raise PluginError.of(plugin, name, reason, is_loaded=False) from error
+        raise PluginError.for_plugin(plugin, name, reason, is_loaded=False) from error
     if not callable(found):
-        raise PluginError.of(plugin, name, "is no callable")
+        raise PluginError.for_plugin(plugin, name, "is no callable")
     return found
 
 
@@ -61,7 +61,7 @@ def checked_interceptor(decide: Callable[..., object], name: str) -> Callable[[B
             f"is not called as interceptor(request): {error}. The request has topic, writer, size, queued_samples, "
             "queued_bytes, key and row(), and is decided on by enqueue(), hold(), drop() and flush()"
         )
-        raise PluginError.of(Plugin.INTERCEPTOR, name, reason) from error
+        raise PluginError.for_plugin(Plugin.INTERCEPTOR, name, reason) from error
     except ValueError:  # a callable that does not show its signature
         pass
     return decide
@@ -92,7 +92,7 @@ def interceptor_of(spec: WriterSpec) -> Interceptor | None:
 
 def _row(struct: Struct, samples: Samples) -> Mapping[str, Any]:
     """The columns of one sample."""
-    return cast("dict[str, Any]", _codec(struct).decode(samples).batch.to_pylist()[0])
+    return cast("dict[str, Any]", _codec(struct).decode_samples(samples).batch.to_pylist()[0])
 
 
 @lru_cache(maxsize=16)
@@ -117,9 +117,9 @@ def load_flow_control(
             strategy = make(policy, StreamInfo(topic, writer, channel, policy.term_length))
         except Exception as error:  # the user's code may raise anything
             reason = f"fails when it is called with (policy, stream): {type(error).__name__}: {error}"
-            raise PluginError.of(Plugin.FLOW_CONTROL, policy.strategy, reason) from error
+            raise PluginError.for_plugin(Plugin.FLOW_CONTROL, policy.strategy, reason) from error
         if not isinstance(strategy, FlowControl):
-            raise PluginError.of(
+            raise PluginError.for_plugin(
                 Plugin.FLOW_CONTROL, policy.strategy, "makes no spark_rtps FlowControl of its policy"
             )
         return strategy
@@ -133,17 +133,19 @@ def load_congestion_control(kind: str, topic: str = "") -> CongestionControlFact
     if kind in ("static", "cubic"):
         return built_in
     if ":" not in kind:
-        raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, "is none of static, cubic and module:callable")
+        raise PluginError.for_plugin(
+            Plugin.CONGESTION_CONTROL, kind, "is none of static, cubic and module:callable"
+        )
     make = load_callable(Plugin.CONGESTION_CONTROL, kind)
     try:
         made: object = make(CongestionControlPolicy(kind=kind), StreamInfo(topic, GUID_UNKNOWN))
     except Exception as error:  # the user's code may raise anything
         reason = f"fails when it is called with (policy, stream): {type(error).__name__}: {error}"
-        raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, reason) from error
+        raise PluginError.for_plugin(Plugin.CONGESTION_CONTROL, kind, reason) from error
     if not all(callable(getattr(made, name, None)) for name in _CONGESTION_CONTROL_METHODS):
         methods = " and ".join(_CONGESTION_CONTROL_METHODS)
         reason = f"makes no CongestionControl of its policy: that has the methods {methods}"
-        raise PluginError.of(Plugin.CONGESTION_CONTROL, kind, reason)
+        raise PluginError.for_plugin(Plugin.CONGESTION_CONTROL, kind, reason)
 
     def factory(policy: CongestionControlPolicy, writer: WriterInfo) -> CongestionControl:
         stream = StreamInfo(topic, writer.guid, term_length=2 * writer.term_window)

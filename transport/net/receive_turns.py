@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..protocol.agenda import Failures
-from ..protocol.participant.participant import Participant, Reception
+from ..protocol.participant.participant import Reception, RtpsParticipant
 from ..protocol.receiving.message_receiver import Span
 from ..wire.samples import U8
 from .ipc_reading import ReadLogs
@@ -25,7 +25,7 @@ class ReceiveTurns:
     """Takes in what sockets and logs on this host hold, and hands it to the recipients; all calls under the node's
     lock."""
 
-    def __init__(self, participant: Participant, sockets: Sockets, recipients: Recipients) -> None:
+    def __init__(self, participant: RtpsParticipant, sockets: Sockets, recipients: Recipients) -> None:
         self._participant = participant
         self._sockets = sockets
         self._recipients = recipients
@@ -36,7 +36,7 @@ class ReceiveTurns:
         #: In the current duty cycle.
         self.received_bytes = 0
 
-    def take(self) -> int:
+    def take_turns(self) -> int:
         """Give each socket its turn; returns the number of datagrams received."""
         self.received_bytes = received = 0
         for source in self._sockets.receivers:
@@ -108,6 +108,6 @@ class ReceiveTurns:
         logs = self.read_logs
         if not logs.writers:
             return 0
-        messages, nbytes = logs.read(now=time.monotonic_ns())
+        messages, nbytes = logs.read_logs(now=time.monotonic_ns())
         self.received_bytes += nbytes
         return messages

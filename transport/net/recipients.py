@@ -48,11 +48,11 @@ class Recipients:
     def __init__(self) -> None:
         self._recipients: dict[Guid, Recipient] = {}
 
-    def add(self, reader: StatefulReader, recipient: Recipient) -> None:
+    def add_recipient(self, reader: StatefulReader, recipient: Recipient) -> None:
         self._recipients[reader.guid] = recipient
         reader.window = recipient.room()
 
-    def remove(self, reader: Guid) -> None:
+    def remove_recipient(self, reader: Guid) -> None:
         self._recipients.pop(reader, None)
 
     def offer_room(self, reader: StatefulReader) -> None:
@@ -75,7 +75,7 @@ class Recipients:
 
 
 def _deliver(reader: StatefulReader, recipient: Recipient) -> None:
-    while runs := reader.take():  # a new window may let through what the reader held
+    while runs := reader.take_runs():  # a new window may let through what the reader held
         try:
             recipient.deliver(reader, runs)
         except BaseException:

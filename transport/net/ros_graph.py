@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ..protocol.participant.endpoint_specs import WriterSpec
-from ..protocol.participant.participant import Participant
+from ..protocol.participant.participant import RtpsParticipant
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import DataRepresentation, DurabilityKind, Qos, ReliabilityKind
 from ..structure import ENTITYID_PARTICIPANT, Guid
@@ -41,7 +41,7 @@ def user_data_of(node: RosNode) -> bytes:
     return f"enclave={node.enclave};".encode()
 
 
-def join_graph(config: NodeConfig, participant: Participant, now: int) -> RosGraph | None:
+def join_graph(config: NodeConfig, participant: RtpsParticipant, now: int) -> RosGraph | None:
     """Become a node of a ROS graph; None: that is not wanted."""
     if config.ros is None:
         return None
@@ -64,12 +64,12 @@ class RosGraph:
         self._writers: dict[Guid, None] = {}
         self._is_current = False
 
-    def add(self, guid: Guid, *, writes: bool) -> None:
+    def add_endpoint(self, guid: Guid, *, writes: bool) -> None:
         """A reader or writer of the node is new."""
         (self._writers if writes else self._readers)[guid] = None
         self._is_current = False
 
-    def remove(self, guid: Guid) -> None:
+    def remove_endpoint(self, guid: Guid) -> None:
         """A reader or writer is gone."""
         self._writers.pop(guid, None)
         self._readers.pop(guid, None)

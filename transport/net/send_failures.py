@@ -36,7 +36,7 @@ class SendFailures:
         return [cause for number, to, cause in self._last if number > since and to in destinations]
 
 
-class Sender(Protocol):
+class WritingNode(Protocol):
     """What sends for the writer (`net.node.Node`)."""
 
     lock: threading.RLock
@@ -48,7 +48,7 @@ class Sender(Protocol):
 class WriteFailures:
     """The failures of one writer."""
 
-    def __init__(self, node: Sender, writer: StatefulWriter, topic: str) -> None:
+    def __init__(self, node: WritingNode, writer: StatefulWriter, topic: str) -> None:
         self._node = node
         self._writer = writer
         self._topic = topic

@@ -110,7 +110,7 @@ class Sockets:
         #: Those of the sockets for samples whose trains come in one piece.
         self._of_gso: set[socket.socket] = set()
         #: By socket for samples: how it receives many datagrams at once.
-        self._many = {self.user: ManyDatagrams.of()}
+        self._many = {self.user: ManyDatagrams.where_possible()}
         self._last_error = 0
 
     @classmethod
@@ -149,7 +149,7 @@ class Sockets:
         """
         s = join_group(self.domain, group, self.multicast_interfaces, receive_buffer)
         if s is not None:
-            self._many[s] = ManyDatagrams.of()
+            self._many[s] = ManyDatagrams.where_possible()
             self._bound.append(s)
             self.receivers.append(s)
             self._groups.append(s)

@@ -87,7 +87,7 @@ class SpyNode:
                 spec.policy.congestion_control.kind, spec.topic
             )
             self._spies[reader.guid] = _Spy(spec, reader)
-            self._recipients.add(reader, recipient)
+            self._recipients.add_recipient(reader, recipient)
         return reader
 
     def delete_endpoint(self, guid: Guid) -> None:
@@ -95,7 +95,7 @@ class SpyNode:
             if self._spies.pop(guid, None) is None:
                 raise UsageError(f"no endpoint {guid} here")
             self._logs.remove_reader(guid)
-            self._recipients.remove(guid)
+            self._recipients.remove_recipient(guid)
             self.participant.delete_reader(guid)
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
@@ -125,7 +125,7 @@ class SpyNode:
             if now >= self._look_at:
                 self._look_at = now + _LOOK_NS
                 self._look(now)
-            messages, _ = self._logs.read(now=now)
+            messages, _ = self._logs.read_logs(now=now)
         if messages:
             self._sleep = _SLEEP_MIN
         else:
@@ -175,7 +175,7 @@ class SpyNode:
     def _join(self, spy: _Spy, writer: Guid, published: NamedLog, now: int) -> None:
         """Read a log from now on; what cannot be joined now is tried again at the next look."""
         try:
-            log = self._named_logs.open(published.path.name)
+            log = self._named_logs.map_log(published.path.name)
         except LogError as error:
             _log.debug("%s", error)
             return

@@ -22,7 +22,7 @@ _STALE: Final = 64
 _AGAIN: Final = 100_000_000
 
 
-class Endpoint(Protocol):
+class TimedEndpoint(Protocol):
     """A reader or writer; it calls ``touch`` whenever something is done to it."""
 
     guid: Guid
@@ -34,7 +34,7 @@ class Endpoint(Protocol):
     def handle_timer(self, now: int) -> None: ...
 
 
-_E = TypeVar("_E", bound=Endpoint)
+_E = TypeVar("_E", bound=TimedEndpoint)
 
 
 def untouched() -> None:
@@ -67,7 +67,7 @@ class Agenda:
     def __init__(self, failures: Failures | None = None) -> None:
         """``failures``: what is to be raised, too, once all have had their turn."""
         self._failures = failures or Failures()
-        self._endpoints: dict[int, Endpoint] = {}
+        self._endpoints: dict[int, TimedEndpoint] = {}
         self._talking: dict[int, None] = {}
         self._unsettled: dict[int, None] = {}
         self._timers: dict[int, int] = {}
@@ -76,7 +76,7 @@ class Agenda:
         self._heap: list[tuple[int, int]] = []
         self._numbers = itertools.count()
 
-    def add(self, endpoint: Endpoint) -> None:
+    def add_endpoint(self, endpoint: TimedEndpoint) -> None:
         number = next(self._numbers)
         talking, unsettled = self._talking, self._unsettled
 
@@ -87,7 +87,7 @@ class Agenda:
         endpoint.touch = touch
         touch()
 
-    def remove(self, guid: Guid) -> None:
+    def remove_endpoint(self, guid: Guid) -> None:
         for number in [number for number, each in self._endpoints.items() if each.guid == guid]:
             self._endpoints.pop(number).touch = untouched
             self._talking.pop(number, None)

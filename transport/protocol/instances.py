@@ -31,7 +31,7 @@ class Groups:
     keys: U8
 
     @classmethod
-    def of(cls, positions: I64, keys: U8 | None) -> Groups:
+    def group_by_key(cls, positions: I64, keys: U8 | None) -> Groups:
         """Group ``positions``; ``keys`` (n, 16) are theirs, None: all one instance."""
         one_group = np.zeros(len(positions), np.int64)
         if keys is None:

@@ -50,7 +50,7 @@ class IntervalSet:
         """The largest number; the set must not be empty."""
         return self._lasts[-1]
 
-    def add(self, first: int, last: int) -> None:
+    def add_range(self, first: int, last: int) -> None:
         """Put first..last in; intervals that touch become one."""
         if first > last:
             return
@@ -65,7 +65,7 @@ class IntervalSet:
         """Put in intervals, ascending and apart from one another; of many, in one pass over all."""
         if _MANY * len(firsts) < len(self):
             for first, last in zip(firsts, lasts, strict=True):
-                self.add(first, last)
+                self.add_range(first, last)
             return
         if not self:
             self._firsts, self._lasts = firsts, lasts
@@ -80,7 +80,7 @@ class IntervalSet:
                 all_lasts.append(last)
         self._firsts, self._lasts = all_firsts, all_lasts
 
-    def remove(self, first: int, last: int) -> None:
+    def remove_range(self, first: int, last: int) -> None:
         """Take first..last out."""
         low = bisect_left(self._lasts, first)
         high = bisect_right(self._firsts, last)
@@ -95,7 +95,7 @@ class IntervalSet:
             lasts.append(self._lasts[high - 1])
         self._firsts[low:high], self._lasts[low:high] = firsts, lasts
 
-    def take(self, last: int) -> tuple[list[int], list[int]]:
+    def take_up_to(self, last: int) -> tuple[list[int], list[int]]:
         """Take out all up to ``last``; returns where its intervals begin, and where they end."""
         high = bisect_right(self._firsts, last)
         firsts, lasts = self._firsts[:high], self._lasts[:high]

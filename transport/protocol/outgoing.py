@@ -106,7 +106,7 @@ class Packer:
         """What is added next begins a new datagram."""
         self._room = 0
 
-    def add(
+    def add_submessage(
         self, buffer: Buffer, timestamp: int | None = None, *, payload: Buffer | None = None, reserve: int = 0
     ) -> None:
         """Append a submessage, or several in one buffer; ``payload`` is what the submessage ends with, if that lies

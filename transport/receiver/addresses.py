@@ -61,7 +61,7 @@ class Addresses:
     guid_prefix: bytes = b""
 
     @classmethod
-    def of(
+    def from_locators(
         cls,
         participant_index: int,
         locators: Iterable[Locator],
@@ -109,7 +109,7 @@ def reserved_ports(directory: Path, *, now: Clocks) -> tuple[int, ...]:
 def with_reserved_ports(config: NodeConfig, root: Path) -> NodeConfig:
     """``config`` for a participant that is no receiver: it leaves the ports of those alone whose logs lie in ``root``,
     as :func:`reserved_ports` has them."""
-    return replace(config, reserved_ports=_reserved(root, Clocks.read()))
+    return replace(config, reserved_ports=_reserved(root, Clocks.read_now()))
 
 
 def _reserved(root: Path, now: Clocks, *, but: Path | None = None) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ class EmptyTopicWarning:
         found = ", ".join(repr(other) for other in others if other is not None)
         return f"nobody writes {self._what} on domain {domain}; did you mean {found}?" if found else None
 
-    def look(self, now: int, *, matched: Collection[str], type_name: object) -> None:
+    def warn_if_empty(self, now: int, *, matched: Collection[str], type_name: object) -> None:
         """Warn if it is time to, and nothing else explains that a topic is empty; ``matched`` are those that are not,
         and ``type_name`` may be unknown."""
         if self._warns_at is None or now < self._warns_at:

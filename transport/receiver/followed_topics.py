@@ -45,7 +45,7 @@ class FollowedTopics(Protocol):
         """What is known before anybody has been heard."""
         ...
 
-    def look(self) -> Iterator[Followed]:
+    def new_topics(self) -> Iterator[Followed]:
         """What is new since the last call."""
         ...
 
@@ -70,7 +70,7 @@ class _OneTopic:
         if named is not None and (self._left.is_empty or isinstance(requested, dict)):
             yield self._followed(named, requested if isinstance(requested, dict) else {})
 
-    def look(self) -> Iterator[Followed]:
+    def new_topics(self) -> Iterator[Followed]:
         changes, seen = self._node.directory.changes, self._changes_seen
         self._changes_seen = changes
         if self._is_followed or (changes == seen and not self._left.waits):
@@ -132,7 +132,7 @@ class _SelectedTopics:
                 if topic not in self._followed and self._record(topic, named, {}):
                     yield self._follow(self._recorded()[-1])
 
-    def look(self) -> Iterator[Followed]:
+    def new_topics(self) -> Iterator[Followed]:
         changes, seen = self._node.directory.changes, self._changes_seen
         if changes == seen and not self._left.waits:
             return

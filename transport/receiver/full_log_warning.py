@@ -53,7 +53,7 @@ class FullLogWarning:
         #: How full the log was when that was last said; 0: it was not, or was half empty since.
         self._announced = 0
 
-    def look(self, writers: Collection[Guid], *, is_full: bool) -> None:
+    def warn_if_full(self, writers: Collection[Guid], *, is_full: bool) -> None:
         """``writers``: the reliable ones that match; ``is_full``: something has found no room."""
         used, most, what = self._used()
         full = 100 if is_full else min(99, 100 * used // max(most, 1))

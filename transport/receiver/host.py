@@ -39,7 +39,7 @@ from .followed_topics import Followed, followed_topics
 from .identity import join_domain
 from .known_participants import write_known_participants
 from .shown_counters import ShownCounters
-from .subscription import Shared, Subscription
+from .subscription import ReceiverSubscription, Shared
 from .subscription_log import open_log
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -96,9 +96,9 @@ class Host:
         self._participants_changed = False
         self._write_participants_at = 0
         self._topics = followed_topics(config, log, node)
-        self._shared = None if config.topics is None else Shared.of(self.directory, node)
+        self._shared = None if config.topics is None else Shared.for_node(self.directory, node)
         #: By the GUIDs of their readers.
-        self.subscriptions: dict[Guid, Subscription] = {}
+        self.subscriptions: dict[Guid, ReceiverSubscription] = {}
         self._subscribe(self._topics.begin())
 
     @classmethod
@@ -123,7 +123,7 @@ class Host:
         while not self._stop.is_made:
             self.node.cycle(_IDLE_SECONDS)
             if not self.subscriptions:
-                self._subscribe(self._topics.look())
+                self._subscribe(self._topics.new_topics())
             now = time.monotonic_ns()
             if now >= self._housekeeping_at:
                 period = len(self.subscriptions) * _HOUSEKEEPING_NS_A_TOPIC
@@ -154,7 +154,7 @@ class Host:
 
     def _subscribe(self, followed: Iterable[Followed]) -> None:
         for each in followed:
-            made = Subscription(
+            made = ReceiverSubscription(
                 each.config,
                 each.named,
                 self.log,
@@ -171,7 +171,7 @@ class Host:
         if now >= self._in_use_at:
             self._in_use_at = now + IN_USE_NS
             note_in_use(self.directory)
-        self._subscribe(self._topics.look())
+        self._subscribe(self._topics.new_topics())
         subscriptions = self.subscriptions.values()
         for each in subscriptions:
             each.keep(now)
@@ -182,7 +182,7 @@ class Host:
         for each in subscriptions:
             each.report(now)
         written = {each.topic for each in subscriptions if each.reader.writers}
-        self.adviser.look(now, matched=written, type_name=self.log.metadata["type"])
+        self.adviser.warn_if_empty(now, matched=written, type_name=self.log.metadata["type"])
         if self.config.ephemeral and not self.shown.matched_writers:
             self._write_why_unmatched()
 

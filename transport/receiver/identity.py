@@ -39,7 +39,7 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
         guid_prefix=bytes.fromhex(str(log.metadata["guid_prefix"])),
         incarnation=next_incarnation(directory),
         participant_index=None if earlier is None else earlier.participant_index,
-        reserved_ports=reserved_ports(directory, now=Clocks.read()),
+        reserved_ports=reserved_ports(directory, now=Clocks.read_now()),
     )
     node = _open(given, directory)
     try:
@@ -73,7 +73,9 @@ def _addresses(node: Node) -> Addresses:
     sockets = node.sockets
     locators = (*sockets.metatraffic_unicast, *sockets.default_unicast)
     config = node.config
-    return Addresses.of(sockets.participant_index, locators, config.lease_duration, config.guid_prefix or b"")
+    return Addresses.from_locators(
+        sockets.participant_index, locators, config.lease_duration, config.guid_prefix or b""
+    )
 
 
 def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:

@@ -161,7 +161,7 @@ class LogAppender:
         reader.hold_acknowledgments = bool(self._pending)
         self._shown.show_log(self._log)
 
-    def commit(self, reader: StatefulReader, position: int) -> None:
+    def commit_position(self, reader: StatefulReader, position: int) -> None:
         """Everything before ``position`` is consumed for good: there is room for what waits."""
         if position > self._log.base:
             try:

@@ -38,7 +38,7 @@ def _clean(config: ReceiverConfig, period: float, end: threading.Event) -> None:
     while not end.is_set():
         for removed in remove_given_up(
             Path(config.log_directory).parent,
-            now=Clocks.read(),
+            now=Clocks.read_now(),
             period=config.ended_logs_period_ns,
             nbytes=config.ended_logs_bytes,
         ):

@@ -77,7 +77,7 @@ class ReceiverProcess:
         """Where the log begins, as of now; no system call."""
         return self._base.get()
 
-    def commit(self, position: int) -> None:
+    def commit_position(self, position: int) -> None:
         """Everything before ``position`` has been consumed for good: the receiver may trim it."""
         if position > self._consumer.get():
             self._consumer.set(position)

@@ -46,7 +46,7 @@ class Retention:
         self._is_reported = self._is_refused = False
 
     @classmethod
-    def of(cls, config: ReceiverConfig, log: StreamLog, shown: ShownCounters) -> Retention | None:
+    def for_config(cls, config: ReceiverConfig, log: StreamLog, shown: ShownCounters) -> Retention | None:
         """None: what is not consumed stays."""
         return None if config.retention == "committed" else cls(config, log, shown)
 
@@ -102,6 +102,6 @@ class Retention:
     def _written(self) -> Clocks | None:
         """None: nobody has written that down, or not so."""
         try:
-            return Clocks.of(*json.loads(self._path.read_bytes()))
+            return Clocks.from_parts(*json.loads(self._path.read_bytes()))
         except (OSError, ValueError, TypeError, RecursionError):
             return None

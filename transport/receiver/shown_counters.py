@@ -27,7 +27,7 @@ class ShownCounters:
     def __init__(self, directory: Path, log: StreamLog, *, domain: int) -> None:
         self._counters = Counters.create(directory / COUNTERS_FILE)
         #: Held until this process ends: its id says nothing to who looks from another PID namespace.
-        self._lock = OwnerLock.take(directory / COUNTERS_FILE)
+        self._lock = OwnerLock.hold(directory / COUNTERS_FILE)
         c = self._counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
         self._trimmed = c("log.trimmed_bytes")

@@ -45,7 +45,7 @@ class Shared:
     losses: LossReport
 
     @classmethod
-    def of(cls, directory: Path, node: ReceivingNode) -> Shared:
+    def for_node(cls, directory: Path, node: ReceivingNode) -> Shared:
         types = WriterTypes(directory, node.directory.type_of, node.directory.identity_of)
         return cls(types, LossReport(directory / LOSS_REPORT))
 
@@ -54,7 +54,7 @@ class Shared:
         return {guid: sn for guid, sn in writers.items() if self.types.topic_of(guid) in (topic, None)}
 
 
-class Subscription:
+class ReceiverSubscription:
     """One reader and the log it fills."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Subscription:
         types = None if shared is None else shared.types
         if types is None and config.records_writer_types:
             types = WriterTypes(directory, node.directory.type_of)
-        self._retention = Retention.of(config, log, shown)
+        self._retention = Retention.for_config(config, log, shown)
         on_full = OnLogFull(config.on_log_full)
         self._filling = FullLogWarning(config.topic, log, on_full, config.hints)
         self._appender = LogAppender(
@@ -137,12 +137,12 @@ class Subscription:
     def keep(self, now: int) -> None:
         """Make room for what waits, and do what is due."""
         if self._retention is not None:
-            self._retention.expire(Clocks.read())
-        self._appender.commit(self.reader, self._shown.consumer)
+            self._retention.expire(Clocks.read_now())
+        self._appender.commit_position(self.reader, self._shown.consumer)
         if self._retention is None:
             reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]
             is_full = self._appender.is_full or bool(self.reader.delivery.closed)
-            self._filling.look(reliable, is_full=is_full)
+            self._filling.warn_if_full(reliable, is_full=is_full)
         # A window that opens lets held samples through: they go into the log before anything is acknowledged.
         self._node.offer_room(self.reader)
         timer = self._cache.get_timer()
@@ -160,8 +160,8 @@ class Subscription:
         if dropped := self._appender.take_dropped():
             self._shown.add_dropped(sum(dropped.values()))
             self._losses.report_dropped(dropped, self._log)
-        self._clocks.look(self._cache.counters)
-        self._doubts.look(self.reader)
+        self._clocks.warn_if_new(self._cache.counters)
+        self._doubts.warn_if_new(self.reader)
 
     def writer_matched(self, writer: Guid) -> None:
         """A writer was matched."""

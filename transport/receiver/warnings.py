@@ -26,7 +26,7 @@ class ClockWarnings:
         self._tolerance = config.qos.source_timestamp_tolerance
         self._logged: set[str] = set()
 
-    def look(self, counters: ReaderCacheCounters) -> None:
+    def warn_if_new(self, counters: ReaderCacheCounters) -> None:
         """Warn of what is counted now and was not before."""
         seconds = f"{self._tolerance / NANOSECONDS:g}"
         for kind, count, what in (
@@ -55,7 +55,7 @@ class DoubtWarnings:
         self._hints = config.hints
         self._is_logged = False
 
-    def look(self, reader: StatefulReader) -> None:
+    def warn_if_new(self, reader: StatefulReader) -> None:
         """Warn if it is the first time that the reader is in doubt."""
         if self._is_logged or not reader.counters.doubted_samples:
             return

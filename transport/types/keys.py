@@ -17,7 +17,7 @@ from .model import (
     Type,
     Union,
     resolve,
-    walk,
+    traverse,
 )
 
 
@@ -77,7 +77,7 @@ def undelimited_key(struct: Struct) -> Struct | None:
     key = key_struct(struct)
     if key is None:
         return None
-    inside = [t for t in map(resolve, walk(key)) if not isinstance(t, (*SCALARS, String))]
+    inside = [t for t in map(resolve, traverse(key)) if not isinstance(t, (*SCALARS, String))]
     structs = [t for t in inside if isinstance(t, Struct)]
     if any(not isinstance(t, Struct | Array) for t in inside) or any(map(_is_mutable_or_unordered, structs)):
         return None

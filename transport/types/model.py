@@ -321,7 +321,7 @@ def is_bytes(t: Type) -> bool:
 def has_int8(t: Type) -> bool:
     """Whether it has int8 or uint8 members, which only XTypes 1.3 knows."""
     kinds = (PrimitiveKind.INT8, PrimitiveKind.UINT8)
-    return any(isinstance(each, Primitive) and each.kind in kinds for each in walk(t))
+    return any(isinstance(each, Primitive) and each.kind in kinds for each in traverse(t))
 
 
 def is_blob(t: Sequence | Array) -> bool:
@@ -391,20 +391,20 @@ def without_aliases(t: Type) -> Type:
     return t
 
 
-def walk(t: Type) -> Iterator[Type]:
+def traverse(t: Type) -> Iterator[Type]:
     """The type and all types inside it, outermost first; a shared type appears as often as it is used."""
     yield t
     if isinstance(t, Sequence | Array):
-        yield from walk(t.element)
+        yield from traverse(t.element)
     elif isinstance(t, Map):
-        yield from walk(t.key)
-        yield from walk(t.value)
+        yield from traverse(t.key)
+        yield from traverse(t.value)
     elif isinstance(t, Struct):
         for member in t.members:
-            yield from walk(member.type)
+            yield from traverse(member.type)
     elif isinstance(t, Union):
-        yield from walk(t.discriminator)
+        yield from traverse(t.discriminator)
         for case in t.cases:
-            yield from walk(case.type)
+            yield from traverse(case.type)
     elif isinstance(t, Alias):
-        yield from walk(t.type)
+        yield from traverse(t.type)

@@ -204,12 +204,12 @@ def _read(texts: dict[str, str], name: str, definitions: Definitions | None) -> 
         return definitions(other) if text is None and definitions is not None else text
 
     try:
-        return _Reader(known).struct(name, name)
+        return _MessageReader(known).struct(name, name)
     except RecursionError:
         raise TypeDefinitionError(f"{name}: nested too deeply") from None
 
 
-class _Reader:
+class _MessageReader:
     """Reads messages and the messages which they use, each once."""
 
     def __init__(self, definitions: Definitions) -> None:

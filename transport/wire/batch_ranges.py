@@ -94,12 +94,12 @@ class BatchRange:
         for i in range(self.batches):
             part = slice(i * per, (i + 1) * per)
             one = replace(
-                run.take(part.start, part.stop),
+                run.take_range(part.start, part.stop),
                 data=rows[part].copy().reshape(-1),
                 stride=run.stride - lead,
                 payload_offset=run.payload_offset - lead,
                 key_hash_offset=max(run.key_hash_offset - lead, -1),
-                timestamp=int(run.take(part.start, part.start + 1).timestamps()[0]),
+                timestamp=int(run.take_range(part.start, part.start + 1).timestamps()[0]),
                 timestamp_offset=-1,
                 batch_sn=self.batch_sn + i,
             )
@@ -121,7 +121,7 @@ def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> lis
         return []
     words = data[start : start + (count - 1) * pitch + size].view("<u4")
     rows = np.lib.stride_tricks.as_strided(words, (count, size // 4), (pitch, 4), writeable=False)
-    found = _Layout.of(data, start, size, rows[0])
+    found = _Layout.at_datagram(data, start, size, rows[0])
     if found is None:
         return []
     return [
@@ -144,7 +144,7 @@ class _Layout(NamedTuple):
     padding: int
 
     @classmethod
-    def of(cls, data: U8, start: int, size: int, head: Words) -> _Layout | None:
+    def at_datagram(cls, data: U8, start: int, size: int, head: Words) -> _Layout | None:
         """Of the datagram at ``data[start]``; None: it is none of those that are read here."""
         plain = (
             head[0] == MAGIC_LE

@@ -477,7 +477,7 @@ def _consecutive(run: Run, infos: _Infos) -> list[Run]:
         raise DecodeError(DropReason.OVER_LIMIT, "a batch in too many pieces")
     return [
         replace(
-            run.take(first, last),
+            run.take_range(first, last),
             first_sn=run.first_sn + int(numbers[first]),
             coherent_set=run.coherent_set if sets is None or not sets[first] else int(sets[first]),
         )

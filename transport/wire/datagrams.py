@@ -77,7 +77,7 @@ _RANGE_MIN: Final = 3
 
 
 @value
-class Unread:
+class UnreadSamples:
     """So many samples of a writer that nobody reads."""
 
     writer: Guid
@@ -92,7 +92,7 @@ class DatagramRun(NamedTuple):
     """
 
     first: int
-    run: Run | Unread | BatchRange
+    run: Run | UnreadSamples | BatchRange
     heartbeats: tuple[tuple[int, int], ...] = ()
 
 
@@ -189,7 +189,7 @@ def _sample_ranges(
             if (step := int(pitch[first])) >= length:  # else they lie backwards: no stretch of memory
                 alike = alike_in_datagrams(data, body, length, each, step, last - first)
                 left[first:last] = ~alike
-                yield DatagramRun(first, Unread(writer, int(alike.sum()) * (length // each)))
+                yield DatagramRun(first, UnreadSamples(writer, int(alike.sum()) * (length // each)))
             continue
         for start, stop, run in scan_equal(
             data, body, length, int(pitch[first]), head[first:last, STAMP_WORD:BODY_WORD], prefix
@@ -256,7 +256,7 @@ def _singles(
         if passes_over(writer):
             left[group] = False
             beats = _heartbeats_of(data, group, heartbeat, data_ends)
-            yield DatagramRun(int(group[0]), Unread(writer, len(group)), beats)
+            yield DatagramRun(int(group[0]), UnreadSamples(writer, len(group)), beats)
             continue
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:

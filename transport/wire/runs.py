@@ -254,7 +254,7 @@ def _uniform(
         data[base:end], prefix, count, first, lead, stride, timestamp, timestamp_offset=4 if lead else -1
     )
     if lead:
-        timestamp = int(run.take(count - 1, count).timestamps()[0])
+        timestamp = int(run.take_range(count - 1, count).timestamps()[0])
     return run, end, timestamp
 
 

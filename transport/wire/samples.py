@@ -131,7 +131,7 @@ class Samples:
             at, n = int(self.offsets[i]), int(self.lengths[i])
         return memoryview(self.data)[at : at + n]
 
-    def take(self, first: int, last: int) -> Samples:
+    def take_range(self, first: int, last: int) -> Samples:
         """Samples [first, last); no copy. Works also where there is no payload, neither uniform nor ragged."""
         if first == 0 and last == self.count:
             return self
@@ -226,7 +226,7 @@ class Run:
         )
         return cls(writer, sn, 1, payload, index=index)
 
-    def take(self, first: int, last: int) -> Run:
+    def take_range(self, first: int, last: int) -> Run:
         """Samples [first, last) of this run; no copy of payloads."""
         if first == 0 and last == self.count:
             return self
@@ -247,7 +247,7 @@ class Run:
             return None
         first, last = int(kept[0]), int(kept[-1])
         if len(kept) == last + 1 - first and not self.sparse:
-            return self.take(first, last + 1)
+            return self.take_range(first, last + 1)
         index = (self._to_index() if self.index is None else self.index)[kept]
         numbers = self.sequence_numbers()[kept]
         index["sn_offset"] = numbers - numbers[0]

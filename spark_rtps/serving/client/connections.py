@@ -60,7 +60,7 @@ class Connection(http.client.HTTPConnection):
     def getresponse(self) -> http.client.HTTPResponse:
         plain = self.sock
         assert plain is not None
-        self.sock = _Watched(plain, self)  # type: ignore[assignment]
+        self.sock = _WatchedSocket(plain, self)  # type: ignore[assignment]
         try:
             return super().getresponse()
         finally:
@@ -78,7 +78,7 @@ class Connection(http.client.HTTPConnection):
                 pass  # it is not connected any more
 
 
-class _Watched:
+class _WatchedSocket:
     """A socket as http.client reads it, with an end to the time that all of an answer may take."""
 
     def __init__(self, sock: socket.socket, connection: Connection) -> None:

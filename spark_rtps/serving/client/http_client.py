@@ -58,7 +58,7 @@ class _Refusals:
         self._others_until: float | None = None
         self.are_final = False
 
-    def of(self, failed: list[Again]) -> Refused | None:
+    def refusal(self, failed: list[Again]) -> Refused | None:
         """The refusal to raise at the end, of what all addresses have answered now."""
         now = time.monotonic()
         refused = [each for each in failed if isinstance(each, Refused)]
@@ -191,7 +191,7 @@ class HttpClient:
                     return self._ask(address, method, target, body, patience, read)
                 except Again as error:
                     failed[address] = error
-            refused = refusals.of(list(failed.values()))
+            refused = refusals.refusal(list(failed.values()))
             if refused is not None and (refusals.are_final or patience.left <= 0):
                 raise refused.error
             if patience.have > have:  # it is there, but connections break

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ...transport.errors import RangeServerError, RtpsError
 from ...transport.log.buffers import buffer
 from ...transport.log.frame import ALIGNMENT, align
-from ...transport.log.frame_scan import Header
+from ...transport.log.frame_scan import FrameHeader
 from ...transport.log.partial_frames import PartialFrames
 from ...transport.log.segment import SegmentFile
 from ...transport.protocol.intervals import IntervalSet
@@ -33,7 +33,7 @@ _AT_ONCE_BYTES: Final = 128 << 10
 _JOIN_SECONDS: Final = 2 * CONNECT_SECONDS
 
 
-class Wanted(NamedTuple):
+class WantedBytes(NamedTuple):
     """What of a segment is fetched at once: the bytes [start, stop), from its beginning."""
 
     start: int
@@ -51,7 +51,7 @@ class Arriving:
         self,
         log: str,
         file: SegmentFile,
-        wanted: Wanted,
+        wanted: WantedBytes,
         client: HttpClient,
         background: HttpClient,
         is_appended: Callable[[], int],
@@ -141,7 +141,7 @@ class Arriving:
             behind = min((first for first, _ in self._others if first > low), default=limit)
             high = min(limit, behind, max(align(stop), low + _DEMANDED_BYTES))
             self._client.fetch(self._log, self._file.base + low, self._bytes[low:high], _unnoticed)
-            self._others.add(low, high - 1)
+            self._others.add_range(low, high - 1)
             start = high
 
     def _fetch(self) -> None:
@@ -180,14 +180,16 @@ class FetchedFrames(PartialFrames):
         super().__init__(base, arriving.data, seed)
         self._arriving = arriving
 
-    def header(self, position: int) -> Header | None:
+    def header(self, position: int) -> FrameHeader | None:
         header = super().header(position)
         return header if header is not None and is_possible(self._bytes, position - self.base) else None
 
-    def is_whole(self, header: Header) -> bool:
+    def is_whole(self, header: FrameHeader) -> bool:
         if not super().is_whole(header):
             return False
-        return not is_indexed(self._bytes, header.position - self.base) or lies_within(self.read(header)[1])
+        return not is_indexed(self._bytes, header.position - self.base) or lies_within(
+            self.read_frame(header)[1]
+        )
 
     def _bring(self, start: int, stop: int) -> None:
         self._arriving.need(start, stop)

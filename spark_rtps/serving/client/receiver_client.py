@@ -148,7 +148,7 @@ class ReceiverClient:
 
     # --- groups ------------------------------------------------------------------------------------
 
-    def commit(self, log: str, group: str, cursor: Cursor) -> None:
+    def commit_offset(self, log: str, group: str, cursor: Cursor) -> None:
         """The group has consumed everything before this. Raises LogLostError if it was trimmed before."""
         if not is_name(group):
             raise UsageError(f"{group!r:.140} is no name of a consumer group")

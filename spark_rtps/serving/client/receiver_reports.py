@@ -62,7 +62,7 @@ class ReceiverReports:
             target = f"/v1/logs/{log}/walk?from={found.stop or 0}&bodies={int(bodies)}"
             if found.stop is not None:
                 target += f"&to={found.verified.end}"
-            self._ask(target, "what the log holds", found.add, extra=_WALK_SECONDS)
+            self._ask(target, "what the log holds", found.add_bytes, extra=_WALK_SECONDS)
         return found
 
     def _ask(self, target: str, what: str, read: Callable[[bytes], _T], *, extra: float = 0.0) -> _T:

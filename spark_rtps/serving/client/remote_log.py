@@ -18,7 +18,7 @@ from ...transport.receiver.writer_types import AnnouncedTypes, parse_writer_type
 from ...transport.value_classes import value
 from ..wire_format.served import WRITER_TYPES_BYTES_MAX, Served
 from .http_client import PATIENCE_SECONDS, HttpClient
-from .prefetch import Arriving, FetchedFrames, Wanted
+from .prefetch import Arriving, FetchedFrames, WantedBytes
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -178,14 +178,14 @@ class RemoteLog:
         tail = self._fetch_about().tail
         return LOG_POSITION_MAX if tail is None else tail.most - tail.most % ALIGNMENT
 
-    def _wanted(self, file: SegmentFile) -> Wanted:
+    def _wanted(self, file: SegmentFile) -> WantedBytes:
         """What of a segment is fetched at once: of the frame that begins last, the header."""
         start, stop = (position - file.base for position in self._expected)
         if stop % ALIGNMENT:
             stop = align(stop + HEADER_BYTES)
         stop = max(0, min(stop, file.size, self._is_appended() - file.base))
         start = min(max(0, start - start % ALIGNMENT), stop)
-        return Wanted(start, stop)
+        return WantedBytes(start, stop)
 
 
 def _unreported(directory: Path, why: str) -> None:

@@ -81,7 +81,7 @@ class ConsumerGroupFile:
         """Whether a group has committed what the file does not say yet."""
         return self._is_unwritten
 
-    def commit(
+    def commit_offset(
         self,
         name: str,
         cursor: Cursor,

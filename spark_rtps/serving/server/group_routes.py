@@ -13,7 +13,7 @@ from ...transport.log.host_clocks import Clocks
 from ...transport.log.segment import read_metadata
 from ..wire_format.receiver_service import is_name
 from .consumer_group_file import ConsumerGroupFile
-from .http_messages import Answer, Refusal, Request, json_body
+from .http_messages import HttpResponse, Refusal, Request, json_body
 from .log_queries import committed
 from .router import Router
 from .tail_watch import has_left
@@ -82,22 +82,24 @@ class GroupRoutes:
         else:
             self._failing.pop(log, None)
 
-    def _show_groups(self, _: Request, log: str) -> Answer:
+    def _show_groups(self, _: Request, log: str) -> HttpResponse:
         self._with_log(log)
         read_metadata(self._root / log)  # groups are kept beside a log only
-        return Answer(200, self._groups_of(log).encoded(Clocks.read()))
+        return HttpResponse(200, self._groups_of(log).encoded(Clocks.read_now()))
 
-    def _commit_group(self, request: Request, log: str, name: str) -> Answer:
+    def _commit_group(self, request: Request, log: str, name: str) -> HttpResponse:
         groups, holds_log = self._group(log, name)
         cursor, base = committed(self._root / log, json_body(request.body))
         is_wanted = lambda: not has_left(request.peer)  # noqa: E731
-        groups.commit(name, cursor, Clocks.read(), base=base, holds_log=holds_log, is_wanted=is_wanted)
-        return Answer(204)
+        groups.commit_offset(
+            name, cursor, Clocks.read_now(), base=base, holds_log=holds_log, is_wanted=is_wanted
+        )
+        return HttpResponse(204)
 
-    def _delete_group(self, _: Request, log: str, name: str) -> Answer:
+    def _delete_group(self, _: Request, log: str, name: str) -> HttpResponse:
         groups, holds_log = self._group(log, name)
-        groups.delete(name, Clocks.read(), holds_log=holds_log)
-        return Answer(204)
+        groups.delete(name, Clocks.read_now(), holds_log=holds_log)
+        return HttpResponse(204)
 
     def _group(self, log: str, name: str) -> tuple[ConsumerGroupFile, bool]:
         """The groups of the log, and whether it waits for them."""

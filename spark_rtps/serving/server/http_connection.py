@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import h11
 
-from .http_messages import Answer, FileRange, Refusal
+from .http_messages import FileRange, HttpResponse, Refusal
 from .server_config import Bounds
 from .token_access import TokenAccess
 
@@ -48,7 +48,7 @@ class Routes(Protocol):
     @property
     def access(self) -> TokenAccess: ...
 
-    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
+    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> HttpResponse:
         """The answer to a request that was admitted; what waits for something ends when the socket ``peer`` does.
         Raises Refusal."""
 
@@ -207,7 +207,7 @@ class HttpConnection:
         self._sock.settimeout(left)
         self._http.receive_data(self._sock.recv(_RECEIVED_BYTES))
 
-    def _answer(self, request: h11.Request, deadline: float) -> Answer:
+    def _answer(self, request: h11.Request, deadline: float) -> HttpResponse:
         try:
             method, target = request.method.decode("ascii"), request.target.decode("ascii")
         except UnicodeDecodeError:
@@ -244,7 +244,7 @@ class HttpConnection:
             else:
                 raise _Gone
 
-    def _send(self, answer: Answer, *, is_head: bool) -> None:
+    def _send(self, answer: HttpResponse, *, is_head: bool) -> None:
         http = self._http
         try:
             if http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

@@ -43,7 +43,7 @@ class FileRange(NamedTuple):
 
 
 @value
-class Answer:
+class HttpResponse:
     """A response; ``body`` is sent as it is, or from a file."""
 
     status: int
@@ -64,7 +64,7 @@ class Refusal(Exception):
     ) -> None:
         super().__init__(error)
         body = json.dumps({"error": error, **facts}).encode()
-        self.answer = Answer(status, body, headers=headers)
+        self.answer = HttpResponse(status, body, headers=headers)
 
 
 def may_pass(error: LogError | OSError) -> bool:
@@ -83,8 +83,8 @@ def refusal_of(error: LogError | OSError) -> Refusal:
     return Refusal(404, str(error))
 
 
-def json_answer(content: dict[str, Any]) -> Answer:
-    return Answer(200, json.dumps(content).encode())
+def json_answer(content: dict[str, Any]) -> HttpResponse:
+    return HttpResponse(200, json.dumps(content).encode())
 
 
 def json_body(body: bytes) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from ...transport.log.frame import Cursor
 from ...transport.log.frame_index import FrameIndex
 from ...transport.log.log_view import LogView
 from ...transport.log.segment import read_metadata
-from ..wire_format.log_scan import scan_log
+from ..wire_format.log_scan import scan_directory
 from ..wire_format.misplaced_offset import MisplacedOffset, find_misplacement
 from ..wire_format.receiver_service import PIECES_MAX, TAIL_SECONDS_MAX
-from .http_messages import SOON, Answer, Refusal, Request, json_answer, may_pass
+from .http_messages import SOON, HttpResponse, Refusal, Request, json_answer, may_pass
 from .router import Handler, Router
 from .tail_watch import TailWatch, TooManyWait
 
@@ -55,7 +55,7 @@ class LogQueries:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def tail(self, directory: Path, request: Request) -> Answer:
+    def tail(self, directory: Path, request: Request) -> HttpResponse:
         after = -1 if request.query.get("after", "-1") == "-1" else request.number("after")
         seconds = number_of_seconds(request.query.get("wait", "0"), TAIL_SECONDS_MAX)
         max_bytes = read_metadata(directory).max_bytes
@@ -78,7 +78,7 @@ class LogQueries:
         }
         return json_answer({"v": 1, **parsed, "counters": counters})
 
-    def advance(self, directory: Path, request: Request) -> Answer:
+    def advance(self, directory: Path, request: Request) -> HttpResponse:
         start, tail = _cursor(request), request.number("tail")
         limits = {
             name: max(1, request.number(name)) if name in request.query else None
@@ -89,7 +89,7 @@ class LogQueries:
             found = self._view(directory, request.peer).advance(start, **limits, tail=end)
         return json_answer({"v": 1, "cursor": found})
 
-    def split(self, directory: Path, request: Request) -> Answer:
+    def split(self, directory: Path, request: Request) -> HttpResponse:
         start, end = (
             _cursor(request),
             Cursor(request.number("end_position"), request.number("end_row")),
@@ -103,7 +103,7 @@ class LogQueries:
             parts = self._view(directory, request.peer).split(start, end, pieces)
         return json_answer({"v": 1, "cuts": [start, *(stop for _, stop in parts)]})
 
-    def place(self, directory: Path, request: Request) -> Answer:
+    def place(self, directory: Path, request: Request) -> HttpResponse:
         cursor = _cursor(request)
         with self._turn():
             found = self._misplacement(directory, cursor, request.peer)
@@ -123,18 +123,18 @@ class LogQueries:
                 if _ends(directory)[0] <= base:
                     raise
 
-    def at(self, directory: Path, request: Request) -> Answer:
+    def at(self, directory: Path, request: Request) -> HttpResponse:
         time_ns = request.number("time")
         with self._turn():
             return json_answer({"v": 1, "cursor": self._view(directory, request.peer).at(time_ns)})
 
-    def scan(self, directory: Path, request: Request) -> Answer:
+    def scan(self, directory: Path, request: Request) -> HttpResponse:
         start, stop = (
             request.number("from"),
             request.number("to") if "to" in request.query else None,
         )
         with self._turn():
-            return json_answer(scan_log(directory, start, stop, bodies=request.number("bodies") > 0))
+            return json_answer(scan_directory(directory, start, stop, bodies=request.number("bodies") > 0))
 
     def _view(self, directory: Path, peer: int | None) -> LogView:
         """A view that finds places by what was walked before, and walks only while the ``peer`` is there."""
@@ -204,5 +204,5 @@ def _cursor(request: Request) -> Cursor:
     return Cursor(request.number("position"), row)
 
 
-def _in_log(query: Callable[[Path, Request], Answer], directory_of: Callable[[str], Path]) -> Handler:
+def _in_log(query: Callable[[Path, Request], HttpResponse], directory_of: Callable[[str], Path]) -> Handler:
     return lambda request, log: query(directory_of(log), request)

@@ -33,7 +33,7 @@ from ...transport.log.frame import ALIGNMENT
 from ...transport.log.segment import list_segments, read_metadata, segment_path
 from ...transport.receiver.writer_types import WRITER_TYPES
 from ..wire_format.served import RANGE_BYTES_MAX
-from .http_messages import Answer, FileRange, Refusal, Request, json_answer
+from .http_messages import FileRange, HttpResponse, Refusal, Request, json_answer
 from .router import Router
 from .token_access import TokenAccess
 
@@ -68,20 +68,20 @@ def add_log_routes(router: Router, directory_of: Callable[[str], Path]) -> None:
     #: Reports are unpacked one at a time, so that many at once do not take the memory of many.
     reporting = threading.Lock()
 
-    def health(_: Request) -> Answer:
-        return Answer(200, b"ok\n", _TEXT)
+    def health(_: Request) -> HttpResponse:
+        return HttpResponse(200, b"ok\n", _TEXT)
 
-    def about(_: Request, log: str) -> Answer:
+    def about(_: Request, log: str) -> HttpResponse:
         return json_answer(_about(directory_of(log)))
 
-    def frames(request: Request, log: str) -> Answer:
+    def frames(request: Request, log: str) -> HttpResponse:
         directory = directory_of(log)
-        return Answer(200, _frames(directory, request.number("from"), request.number("to")), _BYTES)
+        return HttpResponse(200, _frames(directory, request.number("from"), request.number("to")), _BYTES)
 
-    def writer_types(_: Request, log: str) -> Answer:
-        return Answer(200, _writer_types(directory_of(log)), _TEXT)
+    def writer_types(_: Request, log: str) -> HttpResponse:
+        return HttpResponse(200, _writer_types(directory_of(log)), _TEXT)
 
-    def report(request: Request, log: str) -> Answer:
+    def report(request: Request, log: str) -> HttpResponse:
         directory = directory_of(log)
         with reporting:
             return _report(directory, request.body)
@@ -151,11 +151,11 @@ def _writer_types(directory: Path) -> bytes:
         return b""
 
 
-def _report(directory: Path, body: bytes) -> Answer:
+def _report(directory: Path, body: bytes) -> HttpResponse:
     try:
         tally = RangeTally.from_json(body)
     except ValueError as error:
         raise Refusal(400, f"the report is not of its form: {error}") from error
     read_metadata(directory)  # a report is kept beside a log only
     update_decoding_report(directory, tally.add_to)
-    return Answer(204)
+    return HttpResponse(204)

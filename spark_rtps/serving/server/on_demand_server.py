@@ -63,7 +63,7 @@ class Server(Protocol):
 StartServer: TypeAlias = Callable[[LogServerConfig], Server]
 
 
-class Pacing:
+class StartPacing:
     """When the next start may be: the first at once, more within a minute farther and farther apart."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class OnDemandServer:
         self._lock = threading.Lock()  # of the server and its logs
         self._server: Server | None = None
         self._logs: dict[str, None] = {}
-        self._pacing = Pacing()
+        self._pacing = StartPacing()
         self._logged = ""
         self._stopping = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

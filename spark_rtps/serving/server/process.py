@@ -185,7 +185,7 @@ class ReceiverServiceServerProcess(LogServerProcess):
         """What clients have asked for since the last call; each wants one :meth:`answer`."""
         return [request for note in self.notes() if (request := Request.parsed(note)) is not None]
 
-    def answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
+    def send_answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
         """Answer a request: with the subscription's name, or why there is none. Raises RtpsError."""
         parsed = {"name": name} if error is None else {"error": error}
         self._say({"op": "answer", "id": number, **parsed})

@@ -30,7 +30,9 @@ class Readiness:
         self._announced: tuple[bool, dict[str, object]] | None = None
         self._look_at = 0
 
-    def look(self, subscriptions: Mapping[str, Mapping[str, Any]] | None) -> tuple[bool, dict[str, object]]:
+    def readiness_now(
+        self, subscriptions: Mapping[str, Mapping[str, Any]] | None
+    ) -> tuple[bool, dict[str, object]]:
         """What :func:`readiness` says, a second ago at most; at once if there are other subscriptions."""
         with self._lock:
             if self._announced is None or subscriptions is not self._of or self._clock() >= self._look_at:

@@ -35,7 +35,7 @@ from ..wire_format.log_location import LogLocation
 from ..wire_format.receiver_service import LISTEN_SECONDS_MAX, OPTIONS_MAX
 from . import report_queries
 from .group_routes import GroupRoutes
-from .http_messages import SOON, Answer, Refusal, Request, json_answer, json_body, may_pass
+from .http_messages import SOON, HttpResponse, Refusal, Request, json_answer, json_body, may_pass
 from .log_queries import LogQueries, number_of_seconds
 from .log_routes import add_log_routes
 from .readiness import Readiness
@@ -111,7 +111,7 @@ class ReceiverServiceRoutes:
         """Answer those who wait."""
         self._watch.close()
 
-    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
+    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> HttpResponse:
         """The answer to a request that was admitted. Raises Refusal."""
         if len(body) > _BODY_BYTES_MAX and not REPORT.fullmatch(target):
             raise Refusal(413, f"a body has at most {_BODY_BYTES_MAX} bytes here")
@@ -119,40 +119,40 @@ class ReceiverServiceRoutes:
 
     # --- answers: subscriptions --------------------------------------------------------------------
 
-    def _list_subscriptions(self, _: Request) -> Answer:
+    def _list_subscriptions(self, _: Request) -> HttpResponse:
         return json_answer({"v": 1, "subscriptions": [self._shown(each) for each in self._known().values()]})
 
-    def _show_subscription(self, _: Request, name: str) -> Answer:
+    def _show_subscription(self, _: Request, name: str) -> HttpResponse:
         return json_answer(self._shown(self._named(name)))
 
-    def _subscribe(self, request: Request) -> Answer:
+    def _subscribe(self, request: Request) -> HttpResponse:
         made = self._asked({"op": "subscribe", "options": _options(json_body(request.body))})
         return json_answer(self._shown(self._named(made)))
 
-    def _unsubscribe(self, _: Request, name: str) -> Answer:
+    def _unsubscribe(self, _: Request, name: str) -> HttpResponse:
         if not self._named(name).get("dynamic"):
             raise Refusal(409, "it is a subscription of the receiver's file; remove it there")
         self._asked({"op": "unsubscribe", "name": name})
-        return Answer(204)
+        return HttpResponse(204)
 
     # --- answers: reports --------------------------------------------------------------------------
 
-    def _ready(self, _: Request) -> Answer:
-        is_ready, checks = self._readiness.look(self._subscriptions)
-        return Answer(200 if is_ready else 503, json.dumps(checks).encode())
+    def _ready(self, _: Request) -> HttpResponse:
+        is_ready, checks = self._readiness.readiness_now(self._subscriptions)
+        return HttpResponse(200 if is_ready else 503, json.dumps(checks).encode())
 
-    def _metrics(self, _: Request) -> Answer:
+    def _metrics(self, _: Request) -> HttpResponse:
         try:
             with self._reporting:
-                return Answer(200, report_queries.metrics(self._root), _TEXT)
+                return HttpResponse(200, report_queries.metrics(self._root), _TEXT)
         except UsageError as error:
             raise Refusal(501, str(error)) from error
 
-    def _report(self, query: Callable[[Path], bytes], _: Request) -> Answer:
+    def _report(self, query: Callable[[Path], bytes], _: Request) -> HttpResponse:
         with self._reporting:  # one at a time: they read much
-            return Answer(200, query(self._root))
+            return HttpResponse(200, query(self._root))
 
-    def _topics(self, request: Request) -> Answer:
+    def _topics(self, request: Request) -> HttpResponse:
         if self._listener is None:
             raise Refusal(501, "this receiver looks at no domain")
         seconds = number_of_seconds(request.query.get("seconds", "3"), LISTEN_SECONDS_MAX)
@@ -162,7 +162,7 @@ class ReceiverServiceRoutes:
             raise Refusal(409, str(error)) from error
         if found is None:
             raise Refusal(503, "somebody else looks for topics just now", SOON)
-        return Answer(200, found)
+        return HttpResponse(200, found)
 
     # --- subscriptions -----------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class ReceiverServiceRoutes:
 
     def _shown(self, parsed: dict[str, Any]) -> dict[str, Any]:
         directory: Path = self._root / parsed["log"]
-        place, tail = LogLocation.of(directory), read_tail(directory)
+        place, tail = LogLocation.of_directory(directory), read_tail(directory)
         try:
             base = read_base(directory, read_metadata(directory).seed).position
         except LogError as error:

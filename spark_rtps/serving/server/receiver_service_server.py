@@ -80,7 +80,7 @@ class ReceiverServiceServer:
 
     def _keep_groups(self) -> None:
         try:
-            self.answers.groups.keep(Clocks.read())
+            self.answers.groups.keep(Clocks.read_now())
         except Exception:  # noqa: BLE001  (groups are looked after again, and everything else goes on)
             _log.exception("consumer groups could not be looked after")
 

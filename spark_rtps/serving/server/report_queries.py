@@ -82,4 +82,6 @@ class TopicListener:
             self._lock.release()
         participants.sort(key=lambda each: each.guid_prefix)
         endpoints.sort(key=lambda each: (each.topic, each.kind != "writer", each.guid))
-        return json.dumps(SeenTopics.of(self._config.domain, participants, endpoints).as_json()).encode()
+        return json.dumps(
+            SeenTopics.describe(self._config.domain, participants, endpoints).as_json()
+        ).encode()

@@ -7,10 +7,10 @@ from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from ...transport.errors import LogError, UsageError
-from .http_messages import Answer, Refusal, Request, refusal_of
+from .http_messages import HttpResponse, Refusal, Request, refusal_of
 
 #: Called with the request, and with each part of the path that has a name in the pattern.
-Handler: TypeAlias = Callable[..., Answer]
+Handler: TypeAlias = Callable[..., HttpResponse]
 _QUERY_FIELDS_MAX: Final = 8
 
 
@@ -28,7 +28,7 @@ class Router:
         """``handlers`` by their methods."""
         self._routes.append((pattern.split("/"), handlers))
 
-    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
+    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> HttpResponse:
         """The answer to a request that was admitted. Raises Refusal, also for what a log, a disk or a user did."""
         try:
             parts = urlsplit(target)
@@ -73,7 +73,7 @@ def _match(pattern: list[str], path: list[str]) -> dict[str, str] | None:
     return names
 
 
-def _nothing(_: Request) -> Answer:
+def _nothing(_: Request) -> HttpResponse:
     raise Refusal(404, "there is nothing at this path")
 
 

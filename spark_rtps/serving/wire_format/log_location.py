@@ -21,7 +21,7 @@ class LogLocation:
     inode: int
 
     @classmethod
-    def of(cls, directory: Path) -> LogLocation | None:
+    def of_directory(cls, directory: Path) -> LogLocation | None:
         """None: there is no such folder, or it cannot be told from others."""
         try:
             found = directory.stat()

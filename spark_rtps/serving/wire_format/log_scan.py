@@ -19,7 +19,7 @@ from ...transport.log.damage import Damage
 from ...transport.log.frame import Frame
 from ...transport.log.inventory import HeldSegment, HeldWriter, Inventory
 from ...transport.log.log_view import LogView
-from ...transport.log.verification import Verified, extent, walk
+from ...transport.log.verification import Verified, extent, scan_log
 from ...transport.structure import GUID_BYTES, Guid
 
 #: So long one part takes.
@@ -28,9 +28,9 @@ _SEGMENTS_MAX: Final = 65_536
 _ERRORS_MAX: Final = 16
 
 
-def scan_log(directory: Path, start: int, stop: int | None, *, bodies: bool) -> dict[str, object]:
+def scan_directory(directory: Path, start: int, stop: int | None, *, bodies: bool) -> dict[str, object]:
     """What lies in the log from position ``start`` on, and how far that goes; not beyond ``stop``. Raises LogError."""
-    view, inventory = LogView(directory), Inventory.of(directory)
+    view, inventory = LogView(directory), Inventory.of_log(directory)
     found, until = Verified(directory), time.monotonic() + _SECONDS
     found.base, found.end, error = extent(view)
     if error is not None:
@@ -38,14 +38,14 @@ def scan_log(directory: Path, start: int, stop: int | None, *, bodies: bool) -> 
     end = found.end if stop is None else min(stop, found.end)
     position = max(start, found.base)
     try:
-        for item in walk(view, position, end, bodies=bodies):
+        for item in scan_log(view, position, end, bodies=bodies):
             if isinstance(item, Frame):
                 # never beside damage alone: the frames on both sides of it tell what it is
                 if found.frames and time.monotonic() >= until:
                     position = item.position
                     break
                 inventory.count(item)
-            found.add(item)
+            found.add_item(item)
         else:
             position = end
     except LogError as failure:
@@ -97,7 +97,7 @@ class ScannedLog:
         """Whether all was gone through that was there when it began."""
         return self.stop is not None and self.stop >= self.verified.end
 
-    def add(self, raw: bytes) -> None:
+    def add_bytes(self, raw: bytes) -> None:
         """Take the next part. Raises ValueError for what cannot be one."""
         part, found, before = parse_object(raw), self.verified, self.stop
         base, end, stop = (parse_number(part.get(key)) for key in ("base", "end", "stop"))

@@ -73,7 +73,7 @@ def writers(domain: int, how: str) -> None:
         for writer in made:
             if stopped.is_set():
                 break
-            writer.write(samples, timeout=20)
+            writer.write_samples(samples, timeout=20)
             written += samples.count
     say(written=written)
     for node in nodes:
@@ -104,7 +104,7 @@ def keyed_writer(domain: int, how: str) -> None:
         hashes[:, :4] = ids.astype(">u4").view(np.uint8).reshape(count, 4)
         samples = Samples.uniform(rows.reshape(-1), count, _BYTES)
         try:
-            writer.write(samples, key_hashes=hashes, timeout=20)
+            writer.write_samples(samples, key_hashes=hashes, timeout=20)
         except Exception:
             if stopped.is_set() or not writer.readers.has_ready():
                 break

@@ -51,7 +51,7 @@ def write_one(writer: StatefulWriter, payload: bytes, key_hash: bytes, *, flags:
     """Write one sample of a built-in topic."""
     samples = Samples.uniform(np.frombuffer(payload, np.uint8), 1, len(payload))
     hashes = np.frombuffer(key_hash, np.uint8).reshape(1, 16)
-    writer.write(samples, timestamp=NO_TIMESTAMP, now=now, flags=flags, key_hashes=hashes)
+    writer.write_samples(samples, timestamp=NO_TIMESTAMP, now=now, flags=flags, key_hashes=hashes)
 
 
 def match_writer(reader: StatefulReader, remote: RemoteParticipant, writer_id: bytes, *, now: int) -> None:

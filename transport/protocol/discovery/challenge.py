@@ -88,7 +88,7 @@ class Challenges:
         beat = Heartbeat(ENTITYID_UNKNOWN, ENTITYID_SEDP_PUBLICATIONS_WRITER, 1, 0, 1)
         self._send(alias, prefix, to, data.encode(), beat.encode())
 
-    def answer(self, alias: bytes, prefix: bytes) -> str | None:
+    def verify_address(self, alias: bytes, prefix: bytes) -> str | None:
         """A participant has addressed one made up. Returns the address that it has proven; None: it was not asked."""
         question = self.open.get(alias)
         if question is None or question.prefix != prefix:
@@ -103,7 +103,7 @@ class Challenges:
         self._send(alias, prefix, question.to, leave.encode())
         return question.to.address
 
-    def take(self) -> list[tuple[bytes, Outgoing]]:
+    def take_datagrams(self) -> list[tuple[bytes, Outgoing]]:
         """What is to be sent now, each in the name of a prefix."""
         taken, self._outgoing = self._outgoing, []
         return taken

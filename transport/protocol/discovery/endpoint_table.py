@@ -57,7 +57,7 @@ class _Account:
             self.nbytes + nbytes
         ) <= eighths * self.nbytes_max
 
-    def add(self, count: int, nbytes: int) -> None:
+    def charge(self, count: int, nbytes: int) -> None:
         self.count += count
         self.nbytes += nbytes
 
@@ -104,7 +104,7 @@ class EndpointTable:
             return []
         account = participant.account
         self._charge(participant.address, -account.count, -account.nbytes)
-        self._all.add(-account.count, -account.nbytes)
+        self._all.charge(-account.count, -account.nbytes)
         gone = [known.data for known in participant.endpoints.values()]
         for data in gone:
             self._forget_topic(data)
@@ -151,22 +151,22 @@ class EndpointTable:
             if (count or grows > 0) and not account.has_room(count, grows, wanted=wanted):
                 raise DecodeError(DropReason.OVER_LIMIT, "endpoints")
         for account in (participant.account, address, self._all):
-            account.add(count, grows)
+            account.charge(count, grows)
         self._addresses[participant.address] = address
         if old is not None and old.data.topic != data.topic:
             self._forget_topic(old.data)
         participant.endpoints[data.guid] = new
         self._topics.setdefault(data.topic, {})[data.guid] = data
 
-    def remove(self, guid: Guid) -> EndpointData | None:
+    def remove_endpoint(self, guid: Guid) -> EndpointData | None:
         """An endpoint is gone; returns its last description, None if it was not known."""
         participant = self._participants.get(guid.prefix)
         known = None if participant is None else participant.endpoints.pop(guid, None)
         if participant is None or known is None:
             return None
-        participant.account.add(-1, -known.cost)
+        participant.account.charge(-1, -known.cost)
         self._charge(participant.address, -1, -known.cost)
-        self._all.add(-1, -known.cost)
+        self._all.charge(-1, -known.cost)
         self._forget_topic(known.data)
         return known.data
 
@@ -179,7 +179,7 @@ class EndpointTable:
 
     def _charge(self, address: str, count: int, nbytes: int) -> None:
         account = self._account_of(address)
-        account.add(count, nbytes)
+        account.charge(count, nbytes)
         if account.count:
             self._addresses[address] = account
         else:

@@ -58,7 +58,7 @@ class _Signs:
 
 
 @dataclass(slots=True, eq=False)
-class _Watched:
+class _WatchedWriter:
     """A writer with a lease; without assertions of its own it is alive as long as its participant is heard."""
 
     lease: int
@@ -160,8 +160,8 @@ class Liveliness:
         self._prefix = prefix
         self._remotes = remotes
         self._assertions = _Assertions(prefix, self.writer, remotes)
-        self._alive: dict[Guid, _Watched] = {}
-        self._lost: dict[Guid, _Watched] = {}
+        self._alive: dict[Guid, _WatchedWriter] = {}
+        self._lost: dict[Guid, _WatchedWriter] = {}
         self._next_check: int | None = None
         #: Of each watched MANUAL writer; those MANUAL_BY_PARTICIPANT share their participant's.
         self._signs: dict[Guid, _Signs] = {}
@@ -175,9 +175,9 @@ class Liveliness:
         if remote.data.builtin_endpoints & PARTICIPANT_MESSAGE_READER:
             match_reader(self.writer, remote, ENTITYID_P2P_MESSAGE_READER, now=now)
 
-    def take(self, drops: Counter[DropReason], *, now: int) -> None:
+    def take_messages(self, drops: Counter[DropReason], *, now: int) -> None:
         """Process the ParticipantMessageData received since the last call; broken ones are counted in ``drops``."""
-        for run in self.reader.take():
+        for run in self.reader.take_runs():
             samples, flags = run.samples(), run.sample_flags()
             for i in range(run.count):
                 if flags[i] & (DISPOSED | UNREGISTERED):
@@ -231,7 +231,7 @@ class Liveliness:
         it. One that is lost is reported as lost again: such a reader does not know it."""
         qos = writer.qos
         if qos.liveliness_lease_duration >= INFINITE:
-            self.forget(writer.guid)
+            self.forget_writer(writer.guid)
         else:
             self._watch(writer.guid, qos.liveliness, qos.liveliness_lease_duration, now)
             lost = self._lost.get(writer.guid)
@@ -239,7 +239,7 @@ class Liveliness:
                 self._alive[writer.guid] = self._lost.pop(writer.guid)
                 self._next_check = now
 
-    def forget(self, guid: Guid) -> None:
+    def forget_writer(self, guid: Guid) -> None:
         """No reader here is matched with this remote writer any more. Our own writers are watched regardless."""
         if guid.prefix != self._prefix:
             self._unwatch(guid)
@@ -283,7 +283,7 @@ class Liveliness:
             if signs is not None:
                 signs.writers += 1
                 self._signs[guid] = signs
-            self._alive[guid] = _Watched(lease, kind, signs, now)
+            self._alive[guid] = _WatchedWriter(lease, kind, signs, now)
         if guid in self._alive:
             self._next_check = now
 
@@ -296,7 +296,7 @@ class Liveliness:
             if not signs.writers and self._participants.get(guid.prefix) is signs:
                 del self._participants[guid.prefix]
 
-    def _expiry(self, guid: Guid, watched: _Watched) -> int:
+    def _expiry(self, guid: Guid, watched: _WatchedWriter) -> int:
         if watched.signs is not None:
             return watched.lease + max(watched.signs.last_received, watched.since)
         remote = self._remotes.get(guid.prefix)

@@ -66,14 +66,14 @@ class ParticipantCapacity:
         self._is_matched = is_matched
         self._addresses: dict[str, _Address] = {}
 
-    def add(self, remote: Resident, *, now: int) -> None:
+    def add_participant(self, remote: Resident, *, now: int) -> None:
         """A participant has come."""
         address = self._addresses.setdefault(remote.source_ip, _Address())
         address.came_at[remote.prefix] = now
         if not remote.proven:
             address.unproven[remote.prefix] = None
 
-    def remove(self, remote: Resident) -> None:
+    def remove_participant(self, remote: Resident) -> None:
         """A participant is gone."""
         address = self._addresses[remote.source_ip]
         del address.came_at[remote.prefix]
@@ -86,7 +86,7 @@ class ParticipantCapacity:
         if source_ip == remote.source_ip:
             return
         came_at = self._addresses[remote.source_ip].came_at[remote.prefix]
-        self.remove(remote)
+        self.remove_participant(remote)
         address = self._addresses.setdefault(source_ip, _Address())
         address.came_at[remote.prefix] = came_at
         address.unproven[remote.prefix] = None

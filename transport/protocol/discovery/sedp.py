@@ -98,7 +98,7 @@ class Sedp:
 
     # --- remote endpoints -------------------------------------------------------------------------
 
-    def take(self, drops: Counter[DropReason], is_wanted: Callable[[str], bool]) -> list[Announced]:
+    def take_changes(self, drops: Counter[DropReason], is_wanted: Callable[[str], bool]) -> list[Announced]:
         """The changes that the SEDP readers received since the last call; broken samples are counted in ``drops``.
 
         ``is_wanted``: whether somebody here uses a topic.
@@ -106,7 +106,7 @@ class Sedp:
         changes: list[Announced] = []
         for reader in (self.publications_reader, self.subscriptions_reader):
             writers = reader is self.publications_reader
-            for run in reader.take():
+            for run in reader.take_runs():
                 flags, hashes, samples = run.sample_flags(), run.key_hashes(), run.samples()
                 for i in range(run.count):
                     hashed = flags[i] & HAS_KEY_HASH
@@ -137,7 +137,9 @@ class Sedp:
             return None  # its participant has just gone
         if flags & (DISPOSED | UNREGISTERED):
             guid = Guid.from_bytes(key) if key else decode_endpoint_key(payload)
-            old = self.remote.remove(guid) if guid.prefix == prefix else None  # it cannot be another's
+            old = (
+                self.remote.remove_endpoint(guid) if guid.prefix == prefix else None
+            )  # it cannot be another's
             return None if old is None else Announced(old, known=False)
         data = decode_endpoint(payload, writer=writers)
         if data.guid.prefix != prefix:

@@ -74,7 +74,7 @@ _PADDED_SIZE: Final = 512
 _LOOPBACK: Final = "127.0.0.1"
 
 
-class Change(enum.Enum):
+class AnnouncementEffect(enum.Enum):
     """The effect of an announcement."""
 
     NONE = "none"
@@ -209,7 +209,7 @@ class Spdp:
 
     def on_answered(self, prefix: bytes, source_ip: str, made_up: bytes) -> RemoteParticipant | None:
         """A participant sent something addressed to one that was made up. Returns it if it can be reached now."""
-        remote, address = self.remotes.get(prefix), self.challenges.answer(made_up, prefix)
+        remote, address = self.remotes.get(prefix), self.challenges.verify_address(made_up, prefix)
         if remote is None or address is None or source_ip != remote.source_ip:
             return None
         remote.translated = frozenset((source_ip,))
@@ -223,7 +223,7 @@ class Spdp:
 
     def on_announcement(
         self, run: Run, source_ip: str, *, size: int, now: int
-    ) -> tuple[Change, RemoteParticipant | None]:
+    ) -> tuple[AnnouncementEffect, RemoteParticipant | None]:
         """Take one SPDP sample, which came in a datagram of ``size`` bytes. Raises DecodeError."""
         prefix = run.writer.prefix
         remote = self.remotes.get(prefix)
@@ -232,7 +232,7 @@ class Spdp:
                 # Another sender in its name, or it moved: then its lease will end. A silent stranger does not keep it.
                 remote.contested = True
                 self._next_expiry = _earlier(self._next_expiry, max(now, self._expiry(remote)))
-                return Change.NONE, remote
+                return AnnouncementEffect.NONE, remote
         payload = bytes(run.samples().payload(0))
         flags = int(run.sample_flags()[0])
         if flags & (DISPOSED | UNREGISTERED):
@@ -245,27 +245,27 @@ class Spdp:
                 self._room.move(remote, source_ip)
                 remote.speak_from(self._addresses_of(remote.data, source_ip), source_ip)  # it has moved
             self._answer(remote, restarted, size)
-            return Change.NONE, remote
+            return AnnouncementEffect.NONE, remote
         data = decode_participant(payload)
         if data.guid_prefix != prefix:
             raise DecodeError(DropReason.BAD_PARAMETER, "a participant announced by another")
         if data.domain not in (None, self._own.domain) or data.domain_tag != self._own.domain_tag:
-            return Change.NONE, None  # RTPS 2.5 §8.5.3.2: another domain on our port
+            return AnnouncementEffect.NONE, None  # RTPS 2.5 §8.5.3.2: another domain on our port
         if not usable_unicast(data.metatraffic_unicast, source_ip):
             raise DecodeError(DropReason.BAD_LOCATOR, "no metatraffic locator that can be sent to")
         if remote is None and (unmatched := self._room.make(source_ip, now=now)) is not None:
             self._sent_away.append(self._forget(unmatched))
         addresses = self._addresses_of(data, source_ip)
         if remote is None:
-            change = Change.DISCOVERED
+            change = AnnouncementEffect.DISCOVERED
             remote = RemoteParticipant(data, payload, addresses, source_ip, now, run.first_sn, self._trust)
             self.remotes[prefix] = remote
-            self._room.add(remote, now=now)
+            self._room.add_participant(remote, now=now)
             early_source = self._early_messages.pop(prefix, "")
             if early_source in addresses:
                 remote.prove(self._equal_to(early_source))
         else:
-            change = Change.UPDATED
+            change = AnnouncementEffect.UPDATED
             self._room.move(remote, source_ip)
             remote.data, remote.payload, remote.last_received = data, payload, now
             remote.announced_sn = run.first_sn
@@ -290,7 +290,7 @@ class Spdp:
 
     def _on_dispose(
         self, run: Run, payload: bytes, prefix: bytes, remote: RemoteParticipant | None
-    ) -> tuple[Change, RemoteParticipant | None]:
+    ) -> tuple[AnnouncementEffect, RemoteParticipant | None]:
         key_hashes = run.key_hashes()
         if key_hashes is not None:
             guid = Guid.from_bytes(key_hashes[0].tobytes())
@@ -299,12 +299,12 @@ class Spdp:
         if guid != Guid(prefix, ENTITYID_PARTICIPANT):
             raise DecodeError(DropReason.BAD_PARAMETER, "a participant disposed by another")
         if remote is None:
-            return Change.NONE, None
-        return Change.DISPOSED, self._forget(prefix)
+            return AnnouncementEffect.NONE, None
+        return AnnouncementEffect.DISPOSED, self._forget(prefix)
 
     def _forget(self, prefix: bytes) -> RemoteParticipant:
         remote = self.remotes.pop(prefix)
-        self._room.remove(remote)
+        self._room.remove_participant(remote)
         return remote
 
     def take_sent_away(self) -> list[RemoteParticipant]:

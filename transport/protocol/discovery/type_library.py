@@ -108,7 +108,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
 
     # --- of others --------------------------------------------------------------------------------
 
-    def add(self, identifier: bytes, data: bytes) -> None:
+    def add_type_object(self, identifier: bytes, data: bytes) -> None:
         """Keep a TypeObject which a peer sent for this identifier. Raises DecodeError if it has another one."""
         if identifier_of(data) != identifier:
             data = normalized(data)

@@ -85,7 +85,7 @@ class _Lookup:
     information: TypeInformation | None = None
     result: KnownType | str | None = None
 
-    def add(self, user: Guid) -> None:
+    def add_user(self, user: Guid) -> None:
         if user not in self.users:
             self.users[user] = None
             self.prefixes[user.prefix] += 1
@@ -179,14 +179,14 @@ class TypeLookup:
         if isinstance(known, _Lookup) and known.key == key:
             return
         if known is not None:
-            self.forget(guid)
+            self.forget_endpoint(guid)
         if not key:
             self._by_user[guid] = _why_not(data)
             return
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = self._lookups[key] = _Lookup(key, now + TIMEOUT)
-            lookup.add(guid)
+            lookup.add_user(guid)
             if information is not None and roots:
                 self._begin(lookup, roots, information, now)
             elif v1 is not None:
@@ -195,10 +195,10 @@ class TypeLookup:
             if information is not None and roots:  # perhaps this one knows it
                 lookup.result = None
                 self._begin(lookup, roots, information, now)
-        lookup.add(guid)
+        lookup.add_user(guid)
         self._by_user[guid] = lookup
 
-    def forget(self, guid: Guid) -> None:
+    def forget_endpoint(self, guid: Guid) -> None:
         """An endpoint is gone."""
         lookup = self._by_user.pop(guid, None)
         if not isinstance(lookup, _Lookup):
@@ -306,7 +306,7 @@ class TypeLookup:
             if identifier not in peer.outstanding:
                 continue
             try:
-                self._library.add(identifier, data)
+                self._library.add_type_object(identifier, data)
             except DecodeError as error:
                 self._drops[error.reason] += 1
                 continue

@@ -33,9 +33,9 @@ from ...types.xtypes.lookup_messages import (
     GetTypeDependencies,
     GetTypes,
     Reply,
-    Request,
     RequestId,
     TypeDependencies,
+    TypeLookupRequest,
     Types,
     decode_reply,
     decode_request,
@@ -125,13 +125,13 @@ class TypeLookupService:
         for prefix, identifiers in self._lookup.questions(now=now):
             number = self.request_writer.last_sn + 1
             service = instance_name(prefix + ENTITYID_PARTICIPANT)
-            request = Request(RequestId(self._our_guid, number), service, GetTypes(identifiers))
+            request = TypeLookupRequest(RequestId(self._our_guid, number), service, GetTypes(identifiers))
             reader = Guid(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_READER)
             _write(self.request_writer, reader, encode_request(request), now)
 
     # --- what comes -------------------------------------------------------------------------------
 
-    def take(self, *, now: int) -> None:
+    def take_messages(self, *, now: int) -> None:
         """Process the requests and replies received since the last call; broken ones are counted."""
         for prefix, payload in _samples(self.reply_reader):
             if not reply_is_for(payload, self._our_guid) or not self._lookup.expects(prefix, len(payload)):
@@ -149,7 +149,7 @@ class TypeLookupService:
             except DecodeError as error:
                 self._drops[error.reason] += 1
 
-    def _on_request(self, prefix: bytes, request: Request, now: int) -> None:
+    def _on_request(self, prefix: bytes, request: TypeLookupRequest, now: int) -> None:
         reader = Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER)
         remote = self._remotes.get(prefix)
         if remote is None or not remote.proven or reader not in self.reply_writer.readers:
@@ -159,7 +159,7 @@ class TypeLookupService:
                 raise DecodeError(DropReason.OVER_LIMIT, "replies that nobody acknowledges")
             _write(self.reply_writer, reader, encode_reply(Reply(request.id, result)), now)
 
-    def _results(self, request: Request) -> Iterator[Types | TypeDependencies]:
+    def _results(self, request: TypeLookupRequest) -> Iterator[Types | TypeDependencies]:
         if isinstance(request.call, GetTypes):
             yield from self._types(request.call, is_ours=request.instance == self._our_instance)
         elif isinstance(request.call, GetTypeDependencies):
@@ -200,7 +200,7 @@ def _write(writer: StatefulWriter, reader: Guid, payload: bytes, now: int) -> No
 def _samples(reader: StatefulReader) -> Iterator[tuple[bytes, memoryview]]:
     """The sender and the payload of each sample."""
     run: Run
-    for run in reader.take():
+    for run in reader.take_runs():
         samples, flags = run.samples(), run.sample_flags()
         for i in range(run.count):
             if not flags[i] & (DISPOSED | UNREGISTERED):

@@ -20,7 +20,7 @@ from ..discovery.liveliness import Liveliness
 from ..discovery.participant_data import ParticipantData
 from ..discovery.remote_participant import Announcement, RemoteParticipant
 from ..discovery.sedp import Sedp
-from ..discovery.spdp import Change, Spdp
+from ..discovery.spdp import AnnouncementEffect, Spdp
 from ..discovery.type_library import TypeLibrary
 from ..discovery.type_lookup import TypeLookup
 from ..discovery.type_lookup_service import TypeLookupService
@@ -126,7 +126,7 @@ class ParticipantDiscovery:
         for run in runs:
             for i in range(run.count):
                 try:
-                    self._on_announcement(run.take(i, i + 1), source_ip, share, now)
+                    self._on_announcement(run.take_range(i, i + 1), source_ip, share, now)
                 except DecodeError as error:
                     self._drops[error.reason] += 1
 
@@ -138,12 +138,12 @@ class ParticipantDiscovery:
             return
         change, remote = self.spdp.on_announcement(run, source_ip, size=size, now=now)
         self._lose_sent_away(now)
-        if remote is None or change is Change.NONE:
+        if remote is None or change is AnnouncementEffect.NONE:
             return
-        if change is Change.DISPOSED:
+        if change is AnnouncementEffect.DISPOSED:
             self._lose(remote, now, expired=False)
             return
-        if change is Change.DISCOVERED:
+        if change is AnnouncementEffect.DISCOVERED:
             self._emit(events.ParticipantDiscovered(remote.data))
         self._match(remote, now)
 
@@ -225,8 +225,8 @@ class ParticipantDiscovery:
 
     def on_builtin_samples(self, now: int) -> None:
         """The built-in readers have something to take."""
-        self.liveliness.take(self._drops, now=now)
-        for change in self.sedp.take(self._drops, self.endpoints.has_topic):
+        self.liveliness.take_messages(self._drops, now=now)
+        for change in self.sedp.take_changes(self._drops, self.endpoints.has_topic):
             if change.known:
                 self._emit(events.EndpointDiscovered(change.data))
                 if self._config.resolve_types or self.endpoints.has_topic(change.data.topic):
@@ -234,11 +234,11 @@ class ParticipantDiscovery:
                 self.endpoints.consider(change.data, now=now)
             else:
                 self._lose_endpoint(change.data)
-        self.types.take(now=now)
+        self.types.take_messages(now=now)
         self.look_up(now)
 
     def _lose_endpoint(self, data: EndpointData) -> None:
-        self.lookup.forget(data.guid)
+        self.lookup.forget_endpoint(data.guid)
         self.endpoints.lose(data.guid)
         self._emit(events.EndpointLost(data))
 

@@ -104,7 +104,7 @@ class LocalEndpoints:
     def data(self) -> list[EndpointData]:
         return [local.data for local in self._locals.values()]
 
-    def add(
+    def add_endpoint(
         self,
         data: EndpointData,
         endpoint: StatefulReader | StatefulWriter,
@@ -136,7 +136,7 @@ class LocalEndpoints:
         self._locals[data.guid] = new
         self._topics[data.topic] += 1
 
-    def remove(self, guid: Guid) -> EndpointData | None:
+    def remove_endpoint(self, guid: Guid) -> EndpointData | None:
         """Remove an endpoint of ours, and return what it announced; None if there is no such endpoint."""
         local = self._locals.pop(guid, None)
         if local is None:
@@ -324,7 +324,7 @@ class LocalEndpoints:
             local.endpoint.unmatch_writer(other)
             if _take_out(self.routes, other, local.endpoint):
                 self._received -= Counter((other.prefix,))
-                self._liveliness.forget(other)
+                self._liveliness.forget_writer(other)
         self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
 
 

@@ -52,13 +52,13 @@ from .events import Event
 from .packing import pack
 from .slices import Slice
 
-__all__ = ["Participant", "ParticipantConfig", "Reception", "RemoteEndpoint"]
+__all__ = ["RtpsParticipant", "ParticipantConfig", "Reception", "RemoteEndpoint"]
 
 #: What :meth:`Participant.receiving` returns.
 Reception = Generator[list[StatefulReader], int | None, list[StatefulReader]]
 
 
-class Participant:
+class RtpsParticipant:
     """One participant of one domain; see the module's docstring."""
 
     def __init__(self, config: ParticipantConfig, *, now: int) -> None:
@@ -83,7 +83,7 @@ class Participant:
             writer.guid.entity: writer for writer in discovery.builtin.writers()
         }
         for endpoint in discovery.builtin:
-            self._agenda.add(endpoint)
+            self._agenda.add_endpoint(endpoint)
         self._flow = AsynchronousPublishing()
         self._receive_capacity = ReceiveCapacity(config.receive_buffer)
         #: The writers whose LIVELINESS is MANUAL: writing asserts it.
@@ -154,7 +154,7 @@ class Participant:
             content_filter=announceable(spec.content_filter),
         )
         data = self._announce(data, spec.type, now)
-        self._agenda.add(reader)
+        self._agenda.add_endpoint(reader)
         self._introduce(data, reader, now, type=spec.type, awaits_types=spec.awaits_types, part=spec.slice)
         return reader
 
@@ -208,10 +208,10 @@ class Participant:
         data = EndpointData(guid, spec.topic, spec.type_name, qos, abilities=abilities)
         data = self._announce(data, spec.type, now)
         self._writers[guid.entity] = writer
-        self._agenda.add(writer)
+        self._agenda.add_endpoint(writer)
         self._own_writers_made += 1
         if policy.flow_controller is not None:
-            self._flow.add(writer, policy.flow_controller, policy.transport_priority)
+            self._flow.add_writer(writer, policy.flow_controller, policy.transport_priority)
         self.liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
@@ -245,7 +245,7 @@ class Participant:
     ) -> None:
         """Match an endpoint of ours that was announced."""
         others = self._sedp.remote.on_topic(data.topic)
-        self.endpoints.add(
+        self.endpoints.add_endpoint(
             data,
             endpoint,
             others,
@@ -265,7 +265,7 @@ class Participant:
 
     def delete_endpoint(self, guid: Guid, now: int) -> None:
         """Withdraw and forget a reader or writer of ours."""
-        data = self.endpoints.remove(guid)
+        data = self.endpoints.remove_endpoint(guid)
         if data is None:
             raise UsageError(f"no endpoint {guid} here")
         self._sedp.withdraw(data.guid, now=now)
@@ -273,10 +273,10 @@ class Participant:
             self._library.withdraw(data.type_information)
         if data.is_writer:
             del self._writers[guid.entity]
-            self._flow.forget(guid)
+            self._flow.forget_writer(guid)
             self._manual_writers = [writer for writer in self._manual_writers if writer.guid != guid]
             self.liveliness.remove_local(guid)
-        self._agenda.remove(guid)
+        self._agenda.remove_endpoint(guid)
         self._keys.give_back(guid)
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool, now: int) -> None:
@@ -374,7 +374,7 @@ class Participant:
             self._flow.release(now) if asynchronous else (),
         )
         datagrams = pack(self.prefix, outgoing, self.config.message_size)
-        for prefix, question in self._spdp.challenges.take():
+        for prefix, question in self._spdp.challenges.take_datagrams():
             datagrams += pack(prefix, (question,), self.config.message_size)
         if self._farewell is not None:
             datagrams += pack(self.prefix, (self._farewell,), self.config.message_size)

@@ -74,7 +74,7 @@ _READER_ACTIVITY: Final = {
 }
 
 
-class _Statuses:
+class _MatchStatuses:
     """What readers and writers have in common: who is matched, and who cannot be."""
 
     _matched_status: str
@@ -143,7 +143,7 @@ class _Statuses:
             yield f"last.{status}.guid_low", int.from_bytes(raw[8:], "big", signed=True)
 
 
-class ReaderStatuses(_Statuses):
+class ReaderStatuses(_MatchStatuses):
     """The statuses of one reader; ``local`` is its GUID, None: every event handed in is about it."""
 
     _matched_status = "subscription_matched"
@@ -182,7 +182,7 @@ class ReaderStatuses(_Statuses):
         return found
 
 
-class WriterStatuses(_Statuses):
+class WriterStatuses(_MatchStatuses):
     """The statuses of one writer; ``local`` is its GUID, None: every event handed in is about it."""
 
     _matched_status = "publication_matched"

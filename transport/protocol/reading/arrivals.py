@@ -80,11 +80,11 @@ class Arrivals:
         start = 0
         for i in np.flatnonzero(run.samples().all_lengths() > self._delivery.sample_size_max).tolist():
             if start < i:
-                self.accept(proxy, run.take(start, i), now)
+                self.accept(proxy, run.take_range(start, i), now)
             self.pass_oversized(proxy, run.first_sn + i, now)
             start = i + 1
         if start < run.count:
-            self.accept(proxy, run.take(start, run.count), now)
+            self.accept(proxy, run.take_range(start, run.count), now)
 
     def pass_oversized(self, proxy: WriterProxy, sn: int, now: int) -> None:
         """Pass over a sample larger than the owner can take, which would hold up its writer for ever."""
@@ -115,10 +115,10 @@ class Arrivals:
             return
         overflow, at = counters.reorder_overflow, batch.first_sn
         for run in batch.runs:
-            delivery.skip(proxy, at, run.first_sn - 1)
+            delivery.skip_range(proxy, at, run.first_sn - 1)
             on_run(run, now=now)
             at = run.last_sn + 1
-        delivery.skip(proxy, at, batch.last_sn)
+        delivery.skip_range(proxy, at, batch.last_sn)
         if counters.reorder_overflow > overflow:
             counters.reorder_overflow += proxy.held.give_up_batch(batch.batch_sn)
         if proxy.synced:

@@ -34,7 +34,7 @@ class EarlierMatches:
             cause = LossCause.MOVED if writer in moved_from else LossCause.STOPPED
             self._left[writer] = EarlierMatch(last_sn, cause)
 
-    def take(self, writer: Guid) -> EarlierMatch | None:
+    def take_match(self, writer: Guid) -> EarlierMatch | None:
         """The writer is matched; None: it is for the first time."""
         return self._left.pop(writer, None)
 

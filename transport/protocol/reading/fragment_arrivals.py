@@ -62,7 +62,7 @@ class FragmentArrivals:
         if frag.sample_size > min(delivery.sample_size_max, FRAGMENTED_SAMPLE_MAX):
             self._arrivals.pass_oversized(proxy, frag.sn, now)
             return
-        completed = self._reassembly.add(proxy, frag, timestamp, now)
+        completed = self._reassembly.add_fragments(proxy, frag, timestamp, now)
         longest = max(map(len, frag.payloads))
         proxy.stream.datagram = max(proxy.stream.datagram, min(longest, UDP_PAYLOAD_MAX))
         if completed is not None:

@@ -77,7 +77,7 @@ class HistoryMessages:
             ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
         for first, last in ranges:
             self._delivery.give_up_sets(proxy, first, last)
-            self._delivery.skip(proxy, first, last)
+            self._delivery.skip_range(proxy, first, last)
         if proxy.synced:
             self._delivery.drain(proxy)
             self._responder.on_gap(proxy, now)

@@ -134,7 +134,7 @@ class StatefulReader:
         if known is not None:
             self.unmatch_writer(info.guid)
         self.counters.suppressed_writers += reliable and info.is_suppressed(self.policy)
-        earlier = self._earlier.take(info.guid)
+        earlier = self._earlier.take_match(info.guid)
         expected = None if earlier is None else earlier.last_sn + 1
         if earlier is None and reliable and self.qos.is_transient_local and info.transient_local:
             expected = 1
@@ -164,9 +164,9 @@ class StatefulReader:
             return
         if not is_builtin(self.guid.entity):
             self._earlier.keep(proxy)
-        self.delivery.forget(proxy)
-        self._responder.forget(guid)
-        self.untethered.forget(guid)
+        self.delivery.forget_writer(proxy)
+        self._responder.forget_writer(guid)
+        self.untethered.forget_writer(guid)
 
     # --- writers of other slices -----------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class StatefulReader:
         """Whether :meth:`take` would return something."""
         return bool(self.delivery.ready)
 
-    def take(self) -> list[Run]:
+    def take_runs(self) -> list[Run]:
         """Runs ready since the last call, in order per writer.
 
         They may view the receive buffer, so they are valid until the next receive. Nothing is acknowledged while
@@ -407,7 +407,7 @@ class StatefulReader:
         What a best-effort reader did not take of the new life, while that was in doubt, is lost.
         """
         self.unmatch_writer(proxy.guid)
-        self._earlier.take(proxy.guid)
+        self._earlier.take_match(proxy.guid)
         self.match_writer(proxy.info, now=now)
         anew = self.writers[proxy.guid]
         if proxy.seen_below and not anew.reliable:

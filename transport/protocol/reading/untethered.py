@@ -79,7 +79,7 @@ class Untethered:
             proxy.resting = False
             self._report(proxy)
 
-    def forget(self, writer: Guid) -> None:
+    def forget_writer(self, writer: Guid) -> None:
         """A writer is gone."""
         for times in (self._since, self._lingers, self._until):
             times.pop(writer, None)

@@ -46,7 +46,7 @@ from .message_work import (
     WORK_PIECES,
     WORK_RANGE,
 )
-from .unread import Unread
+from .unread import UnreadMessages
 
 _DATA: Final = Data.KIND
 #: Where readers, and writers, take what is sent to them.
@@ -118,7 +118,7 @@ class Router:
         self.prefix = prefix
         self.endpoints = endpoints
         #: Samples that nobody reads.
-        self.unread = Unread(prefix, endpoints.routes, endpoints.other_slices, drops)
+        self.unread = UnreadMessages(prefix, endpoints.routes, endpoints.other_slices, drops)
         self.routes = endpoints.routes
         self._writers = writers
         self._remotes = remotes
@@ -201,7 +201,7 @@ class Router:
             fits = 1 + max(work_max, 0) // WORK_ENDPOINT
             if run.count > fits:  # the rest is requested again
                 self._drops[DropReason.OVER_LIMIT] += run.count - fits
-                run = run.take(0, fits)
+                run = run.take_range(0, fits)
             self.work += run.count * WORK_ENDPOINT
             self.builtin_touched = True
         if run.reader_id != ENTITYID_UNKNOWN:
@@ -213,7 +213,7 @@ class Router:
         if run.count > fits:
             self._drops[DropReason.OVER_LIMIT] += run.count - fits
         if fits > 0:
-            self.announcements.append(run.take(0, min(fits, run.count)))
+            self.announcements.append(run.take_range(0, min(fits, run.count)))
             self.work += WORK_PARTICIPANT * self.announcements[-1].count
 
     def on_batch(self, batch: Batch, now: int) -> None:

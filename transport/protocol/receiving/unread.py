@@ -18,7 +18,7 @@ _Readers = Mapping[Guid, list[StatefulReader]]
 _HEARTBEATS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 
 
-class Unread:
+class UnreadMessages:
     """``routes`` are the readers by the writer they read, ``other_slices`` by the writer that they only acknowledge;
     ``prefix`` is our own participant's."""
 

@@ -31,16 +31,16 @@ class AsynchronousPublishing:
         #: By GUID: the writer, its bucket and its priority.
         self._writers: dict[Guid, tuple[StatefulWriter, TokenBucket, int]] = {}
 
-    def add(self, writer: StatefulWriter, policy: FlowControllerPolicy, priority: int) -> None:
+    def add_writer(self, writer: StatefulWriter, policy: FlowControllerPolicy, priority: int) -> None:
         """``writer`` publishes asynchronously. The first writer to name a flow controller decides how it works."""
         bucket = self._buckets.setdefault(policy.name, TokenBucket(policy))
         self._writers[writer.guid] = writer, bucket, priority
         writer.state.is_asynchronous = True
 
-    def forget(self, writer: Guid) -> None:
+    def forget_writer(self, writer: Guid) -> None:
         entry = self._writers.pop(writer, None)
         if entry is not None:
-            entry[1].forget(writer)
+            entry[1].forget_writer(writer)
 
     def pass_on(self, writer: StatefulWriter, now: int) -> Iterable[Outgoing]:
         """What the writer sends at once: nothing, if it is asynchronous."""

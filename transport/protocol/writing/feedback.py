@@ -83,7 +83,7 @@ class Feedback:
         if no_longer or (proxy.info.multicast and proxy.acknacks_received == 1):
             self._readers.regroup()
         self.progress(now)
-        proxy.repairs.requested.add(missing)
+        proxy.repairs.requested.add_missing(missing)
         if not missing.is_empty:
             self._counters.nacks_received += 1
             self._lacks(proxy, missing.ranges()[-1][1], now)
@@ -127,7 +127,7 @@ class Feedback:
         if proxy is not None and not message.reply and now >= proxy.measured_at + RTT_ANSWER_MIN:
             proxy.measured_at = now
             reply = replace(message, reply=True, reception_delta=0, others_wait=self._others_wait_for(proxy))
-            self._sender.answer(proxy, reply.encode())
+            self._sender.send_to_reader(proxy, reply.encode())
 
     def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
         """How far matched readers on this host, and spies, have read the publication log.
@@ -151,7 +151,7 @@ class Feedback:
     def progress(self, now: int) -> None:
         """Acknowledgements, or their absence, may let more be sent."""
         for proxy in self._acks.take_dropped():
-            self._requests.forget(proxy.guid)
+            self._requests.forget_reader(proxy.guid)
             self._sender.heartbeats.send_to((proxy,), now)
         # Nothing that waits, and yet not all is sent: an exception came between the two.
         if self._unsent.queue or self._state.sent_sn < self._state.last_sn:

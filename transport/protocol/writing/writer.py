@@ -113,7 +113,7 @@ class StatefulWriter:
         self.pacing.of_groups = multicast_flow_control
         self.activity = acks.activity
         broadcast = Broadcast(
-            guid.entity, state.message_size, coalescing=coalescing, compressor=Compressor.of(batch)
+            guid.entity, state.message_size, coalescing=coalescing, compressor=Compressor.for_policy(batch)
         )
         self._matched = matched = MatchedReaders(state, broadcast.redirect)
         if matched.framing.fragment_size < _FRAGMENT_SIZE_MIN:
@@ -191,10 +191,10 @@ class StatefulWriter:
         if self._matched.update(info):
             return
         self.unmatch_reader(info.guid)
-        proxy = self._matched.add(info)
+        proxy = self._matched.add_reader(info)
         try:
             if proxy.reliable:
-                self._acks.add(proxy, now)
+                self._acks.add_reader(proxy, now)
                 self.feedback.expire(now)
                 self._heartbeats.send_to((proxy,), now)
         finally:
@@ -203,15 +203,15 @@ class StatefulWriter:
     def unmatch_reader(self, guid: Guid) -> None:
         """The reader is gone: nothing waits for it any more."""
         self.state.touch()
-        if (proxy := self._matched.remove(guid)) is None:
+        if (proxy := self._matched.remove_reader(guid)) is None:
             return
-        self._requests.forget(guid)
-        self._acks.remove(proxy)
+        self._requests.forget_reader(guid)
+        self._acks.remove_reader(proxy)
         self.feedback.progress(self.state.written_at)  # what waited for it alone
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def write(
+    def write_samples(
         self,
         samples: Samples,
         *,
@@ -248,7 +248,7 @@ class StatefulWriter:
         up_to_date = [each for each in others if each.acked >= self.last_sn]
         self._matched.address_one(proxy)
         try:
-            count = self.write(samples, timestamp=timestamp, now=now)
+            count = self.write_samples(samples, timestamp=timestamp, now=now)
         finally:
             self._matched.address_all()
         self._acks.irrelevant(up_to_date, now)
@@ -276,7 +276,7 @@ class StatefulWriter:
         self.state.written_stamp, self.state.written_at = timestamp, now
         self.history.lifespan.note_time(timestamp if wall_clock is None else wall_clock, now)
         self.feedback.expire(now)  # it may make room
-        return self.intake.take(
+        return self.intake.take_samples(
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
         )
 
@@ -305,12 +305,12 @@ class StatefulWriter:
         """What :meth:`send` made is on its way now: the time that took is not the user's."""
         self.intake.resume(now)
 
-    def flush(
+    def flush_batch(
         self, *, now: int, reason: FlushReason = FlushReason.FLUSH, compress: bool | None = None
     ) -> None:
         """Send the batch in progress; ``compress``: whether with the policy's codec, None: by its size."""
         self.state.touch()
-        if batches := self.intake.flush(reason):
+        if batches := self.intake.flush_batch(reason):
             if compress is not None:
                 batches = [replace(batch, compress=compress) for batch in batches]
             self.send(batches, now=now)
@@ -318,13 +318,13 @@ class StatefulWriter:
     def finish(self, *, now: int) -> None:
         """The writer is about to leave: give up what is claimed, and send the batch in progress."""
         self.claims.abort_all(now)
-        self.flush(now=now)
+        self.flush_batch(now=now)
 
     def _flush_for_set(self, now: int) -> None:
-        self.flush(now=now, reason=FlushReason.COHERENT_SET)
+        self.flush_batch(now=now, reason=FlushReason.COHERENT_SET)
 
     def _flush_for_claim(self, now: int) -> None:
-        self.flush(now=now)
+        self.flush_batch(now=now)
 
     def _send_pending(self, pending: PendingBatch, now: int, hand_over: Callable[[], object] | None) -> None:
         """Number, frame, keep and send samples that go together."""
@@ -332,7 +332,7 @@ class StatefulWriter:
         if pending.key_hashes is not None and (keep_last := self.history.keep_last) is not None:
             keep_last.expect(first_sn, pending.key_hashes, pending.flags)
         try:
-            self._sender.write(self._framer.changes(pending), pending.count, now, hand_over)
+            self._sender.write_changes(self._framer.changes(pending), pending.count, now, hand_over)
         finally:  # of what has got numbers, if there was an exception
             self._note_written(pending, first_sn, now)
 

@@ -419,7 +419,7 @@ class Cursors:
             return nearer(end, _BEYOND)
         return end
 
-    def read(self, code: str, pos: Position) -> Values:
+    def read_numbers(self, code: str, pos: Position) -> Values:
         """Values at positions that are known to lie inside."""
         if isinstance(pos, int) and self.stride and self.count:
             return np.ndarray((self.count,), self.order + code, self.data, self.start + pos, (self.stride,))
@@ -430,7 +430,7 @@ class Cursors:
         """Values at positions that are not checked yet; zero in lanes that are malformed."""
         self.require(pos + int(code[1:]))
         if not self.marks.any_bad:
-            return self.read(code, pos)
+            return self.read_numbers(code, pos)
         values = np.zeros(self.count, self.order + code)
         good = ~self.bad
         values[good] = anywhere(self.data, self.order + code)[self.base[good] + at(pos, good)]
@@ -438,7 +438,7 @@ class Cursors:
 
     def counts(self, pos: Position) -> Position:
         """uint32 counts at positions that are known to lie inside."""
-        return agreed(self.read("u4", pos))
+        return agreed(self.read_numbers("u4", pos))
 
     def checked_counts(self, pos: Position) -> Position:
         return agreed(self.checked("u4", pos))

@@ -36,12 +36,12 @@ from ..model import (
     WString,
     has_dheader,
     number_size,
-    walk,
+    traverse,
 )
 
 
 @value
-class Number:
+class ScalarLayout:
     """One scalar at ``offset`` from the origin."""
 
     type: Scalar
@@ -65,7 +65,7 @@ class Repeat:
     stride: int
 
 
-Fixed: TypeAlias = Number | Group | Repeat
+Fixed: TypeAlias = ScalarLayout | Group | Repeat
 
 
 @value
@@ -117,7 +117,7 @@ class Rules:
         return self.first_alignment(member.type)
 
     def _widest(self, fixed: Fixed) -> int:
-        if isinstance(fixed, Number):
+        if isinstance(fixed, ScalarLayout):
             return self.alignment(fixed.type)
         if isinstance(fixed, Repeat):
             return self._widest(fixed.element)
@@ -133,7 +133,7 @@ class Rules:
             if alignment > modulus:
                 return None
             at += -at % alignment
-            return Number(t, at), at + number_size(t)
+            return ScalarLayout(t, at), at + number_size(t)
         if isinstance(t, Struct):
             if not self.is_plain(t):
                 return None
@@ -240,7 +240,7 @@ class Rules:
 
 def origin(fixed: Fixed) -> int:
     """Offset of the first byte of a layout."""
-    if isinstance(fixed, Number):
+    if isinstance(fixed, ScalarLayout):
         return fixed.offset
     if isinstance(fixed, Repeat):
         return origin(fixed.element)
@@ -295,7 +295,7 @@ def is_alike_in_xcdr(t: Type) -> bool:
     placed = Rules(1).place(t, 0, 8)
     if placed is not None:
         return placed == Rules(2).place(t, 0, 8)
-    for inner in walk(t):
+    for inner in traverse(t):
         if isinstance(inner, SCALARS) and number_size(inner) >= 8:
             return False
         if isinstance(inner, Sequence | Array | Map) and has_dheader(inner):

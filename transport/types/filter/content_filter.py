@@ -16,13 +16,13 @@ from ...errors import FilterError
 from ...limits import FILTER_DEPTH_MAX, FILTER_PARAMETERS_MAX, STRING_MAX
 from ...value_classes import value
 from ..model import Enum, Struct, resolve
-from .fields import Field, Kind, find_field, nearest
+from .fields import Field, FieldKind, find_field, nearest
 from .predicates import Comparison, Constant, Like, Not, Operand, Predicate, all_of, any_of
 from .truth import Mask
 
 Node: TypeAlias = "Tree[Token]"
 
-_NUMBERS: Final = (Kind.INTEGER, Kind.FLOAT)
+_NUMBERS: Final = (FieldKind.INTEGER, FieldKind.FLOAT)
 _EXPECTED: Final = {
     "OPERATOR": "a comparison",
     "_LIKE": "LIKE",
@@ -76,7 +76,7 @@ def parse_filter(expression: str, parameters: tuple[str, ...], struct: Struct) -
         "".join((expression, *parameters)).encode()
     except UnicodeEncodeError:
         raise FilterError("filter: it is no Unicode: it has half a character") from None
-    reading = _Reading(parameters, struct)
+    reading = _FilterReading(parameters, struct)
     try:
         predicate = reading.predicate(_parsed(expression), 0)
     except _At as error:
@@ -121,7 +121,7 @@ def _parsed(expression: str, start: str = "start") -> Node:
     return tree
 
 
-class _Reading:
+class _FilterReading:
     """One filter: ``needed`` gathers the paths of its fields."""
 
     def __init__(self, parameters: tuple[str, ...], struct: Struct) -> None:
@@ -160,7 +160,7 @@ class _Reading:
             x, y, kind = self.constant(left, b), b, b.kind
         else:
             raise _At(left, "no field of the type is compared here")
-        if kind in (Kind.OCTETS, Kind.BOOLEAN) and operator not in ("=", "<>"):
+        if kind in (FieldKind.OCTETS, FieldKind.BOOLEAN) and operator not in ("=", "<>"):
             raise _At(right, f"{kind.value} can be compared by = and <> only")
         return Comparison(operator, x, y, kind)
 
@@ -171,7 +171,7 @@ class _Reading:
 
     def like(self, left: Token, right: Token) -> Predicate:
         found = self.field(left, right)
-        if found is None or found.kind is not Kind.TEXT:
+        if found is None or found.kind is not FieldKind.TEXT:
             is_what = f", {left} is {found.kind.value}" if found else ""
             raise _At(left, f"LIKE wants a string field before it{is_what}")
         pattern = self.constant(right, found).value if right.type in ("TEXT", "PARAMETER") else None
@@ -221,7 +221,7 @@ class _Reading:
         elif literal.type == "FIELD":
             raise _At(token, f"{literal} is no literal: a text must be in quotes")
         if not _fits(value, other.kind):
-            fix = "; write TRUE or FALSE" if other.kind is Kind.BOOLEAN else ""
+            fix = "; write TRUE or FALSE" if other.kind is FieldKind.BOOLEAN else ""
             raise _At(token, f"{other.path!r} is {other.kind.value}, {shown} is {_kind_of(value)}{fix}")
         return Constant(value)
 
@@ -270,21 +270,27 @@ def _value(literal: Token, at: Token) -> bool | int | float | str | bytes:
 
 
 def _kind_of(value: bool | int | float | str | bytes) -> str:
-    kinds = {bool: Kind.BOOLEAN, int: Kind.INTEGER, float: Kind.FLOAT, str: Kind.TEXT, bytes: Kind.OCTETS}
+    kinds = {
+        bool: FieldKind.BOOLEAN,
+        int: FieldKind.INTEGER,
+        float: FieldKind.FLOAT,
+        str: FieldKind.TEXT,
+        bytes: FieldKind.OCTETS,
+    }
     return str(kinds[type(value)].value)
 
 
-def _fits(value: bool | int | float | str | bytes, kind: Kind) -> bool:
-    if kind is Kind.ENUM:
+def _fits(value: bool | int | float | str | bytes, kind: FieldKind) -> bool:
+    if kind is FieldKind.ENUM:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind in _NUMBERS:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is {Kind.BOOLEAN: bool, Kind.TEXT: str, Kind.OCTETS: bytes}[kind]
+    return type(value) is {FieldKind.BOOLEAN: bool, FieldKind.TEXT: str, FieldKind.OCTETS: bytes}[kind]
 
 
-def _common(a: Field, b: Field, at: Token) -> Kind:
+def _common(a: Field, b: Field, at: Token) -> FieldKind:
     """DDS 1.4 annex B, type promotion: numbers with numbers, enums with integers too."""
     kinds = {a.kind, b.kind}
-    if len(kinds) == 1 or kinds <= set(_NUMBERS) or kinds == {Kind.ENUM, Kind.INTEGER}:
+    if len(kinds) == 1 or kinds <= set(_NUMBERS) or kinds == {FieldKind.ENUM, FieldKind.INTEGER}:
         return a.kind
     raise _At(at, f"{a.path!r} is {a.kind.value}, {b.path!r} is {b.kind.value}")

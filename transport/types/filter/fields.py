@@ -34,7 +34,7 @@ from ..model import (
     is_blob,
     resolve,
 )
-from .truth import Numbers
+from .truth import NumberValues
 
 _STEP: Final = re.compile(r"\.?(\w+)|\[(\d+)\]")
 _FLOATS: Final = {PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128}
@@ -42,7 +42,7 @@ _CHARS: Final = {PrimitiveKind.CHAR8, PrimitiveKind.CHAR16}
 _MICROSECONDS: Final = 1_000_000
 
 
-class Kind(enum.Enum):
+class FieldKind(enum.Enum):
     """The kind of a field for a filter; the value names it in messages."""
 
     BOOLEAN = "a boolean"
@@ -61,10 +61,10 @@ class Field:
     path: str
     steps: tuple[str | int, ...]
     type: Type
-    kind: Kind
+    kind: FieldKind
     needed: str
 
-    def read(self, batch: pa.RecordBatch) -> pa.Array:
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """The field's column; null in rows that do not have the field."""
         name = str(self.steps[0])
         if name not in batch.schema.names:
@@ -74,9 +74,9 @@ class Field:
             array = _element(array, step) if isinstance(step, int) else self._member(array, step)
         return array
 
-    def numbers(self, batch: pa.RecordBatch) -> Numbers:
+    def numbers(self, batch: pa.RecordBatch) -> NumberValues:
         """Integers, floats, booleans; the values of enums and bitmasks."""
-        array = self.read(batch)
+        array = self.evaluate(batch)
         t = resolve(self.type)
         if isinstance(t, Enum) and _is_text(array.type):
             return _enum_values(array, t)
@@ -155,21 +155,27 @@ def _indexed(t: Type, index: int, before: str) -> Type:
     raise FilterError(f"{before!r} is no sequence or array: it has no [{index}]")
 
 
-def _kind(t: Type, path: str) -> Kind:
+def _kind(t: Type, path: str) -> FieldKind:
     t = resolve(t)
     if isinstance(t, Primitive):
         if t.kind is PrimitiveKind.BOOLEAN:
-            return Kind.BOOLEAN
-        return Kind.FLOAT if t.kind in _FLOATS else Kind.TEXT if t.kind in _CHARS else Kind.INTEGER
+            return FieldKind.BOOLEAN
+        return (
+            FieldKind.FLOAT
+            if t.kind in _FLOATS
+            else FieldKind.TEXT
+            if t.kind in _CHARS
+            else FieldKind.INTEGER
+        )
     if isinstance(t, String | WString):
-        return Kind.TEXT
+        return FieldKind.TEXT
     if isinstance(t, Enum):
-        return Kind.ENUM
+        return FieldKind.ENUM
     if isinstance(t, Bitmask):
-        return Kind.INTEGER
+        return FieldKind.INTEGER
     if isinstance(t, Sequence | Array):
         if is_blob(t):
-            return Kind.OCTETS
+            return FieldKind.OCTETS
         raise FilterError(f"{path!r} is a sequence or array: compare an element of it, such as {path}[0]")
     if isinstance(t, Struct | Union | Bitset):
         raise FilterError(f"{path!r} is a {type(t).__name__.lower()}: compare a field of it")
@@ -214,29 +220,29 @@ def _valid(array: pa.Array) -> NDArray[np.bool_]:
     return valid
 
 
-def _numbers(array: pa.Array) -> Numbers:
+def _numbers(array: pa.Array) -> NumberValues:
     valid = _valid(array)
     if pa.types.is_decimal(array.type):
         # uint64 as decimal(20, 0): the lower half of its 128 bits is the number
         halves = np.frombuffer(array.buffers()[1] or b"", "<u8")
-        return Numbers(halves[2 * array.offset : 2 * (array.offset + len(array)) : 2], valid)
+        return NumberValues(halves[2 * array.offset : 2 * (array.offset + len(array)) : 2], valid)
     if pa.types.is_temporal(array.type):
         array = array.cast(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
-    return Numbers(
+    return NumberValues(
         array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False), valid
     )
 
 
-def _enum_values(array: pa.Array, t: Enum) -> Numbers:
+def _enum_values(array: pa.Array, t: Enum) -> NumberValues:
     places = pc.index_in(array, value_set=pa.array([name for name, _ in t.literals], array.type))
     values = np.array([value for _, value in t.literals], np.int64)
-    return Numbers(values[places.fill_null(0).to_numpy(zero_copy_only=False)], _valid(places))
+    return NumberValues(values[places.fill_null(0).to_numpy(zero_copy_only=False)], _valid(places))
 
 
-def _bitmask_values(array: pa.Array, t: Bitmask) -> Numbers:
+def _bitmask_values(array: pa.Array, t: Bitmask) -> NumberValues:
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         numbers = _numbers(array)
-        return Numbers(numbers.values.astype(np.int64).view(np.uint64), numbers.valid)
+        return NumberValues(numbers.values.astype(np.int64).view(np.uint64), numbers.valid)
     names = array.flatten()
     places = pc.index_in(names, value_set=pa.array([name for name, _ in t.flags], names.type))
     bits = np.array([1 << position for _, position in t.flags] + [0], np.uint64)
@@ -245,4 +251,4 @@ def _bitmask_values(array: pa.Array, t: Bitmask) -> Numbers:
     ends = np.cumsum(lengths)
     # No bit comes twice, so that their sum is the mask. It wraps around in between, and back.
     sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)))
-    return Numbers(sums[ends] - sums[ends - lengths], _valid(array))
+    return NumberValues(sums[ends] - sums[ends - lengths], _valid(array))

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...value_classes import value
-from .fields import Field, Kind
-from .truth import Numbers, Truth, compare_numbers, compare_texts, truth_of
+from .fields import Field, FieldKind
+from .truth import NumberValues, Truth, compare_numbers, compare_texts, truth_of
 
 _THERE = np.ones(1, np.bool_)
 
@@ -25,11 +25,11 @@ class Constant:
 
     value: bool | int | float | str | bytes
 
-    def numbers(self, batch: pa.RecordBatch) -> Numbers:
+    def numbers(self, batch: pa.RecordBatch) -> NumberValues:
         unsigned = isinstance(self.value, int) and self.value >= 1 << 63
-        return Numbers(np.array([self.value], np.uint64 if unsigned else None), _THERE)
+        return NumberValues(np.array([self.value], np.uint64 if unsigned else None), _THERE)
 
-    def read(self, batch: pa.RecordBatch) -> pa.Scalar:
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Scalar:
         return pa.scalar(self.value)
 
 
@@ -47,11 +47,11 @@ class Comparison:
     operator: str
     left: Operand
     right: Operand
-    kind: Kind
+    kind: FieldKind
 
     def evaluate(self, batch: pa.RecordBatch) -> Truth:
-        if self.kind in (Kind.TEXT, Kind.OCTETS):
-            return compare_texts(self.operator, self.left.read(batch), self.right.read(batch))
+        if self.kind in (FieldKind.TEXT, FieldKind.OCTETS):
+            return compare_texts(self.operator, self.left.evaluate(batch), self.right.evaluate(batch))
         return compare_numbers(self.operator, self.left.numbers(batch), self.right.numbers(batch))
 
 
@@ -61,7 +61,7 @@ class Like:
     pattern: str
 
     def evaluate(self, batch: pa.RecordBatch) -> Truth:
-        texts = self.field.read(batch)
+        texts = self.field.evaluate(batch)
         if "\\" not in self.pattern:
             return truth_of(pc.match_like(texts, self.pattern))
         # To Arrow it is an escape, which DDS SQL does not have; and doubled it stands for two in such as '%\'.

@@ -33,7 +33,7 @@ class Truth:
 
 
 @value
-class Numbers:
+class NumberValues:
     """Integers, floats or booleans, and which of them are not null; a constant has one for all rows."""
 
     values: NDArray[Any]
@@ -60,7 +60,7 @@ _ARROW: Final[dict[str, Callable[[Any, Any], pa.Array]]] = {
 }
 
 
-def compare_numbers(operator: str, a: Numbers, b: Numbers) -> Truth:
+def compare_numbers(operator: str, a: NumberValues, b: NumberValues) -> Truth:
     """By value, whatever the types: no integer is rounded to a float. A NaN is as in IEEE 754: it differs from all."""
     held = _compare(operator, a.values, b.values)
     valid = a.valid & b.valid

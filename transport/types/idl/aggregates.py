@@ -29,7 +29,7 @@ from ..model import (
 )
 from .annotations import Annotations
 from .expressions import Constant, EnumLiteral
-from .reader import MemberNames, Reader, Settings, annotated
+from .reader import MemberNames, Reader, TypeDefaults, annotated
 from .scopes import Scope, qualified
 from .syntax import Node, first_token, identifier, token, tree, trees
 from .tokens import IdlError
@@ -59,7 +59,7 @@ _CHOICES: Final = tuple(choice.value for choice in TryConstruct)
 
 
 def read_struct(
-    reader: Reader, node: Node, annotations: Annotations, scope: Scope, settings: Settings
+    reader: Reader, node: Node, annotations: Annotations, scope: Scope, settings: TypeDefaults
 ) -> Struct:
     annotations.ignore_but(*_TYPE_ANNOTATIONS)
     at = token(node.children[0])
@@ -77,7 +77,7 @@ def read_struct(
         own = reader.annotations(child, scope)
         own.ignore_but("key", "optional", "must_understand", *_MEMBER_ANNOTATIONS)
         for name_at, t in reader.declarations(child, reader.type(annotated(child), scope), scope):
-            name = taken.add(name_at)
+            name = taken.add_name(name_at)
             key, optional = own.flag("key"), own.flag("optional")
             if key and optional:
                 raise IdlError(name_at, f"{name}: a key cannot be @optional: leave one of them out")
@@ -85,7 +85,7 @@ def read_struct(
                 Member(
                     name,
                     t,
-                    ids.of(name_at, own),
+                    ids.id_of(name_at, own),
                     key,
                     optional,
                     own.flag("must_understand"),
@@ -102,7 +102,7 @@ def read_struct(
 
 
 def read_union(
-    reader: Reader, node: Node, annotations: Annotations, scope: Scope, settings: Settings
+    reader: Reader, node: Node, annotations: Annotations, scope: Scope, settings: TypeDefaults
 ) -> Union:
     annotations.ignore_but(*_TYPE_ANNOTATIONS)
     at = token(node.children[0])
@@ -125,7 +125,7 @@ def read_union(
         own = reader.annotations(child, scope)
         own.ignore_but(*_MEMBER_ANNOTATIONS)
         ((name_at, t),) = reader.declarations(child, reader.type(annotated(child), scope), scope)
-        name = taken.add(name_at)
+        name = taken.add_name(name_at)
         labels: list[int] = []
         default = False
         for label in trees(child, "label"):
@@ -144,7 +144,7 @@ def read_union(
             Case(
                 name,
                 t,
-                ids.of(name_at, own),
+                ids.id_of(name_at, own),
                 tuple(labels),
                 default,
                 own.flag("external"),
@@ -186,12 +186,12 @@ def extensibility_of(annotations: Annotations, at: Token, default: Extensibility
     return found[0] if found else default
 
 
-def autoid_hash(annotations: Annotations, settings: Settings) -> bool:
+def autoid_hash(annotations: Annotations, settings: TypeDefaults) -> bool:
     chosen = annotations.choice("autoid", ("SEQUENTIAL", "HASH"), "HASH")
     return settings.autoid_hash if chosen is None else chosen == "HASH"
 
 
-def _is_nested(annotations: Annotations, settings: Settings) -> bool:
+def _is_nested(annotations: Annotations, settings: TypeDefaults) -> bool:
     default = settings.nested and "topic" not in annotations
     return annotations.flag("nested", annotations.flag("default_nested", default))
 
@@ -208,7 +208,7 @@ class _Ids:
     first: int
     taken: dict[int, None] = field(default_factory=dict)
 
-    def of(self, at: Token, annotations: Annotations) -> int:
+    def id_of(self, at: Token, annotations: Annotations) -> int:
         member_id = annotations.integer("id", 0, MEMBER_ID_MAX)
         if member_id is None:
             if "hashid" in annotations or self.hashed:

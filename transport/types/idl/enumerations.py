@@ -91,7 +91,7 @@ def read_bitmask(reader: Reader, node: Node, annotations: Annotations, scope: Sc
         own = reader.annotations(child, scope)
         own.ignore_but("position")
         at = names(child)[0]
-        name = members.add(at)
+        name = members.add_name(at)
         position = own.integer("position", 0, bit_bound - 1)
         if position is None:
             position = flags[-1][1] + 1 if flags else 0
@@ -126,7 +126,7 @@ def read_bitset(reader: Reader, node: Node, annotations: Annotations, scope: Sco
         for primitive in trees(child, "primitive"):
             kind = _holder(reader.primitive(primitive), bits, first_token(primitive))
         for name in names(child):
-            fields.append(BitField(members.add(name), size, bits, kind))
+            fields.append(BitField(members.add_name(name), size, bits, kind))
             size += bits
         size += 0 if names(child) else bits
         if size > _BITSET_BITS_MAX:

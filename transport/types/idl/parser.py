@@ -9,13 +9,13 @@ from lark import Token, Tree
 
 from ...errors import TypeDefinitionError
 from ...value_classes import slotted
-from ..model import Alias, Extensibility, Struct, Type, walk
+from ..model import Alias, Extensibility, Struct, Type, traverse
 from .aggregates import autoid_hash, read_struct, read_union
 from .annotations import Annotations
 from .enumerations import read_bitmask, read_bitset, read_enum
 from .preprocessor import Include, preprocess
 from .printer import print_idl
-from .reader import Reader, Settings
+from .reader import Reader, TypeDefaults
 from .scopes import Forward, Module, Scope, qualified
 from .syntax import Node, identifier, names, syntax_tree, token, tree, trees
 from .tokens import IdlError, place_of
@@ -45,7 +45,7 @@ def parse_idl(
     definitions = _Definitions([] if notes is None else notes)
     try:
         words = preprocess(text, file, include, definitions.note)
-        definitions.read(syntax_tree(words), Settings(extensibility))
+        definitions.read_definitions(syntax_tree(words), TypeDefaults(extensibility))
     except IdlError as error:
         raise TypeDefinitionError(_quotable(error, file)) from None
     except RecursionError:
@@ -76,7 +76,7 @@ class _Definition:
     node: Node
     annotations: Annotations
     scope: Scope
-    settings: Settings
+    settings: TypeDefaults
     begun: bool = False
 
 
@@ -90,12 +90,12 @@ class _Definitions(Reader):
         self._by_name: dict[str, _Definition] = {}
         self._ahead = 0
 
-    def read(self, start: Node, settings: Settings) -> None:
+    def read_definitions(self, start: Node, settings: TypeDefaults) -> None:
         self._collect(start, (), settings)
         for definition in self._all:
             self._define(definition)
 
-    def _collect(self, parent: Node, scope: Scope, settings: Settings) -> None:
+    def _collect(self, parent: Node, scope: Scope, settings: TypeDefaults) -> None:
         for child in trees(parent, "definition"):
             if isinstance(child.children[0], Token):
                 self._add(child, scope, settings, Annotations([], lambda _: 0, self.note))
@@ -115,7 +115,7 @@ class _Definitions(Reader):
             )
             self._collect(node, (*scope, identifier(at)), inner)
 
-    def _add(self, node: Node, scope: Scope, settings: Settings, annotations: Annotations) -> None:
+    def _add(self, node: Node, scope: Scope, settings: TypeDefaults, annotations: Annotations) -> None:
         definition = _Definition(node, annotations, scope, settings)
         self._all.append(definition)
         if node.data == "forward":
@@ -154,7 +154,9 @@ class _Definitions(Reader):
         else:
             self._declaration(node, definition.annotations, scope, definition.settings)
 
-    def _declaration(self, node: Node, annotations: Annotations, scope: Scope, settings: Settings) -> Type:
+    def _declaration(
+        self, node: Node, annotations: Annotations, scope: Scope, settings: TypeDefaults
+    ) -> Type:
         """A type with a name of its own."""
         at = token(node.children[0])
         t: Type
@@ -171,7 +173,7 @@ class _Definitions(Reader):
         self.define(scope, at, t)
         return t
 
-    def _typedef(self, node: Node, scope: Scope, settings: Settings) -> None:
+    def _typedef(self, node: Node, scope: Scope, settings: TypeDefaults) -> None:
         inner = next(tree(c) for c in node.children if tree(c).data not in ("annotation", "declarator"))
         if inner.data == "type":
             t = self.type(inner, scope)
@@ -195,7 +197,7 @@ class _Definitions(Reader):
                 raise IdlError(
                     at, f"#pragma keylist: {key} is no member of {name} itself: write @key before it"
                 )
-        if any(found in walk(t) for t in self.types.values() if t is not found):
+        if any(found in traverse(t) for t in self.types.values() if t is not found):
             raise IdlError(at, f"#pragma keylist: {name} is in use already: write @key before its members")
         members = tuple(replace(m, key=m.key or m.name in keys) for m in found.members)
         self.types[found.name] = replace(found, members=members)

@@ -62,7 +62,7 @@ _TYPES: Final = (
 
 
 @value
-class Settings:
+class TypeDefaults:
     """The properties that a module, or the caller, gives to types inside which do not define them."""
 
     extensibility: Extensibility
@@ -193,7 +193,7 @@ class MemberNames:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {name.lower(): name for name in taken}
 
-    def add(self, at: Token) -> str:
+    def add_name(self, at: Token) -> str:
         """The name, unless another member has it."""
         name = identifier(at)
         other = self._taken.get(name.lower())

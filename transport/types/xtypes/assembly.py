@@ -49,7 +49,7 @@ _RANGES: Final = INTEGER_RANGES | {
 
 
 @value
-class Part:
+class TypeTree:
     """A type and its size as a tree: the number of types and the depth; ``members``: those of a struct, counted."""
 
     type: Type
@@ -58,9 +58,9 @@ class Part:
     members: int = 0
 
 
-def _whole(t: Type, parts: Iterable[Part], members: int = 0) -> Part:
+def _whole(t: Type, parts: Iterable[TypeTree], members: int = 0) -> TypeTree:
     parts = list(parts)
-    whole = Part(
+    whole = TypeTree(
         t, 1 + sum(part.nodes for part in parts), 1 + max((part.depth for part in parts), default=0), members
     )
     if whole.nodes > TYPE_NODES_MAX or whole.depth > TYPE_DEPTH_MAX:
@@ -73,15 +73,15 @@ def bound(value: int) -> int:
     return value if value < LENGTH_MAX else 0
 
 
-def alias(name: str, part: Part) -> Part:
+def alias(name: str, part: TypeTree) -> TypeTree:
     return _whole(Alias(_qualified(name), part.type), [part])
 
 
-def sequence(element: Part, limit: int) -> Part:
+def sequence(element: TypeTree, limit: int) -> TypeTree:
     return _whole(Sequence(element.type, bound(limit)), [element])
 
 
-def array(element: Part, dimensions: tuple[int, ...]) -> Part:
+def array(element: TypeTree, dimensions: tuple[int, ...]) -> TypeTree:
     """Each dimension is as deep as a sequence, because values are nested lists. They are counted before they are
     multiplied, which takes a minute where they are as many as a type object has room for."""
     depth = element.depth + len(dimensions)
@@ -92,13 +92,13 @@ def array(element: Part, dimensions: tuple[int, ...]) -> Part:
     return replace(_whole(Array(element.type, dimensions), [element]), depth=depth)
 
 
-def mapping(key: Part, value: Part, limit: int) -> Part:
+def mapping(key: TypeTree, value: TypeTree, limit: int) -> TypeTree:
     if not is_map_key(key.type):
         raise TypeDefinitionError("a map whose key is neither an integer nor a string")
     return _whole(Map(key.type, value.type, bound(limit)), [key, value])
 
 
-def struct(base: Part | None, made: Struct, parts: Iterable[Part]) -> Part:
+def struct(base: TypeTree | None, made: Struct, parts: Iterable[TypeTree]) -> TypeTree:
     """``made`` has the members of its own, whose types are ``parts``."""
     parts = list(parts)
     inherited = 0
@@ -109,7 +109,7 @@ def struct(base: Part | None, made: Struct, parts: Iterable[Part]) -> Part:
         made = replace(made, members=parent.members + made.members, base=parent)
         inherited = base.members
         # its members come twice: once in it, once among those of this one
-        parts += [base, Part(parent, inherited, base.depth)]
+        parts += [base, TypeTree(parent, inherited, base.depth)]
     _qualified(made.name)
     _unique(made.name, (member.name for member in made.members), (member.id for member in made.members))
     for member in made.members:
@@ -119,7 +119,7 @@ def struct(base: Part | None, made: Struct, parts: Iterable[Part]) -> Part:
     return _whole(made, parts, inherited + own)
 
 
-def union(made: Union, discriminator: Part, parts: Iterable[Part]) -> Part:
+def union(made: Union, discriminator: TypeTree, parts: Iterable[TypeTree]) -> TypeTree:
     """``parts`` are the types of its branches."""
     _qualified(made.name)
     _unique(made.name, (case.name for case in made.cases), (case.id for case in made.cases))
@@ -142,7 +142,7 @@ def union(made: Union, discriminator: Part, parts: Iterable[Part]) -> Part:
     return _whole(made, [discriminator, *parts])
 
 
-def enum(made: Enum) -> Part:
+def enum(made: Enum) -> TypeTree:
     _qualified(made.name)
     values = [value for _, value in made.literals]
     _unique(made.name, (name for name, _ in made.literals), values, "value")
@@ -152,19 +152,19 @@ def enum(made: Enum) -> Part:
     low, high = (-1 << bits - 1, 1 << bits - 1) if min(values) < 0 else (0, 1 << bits)
     if not low <= min(values) <= max(values) < high:
         raise TypeDefinitionError(f"{made.name}: values beyond its {made.bit_bound} bits")
-    return Part(made)
+    return TypeTree(made)
 
 
-def bitmask(made: Bitmask) -> Part:
+def bitmask(made: Bitmask) -> TypeTree:
     _qualified(made.name)
     positions = [position for _, position in made.flags]
     _unique(made.name, (name for name, _ in made.flags), positions, "position")
     if not 1 <= made.bit_bound <= 64 or not all(0 <= position < made.bit_bound for position in positions):
         raise TypeDefinitionError(f"{made.name}: flags beyond its {made.bit_bound} bits")
-    return Part(made)
+    return TypeTree(made)
 
 
-def bitset(name: str, fields: tuple[BitField, ...]) -> Part:
+def bitset(name: str, fields: tuple[BitField, ...]) -> TypeTree:
     _qualified(name)
     _unique(name, (field.name for field in fields), ())
     end = 0
@@ -176,7 +176,7 @@ def bitset(name: str, fields: tuple[BitField, ...]) -> Part:
             raise TypeDefinitionError(f"{name}: bit field {field.name} of {field.bits} bits")
     if not fields:
         raise TypeDefinitionError(f"{name}: a bitset without fields")
-    return Part(Bitset(name, fields, end))
+    return TypeTree(Bitset(name, fields, end))
 
 
 def _qualified(name: str) -> str:

@@ -15,7 +15,20 @@ from ...value_classes import value
 from ..model import hash_id
 from .information import SizedIdentifier
 from .type_identifiers import Identifier
-from .xcdr2 import I32, U8, U32, Buffer, Cursor, MemberId, Octets, Text, encode, final, layout_of, mutable
+from .xcdr2 import (
+    I32,
+    U8,
+    U32,
+    Buffer,
+    MemberId,
+    OctetsLayout,
+    TextLayout,
+    XcdrCursor,
+    encode,
+    final,
+    layout_of,
+    mutable,
+)
 
 _CDR2_LE: Final = b"\x00\x07"
 _D_CDR2_LE: Final = b"\x00\x09"
@@ -34,17 +47,17 @@ _SIZED: Final = 5 << 28
 class _TypeObjectBytes:
     """A TypeObject as it is on the wire, with its DHEADER: that is what is hashed."""
 
-    def write(self, out: bytearray, value: bytes) -> None:
+    def write_value(self, out: bytearray, value: bytes) -> None:
         out.extend(bytes(-len(out) % 4) + value)
 
-    def read(self, cursor: Cursor) -> bytes:
+    def read_value(self, cursor: XcdrCursor) -> bytes:
         size = cursor.u32()
-        return _SIZE.pack(size) + bytes(cursor.take(size))
+        return _SIZE.pack(size) + bytes(cursor.take_bytes(size))
 
 
 @final
 class _SampleIdentity:
-    writer: Annotated[bytes, Octets(_GUID)]
+    writer: Annotated[bytes, OctetsLayout(_GUID)]
     high: I32
     low: U32
 
@@ -52,7 +65,7 @@ class _SampleIdentity:
 @final
 class _RequestHeader:
     request: _SampleIdentity
-    instance: Annotated[str, Text(255)]
+    instance: Annotated[str, TextLayout(255)]
 
 
 @final
@@ -125,7 +138,7 @@ class GetTypeDependencies:
 
 
 @value
-class Request:
+class TypeLookupRequest:
     """``call`` is None for an unknown operation. ``instance`` names the service that is asked."""
 
     id: RequestId
@@ -164,7 +177,7 @@ def instance_name(participant: bytes) -> str:
 # --- requests -----------------------------------------------------------------------------------------
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: TypeLookupRequest) -> bytes:
     header = encode(_RequestHeader, _RequestHeader(request.id._encoded(), request.instance))
     call = request.call
     if isinstance(call, GetTypeDependencies):
@@ -177,21 +190,21 @@ def encode_request(request: Request) -> bytes:
     return _sample(header, _delimited(_GET_TYPES, _members(("type_ids", tuple[Identifier, ...], ids))))
 
 
-def decode_request(payload: Buffer) -> Request:
+def decode_request(payload: Buffer) -> TypeLookupRequest:
     """Raises DecodeError."""
     cursor = _cursor(payload)
-    header: _RequestHeader = layout_of(_RequestHeader).read(cursor)
+    header: _RequestHeader = layout_of(_RequestHeader).read_value(cursor)
 
     def call() -> GetTypes | GetTypeDependencies | None:
         operation = cursor.u32()
         if operation == _GET_TYPES:
-            return GetTypes(_bounded(layout_of(_GetTypesIn).read(cursor).ids))
+            return GetTypes(_bounded(layout_of(_GetTypesIn).read_value(cursor).ids))
         if operation == _GET_DEPENDENCIES:
-            asked: _GetDependenciesIn = layout_of(_GetDependenciesIn).read(cursor)
+            asked: _GetDependenciesIn = layout_of(_GetDependenciesIn).read_value(cursor)
             return GetTypeDependencies(_bounded(asked.ids), _point(asked.continuation_point))
         return None
 
-    return Request(_request_id(header.request), header.instance, cursor.delimited(call))
+    return TypeLookupRequest(_request_id(header.request), header.instance, cursor.delimited(call))
 
 
 def _bounded(ids: tuple[bytes, ...] | None) -> tuple[bytes, ...]:
@@ -228,7 +241,7 @@ def reply_is_for(payload: Buffer, writer: bytes) -> bool:
 def decode_reply(payload: Buffer) -> Reply:
     """Raises DecodeError."""
     cursor = _cursor(payload)
-    header: _ReplyHeader = layout_of(_ReplyHeader).read(cursor)
+    header: _ReplyHeader = layout_of(_ReplyHeader).read_value(cursor)
 
     def result() -> Types | TypeDependencies | None:
         operation = cursor.u32()
@@ -240,9 +253,9 @@ def decode_reply(payload: Buffer) -> Reply:
         if cursor.u32() != _OK:
             return None
         if operation == _GET_TYPES:
-            types: _GetTypesOut = layout_of(_GetTypesOut).read(cursor)
+            types: _GetTypesOut = layout_of(_GetTypesOut).read_value(cursor)
             return Types(tuple((pair.id, pair.object) for pair in types.types or ()))
-        announced: _GetDependenciesOut = layout_of(_GetDependenciesOut).read(cursor)
+        announced: _GetDependenciesOut = layout_of(_GetDependenciesOut).read_value(cursor)
         return TypeDependencies(announced.dependents or (), _point(announced.continuation_point))
 
     return Reply(_request_id(header.request), cursor.delimited(result))
@@ -271,11 +284,11 @@ def _delimited(discriminator: int, body: bytes) -> bytes:
     return _SIZE.pack(4 + len(body)) + _SIZE.pack(discriminator) + body
 
 
-def _cursor(payload: Buffer) -> Cursor:
+def _cursor(payload: Buffer) -> XcdrCursor:
     encapsulation = bytes(payload[:2])
     if encapsulation not in (_CDR2_LE, _D_CDR2_LE) or len(payload) < 4:
         raise DecodeError(DropReason.BAD_ENCAPSULATION, f"{encapsulation.hex()} where CDR2_LE was due")
-    return Cursor(memoryview(payload)[4:])
+    return XcdrCursor(memoryview(payload)[4:])
 
 
 def _request_id(identity: _SampleIdentity) -> RequestId:

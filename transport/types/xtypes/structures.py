@@ -38,10 +38,10 @@ from .xcdr2 import (
     U16,
     U32,
     Buffer,
-    Number,
-    Octets,
-    Text,
-    Text16,
+    OctetsLayout,
+    PrimitiveLayout,
+    Text16Layout,
+    TextLayout,
     appendable,
     decode,
     encode,
@@ -54,8 +54,8 @@ M = TypeVar("M")
 E = TypeVar("E")
 
 NAME_MAX: Final = 256
-Name: TypeAlias = Annotated[str, Text(NAME_MAX)]
-NameHash: TypeAlias = Annotated[bytes, Octets(4)]
+Name: TypeAlias = Annotated[str, TextLayout(NAME_MAX)]
+NameHash: TypeAlias = Annotated[bytes, OctetsLayout(4)]
 
 # --- annotations ----------------------------------------------------------------------------------------
 
@@ -69,13 +69,13 @@ class ExtendedAnnotationParameterValue:
 
 
 @union(
-    {kind: Annotated[Any, Number(code)] for kind, code in _CODES.items() if code != "_"}
+    {kind: Annotated[Any, PrimitiveLayout(code)] for kind, code in _CODES.items() if code != "_"}
     | {
         TK_NONE: None,
         TK_ENUM: I32,
-        TK_STRING8: Annotated[str, Text(128)],
-        TK_STRING16: Annotated[str, Text16()],
-        0x0B: Annotated[bytes, Octets(16)],
+        TK_STRING8: Annotated[str, TextLayout(128)],
+        TK_STRING16: Annotated[str, Text16Layout()],
+        0x0B: Annotated[bytes, OctetsLayout(16)],
         DEFAULT: ExtendedAnnotationParameterValue,
     }
 )
@@ -99,17 +99,17 @@ class AppliedAnnotation:
 
 @final
 class AppliedVerbatimAnnotation:
-    placement: Annotated[str, Text(32)]
-    language: Annotated[str, Text(32)]
-    text: Annotated[str, Text()]
+    placement: Annotated[str, TextLayout(32)]
+    language: Annotated[str, TextLayout(32)]
+    text: Annotated[str, TextLayout()]
 
 
 @appendable
 class AppliedBuiltinMemberAnnotations:
-    unit: Annotated[str, Text()] | None = None
+    unit: Annotated[str, TextLayout()] | None = None
     min: AnnotationParameterValue | None = None
     max: AnnotationParameterValue | None = None
-    hash_id: Annotated[str, Text()] | None = None
+    hash_id: Annotated[str, TextLayout()] | None = None
 
 
 @appendable

@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 from ...value_classes import value
 from ..model import PrimitiveKind
-from .xcdr2 import I32, U8, U16, U32, Cursor, Octets, appendable, encode, final, layout_of, union
+from .xcdr2 import I32, U8, U16, U32, OctetsLayout, XcdrCursor, appendable, encode, final, layout_of, union
 
 EK_MINIMAL: Final = 0xF1
 EK_COMPLETE: Final = 0xF2
@@ -74,7 +74,7 @@ IS_NESTED: Final = 0x08
 IS_AUTOID_HASH: Final = 0x10
 
 HASH_SIZE: Final = 14
-EquivalenceHash: TypeAlias = Annotated[bytes, Octets(HASH_SIZE)]
+EquivalenceHash: TypeAlias = Annotated[bytes, OctetsLayout(HASH_SIZE)]
 
 
 @final
@@ -201,12 +201,12 @@ class TypeIdentifier:
 class _IdentifierBytes:
     """An identifier kept as it is on the wire. It must begin where alignment does."""
 
-    def write(self, out: bytearray, value: bytes) -> None:
+    def write_value(self, out: bytearray, value: bytes) -> None:
         out.extend(value)
 
-    def read(self, cursor: Cursor) -> bytes:
+    def read_value(self, cursor: XcdrCursor) -> bytes:
         start = cursor.at
-        layout_of(TypeIdentifier).read(cursor)
+        layout_of(TypeIdentifier).read_value(cursor)
         return bytes(cursor.data[start : cursor.at])
 
 

@@ -31,7 +31,7 @@ from ..model import (
     resolve,
 )
 from . import assembly
-from .assembly import Part
+from .assembly import TypeTree
 from .type_object_fast_dds import is_of_fast_dds, struct_of_fast_dds
 
 #: TypeKind (XTypes 1.1 §7.3.4.1).
@@ -98,7 +98,7 @@ def decompress_type_object(value: bytes, little_endian: bool) -> bytes:
     method, size, packed_size = cursor.u32(), cursor.u32(), cursor.u32()
     if not 0 < size <= TYPE_OBJECT_BYTES_MAX:
         raise DecodeError(DropReason.OVER_LIMIT, f"a TypeObject of {size} bytes")
-    packed = cursor.take(packed_size)
+    packed = cursor.take_bytes(packed_size)
     try:
         raw = _decompressed(method, packed, size)
     except (OSError, zlib.error, EOFError) as error:
@@ -138,7 +138,7 @@ class _Cursor:
         self.little_endian = little_endian
         self.at = 0
 
-    def take(self, size: int) -> memoryview:
+    def take_bytes(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
             raise DecodeError(DropReason.BAD_PARAMETER, "a TypeObject that ends early")
         self.at += size
@@ -149,7 +149,7 @@ class _Cursor:
 
     def number(self, size: int, *, signed: bool = False) -> int:
         self.align(size)
-        return int.from_bytes(self.take(size), "little" if self.little_endian else "big", signed=signed)
+        return int.from_bytes(self.take_bytes(size), "little" if self.little_endian else "big", signed=signed)
 
     def u16(self) -> int:
         return self.number(2)
@@ -161,7 +161,7 @@ class _Cursor:
         return self.number(4, signed=True)
 
     def text(self) -> str:
-        raw = bytes(self.take(self.u32()))
+        raw = bytes(self.take_bytes(self.u32()))
         try:
             return raw.rstrip(b"\0").decode()
         except UnicodeDecodeError:
@@ -189,7 +189,7 @@ class _Cursor:
                 identity, size = self.u32(), self.u32()
             if identity == PID_LIST_END:
                 return values
-            values.append(_Cursor(self.take(size), self.little_endian))
+            values.append(_Cursor(self.take_bytes(size), self.little_endian))
 
 
 def _take(values: list[_Cursor], count: int) -> list[_Cursor]:
@@ -214,19 +214,19 @@ class _Library:
 
     def __init__(self, library: _Cursor) -> None:
         self.described: dict[int, _Described] = {}
-        self.known: dict[int, Part] = {}
+        self.known: dict[int, TypeTree] = {}
         #: Those being read.
         self.open: set[int] = set()
-        self.add(library, "", 0)
+        self.add_library(library, "", 0)
 
-    def add(self, library: _Cursor, scope: str, depth: int) -> None:
+    def add_library(self, library: _Cursor, scope: str, depth: int) -> None:
         if depth > TYPE_DEPTH_MAX:
             raise DecodeError(DropReason.OVER_LIMIT, "modules nested too deeply")
         for _ in range(library.count()):
             discriminator, element = _take(library.parameters(), 2)
             kind = discriminator.u32() if len(discriminator.data) >= 4 else discriminator.u16()
             if kind == _MODULE:
-                self.add(element, f"{scope}{element.text()}::", depth + 1)
+                self.add_library(element, f"{scope}{element.text()}::", depth + 1)
                 continue
             parameters = element.parameters()
             (properties,) = _take(parameters, 1)
@@ -235,9 +235,9 @@ class _Library:
             # annotations come second
             self.described[type_id] = _Described(kind, qualified, flags, parameters[2:])
 
-    def part(self, type_id: int) -> Part:
+    def part(self, type_id: int) -> TypeTree:
         if type_id in _PRIMITIVES:
-            return Part(Primitive(_PRIMITIVES[type_id]))
+            return TypeTree(Primitive(_PRIMITIVES[type_id]))
         part = self.known.get(type_id)
         if part is None:
             described = self.described.get(type_id)
@@ -252,7 +252,7 @@ class _Library:
             self.open.remove(type_id)
         return part
 
-    def read(self, described: _Described) -> Part:
+    def read(self, described: _Described) -> TypeTree:
         parameters = described.parameters
         if described.kind == _ENUMERATION:
             return _enum(described)
@@ -272,9 +272,9 @@ class _Library:
             return assembly.sequence(self.part(element.type_id()), bound.u32())
         limit = assembly.bound(bound.u32())
         is_narrow = _PRIMITIVES.get(element.type_id()) is PrimitiveKind.CHAR8
-        return Part(String(limit) if is_narrow else WString(limit))
+        return TypeTree(String(limit) if is_narrow else WString(limit))
 
-    def struct(self, described: _Described) -> Part:
+    def struct(self, described: _Described) -> TypeTree:
         base_type, sequence = _take(described.parameters, 2)
         base_id = base_type.type_id()
         base = None if base_id == _NO_TYPE else self.part(base_id)
@@ -295,7 +295,7 @@ class _Library:
         made = Struct(described.name, members, _extensibility(described.flags), nested=nested)
         return assembly.struct(base, made, parts)
 
-    def union(self, described: _Described) -> Part:
+    def union(self, described: _Described) -> TypeTree:
         (sequence,) = _take(described.parameters, 1)
         properties, labels = [], []
         for _ in range(sequence.count()):
@@ -344,7 +344,7 @@ def _properties(parameters: list[_Cursor]) -> _Properties:
     return _Properties(value.u16(), value.u32(), value.type_id(), value.text())
 
 
-def _enum(described: _Described) -> Part:
+def _enum(described: _Described) -> TypeTree:
     bit_bound, sequence = _take(described.parameters, 2)
     literals = []
     for _ in range(sequence.count()):

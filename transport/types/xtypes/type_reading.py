@@ -26,7 +26,7 @@ from ..model import (
 )
 from . import assembly
 from . import structures as x
-from .assembly import Part
+from .assembly import TypeTree
 from .structures import TypeObject, identifier_of
 from .type_identifiers import (
     IS_APPENDABLE,
@@ -90,7 +90,7 @@ def struct_of(identifier: bytes, objects: Mapping[bytes, bytes]) -> Struct:
     Raises DecodeError for bytes that are not a TypeObject or not that of their identifier, TypeDefinitionError for
     types that are incomplete, recursive, not a struct, or too large.
     """
-    described = resolve(_Reader(objects).serialized(identifier).type)
+    described = resolve(_TypeReader(objects).serialized(identifier).type)
     if not isinstance(described, Struct):
         raise TypeDefinitionError("the type is no struct")
     return described
@@ -98,7 +98,7 @@ def struct_of(identifier: bytes, objects: Mapping[bytes, bytes]) -> Struct:
 
 def described_by(type_object: TypeObject) -> Type:
     """The type that a complete TypeObject describes without any other. Raises TypeDefinitionError."""
-    return _Reader({}).described(type_object, "").type
+    return _TypeReader({}).described(type_object, "").type
 
 
 def _identifiers(value: Any) -> Iterator[TypeIdentifier]:
@@ -112,20 +112,20 @@ def _identifiers(value: Any) -> Iterator[TypeIdentifier]:
             yield from _identifiers(getattr(value, field.name))
 
 
-class _Reader:
+class _TypeReader:
     def __init__(self, objects: Mapping[bytes, bytes]) -> None:
         self.objects = objects
-        self.known: dict[bytes, Part] = {}
+        self.known: dict[bytes, TypeTree] = {}
         #: Those being read.
         self.open: set[bytes] = set()
         self.depth = 0
 
     # --- identifiers --------------------------------------------------------------------------------------
 
-    def serialized(self, identifier: bytes) -> Part:
+    def serialized(self, identifier: bytes) -> TypeTree:
         return self.part(decode(TypeIdentifier, identifier))
 
-    def part(self, identifier: TypeIdentifier) -> Part:
+    def part(self, identifier: TypeIdentifier) -> TypeTree:
         # before it is known how deep the type is, for Python's own stack has an end
         if self.depth >= TYPE_DEPTH_MAX:
             raise TypeDefinitionError("a type of too many parts")
@@ -134,17 +134,17 @@ class _Reader:
         self.depth -= 1
         return part
 
-    def identified(self, identifier: TypeIdentifier) -> Part:
+    def identified(self, identifier: TypeIdentifier) -> TypeTree:
         kind, value = identifier.kind, identifier.value
         if kind in PRIMITIVES:
-            return Part(Primitive(PRIMITIVES[kind]))
+            return TypeTree(Primitive(PRIMITIVES[kind]))
         match value:
             case bytes():
                 return self.hashed(identifier.to_bytes())
             case SmallString() | LargeString():
                 bound = assembly.bound(value.bound)
                 is_narrow = kind in (TI_STRING8_SMALL, TI_STRING8_LARGE)
-                return Part(String(bound) if is_narrow else WString(bound))
+                return TypeTree(String(bound) if is_narrow else WString(bound))
             case SmallSequence() | LargeSequence():
                 return assembly.sequence(self.part(value.element), value.bound)
             case SmallArray() | LargeArray():
@@ -155,7 +155,7 @@ class _Reader:
             raise TypeDefinitionError("the type is recursive")
         raise TypeDefinitionError("a member without a type")
 
-    def hashed(self, key: bytes) -> Part:
+    def hashed(self, key: bytes) -> TypeTree:
         part = self.known.get(key)
         if part is None:
             if key in self.open:
@@ -172,7 +172,7 @@ class _Reader:
 
     # --- descriptions -------------------------------------------------------------------------------------
 
-    def described(self, type_object: TypeObject, fallback: str) -> Part:
+    def described(self, type_object: TypeObject, fallback: str) -> TypeTree:
         """``fallback`` is the name of a type that has none."""
         description = type_object.value.value
         match description:
@@ -204,7 +204,7 @@ class _Reader:
                 key, element = description.key.common.type, description.element.common.type
                 return assembly.mapping(self.part(key), self.part(element), description.header.bound)
 
-    def struct(self, description: x.StructType[Any, Any], name: str) -> Part:
+    def struct(self, description: x.StructType[Any, Any], name: str) -> TypeTree:
         base_type = description.header.base_type
         base = None if base_type.kind == TK_NONE else self.part(base_type)
         parts = [self.part(member.common.member_type_id) for member in description.member_seq]
@@ -230,7 +230,7 @@ class _Reader:
         )
         return assembly.struct(base, made, parts)
 
-    def union(self, description: x.UnionType[Any, Any, Any], name: str) -> Part:
+    def union(self, description: x.UnionType[Any, Any, Any], name: str) -> TypeTree:
         discriminator = self.part(description.discriminator.common.type_id)
         parts = [self.part(member.common.type_id) for member in description.member_seq]
         cases = tuple(
@@ -258,7 +258,7 @@ class _Reader:
         return assembly.union(made, discriminator, parts)
 
 
-def _enum(description: x.EnumeratedType[Any, Any], name: str) -> Part:
+def _enum(description: x.EnumeratedType[Any, Any], name: str) -> TypeTree:
     literals = []
     default = None
     for literal in description.literal_seq:
@@ -273,7 +273,7 @@ def _enum(description: x.EnumeratedType[Any, Any], name: str) -> Part:
     return assembly.enum(Enum(name, tuple(literals), description.header.bit_bound, default, extensibility))
 
 
-def _bitset(description: x.BitsetType[Any, Any], name: str) -> Part:
+def _bitset(description: x.BitsetType[Any, Any], name: str) -> TypeTree:
     fields = []
     for field in description.field_seq:
         common = field.common

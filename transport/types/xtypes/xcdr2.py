@@ -29,7 +29,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _U32: Final = Struct("<I")
 
 
-class Cursor:
+class XcdrCursor:
     """Where reading stands. ``stop`` is the end of the innermost delimited structure."""
 
     __slots__ = ("at", "data", "depth", "stop")
@@ -40,7 +40,7 @@ class Cursor:
         self.stop = len(self.data)
         self.depth = 0
 
-    def take(self, size: int, alignment: int = 1) -> memoryview:
+    def take_bytes(self, size: int, alignment: int = 1) -> memoryview:
         """The next ``size`` bytes after alignment."""
         start = self.at + (-self.at % alignment)
         if size > self.stop - start:
@@ -49,7 +49,7 @@ class Cursor:
         return self.data[start : self.at]
 
     def u32(self) -> int:
-        value: int = _U32.unpack(self.take(4, 4))[0]
+        value: int = _U32.unpack(self.take_bytes(4, 4))[0]
         return value
 
     def delimited(self, read: Callable[[], T]) -> T:
@@ -68,9 +68,9 @@ class Cursor:
 class Layout(Protocol):
     """How values of one kind are written and read."""
 
-    def write(self, out: bytearray, value: Any) -> None: ...
+    def write_value(self, out: bytearray, value: Any) -> None: ...
 
-    def read(self, cursor: Cursor) -> Any: ...
+    def read_value(self, cursor: XcdrCursor) -> Any: ...
 
 
 def _align(out: bytearray, alignment: int) -> None:
@@ -85,41 +85,41 @@ def _write_delimited(out: bytearray, write: Callable[[], None]) -> None:
     _U32.pack_into(out, at, len(out) - at - 4)
 
 
-class Number:
+class PrimitiveLayout:
     """A primitive; ``code`` is that of the ``struct`` module. XCDR2 aligns to four bytes at most."""
 
     def __init__(self, code: str) -> None:
         self.packer = Struct(f"<{code}")
         self.alignment = min(self.packer.size, 4)
 
-    def write(self, out: bytearray, value: Any) -> None:
+    def write_value(self, out: bytearray, value: Any) -> None:
         _align(out, self.alignment)
         out.extend(self.packer.pack(value))
 
-    def read(self, cursor: Cursor) -> Any:
-        return self.packer.unpack(cursor.take(self.packer.size, self.alignment))[0]
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        return self.packer.unpack(cursor.take_bytes(self.packer.size, self.alignment))[0]
 
 
-class Octets:
+class OctetsLayout:
     """An array of octets."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def write(self, out: bytearray, value: bytes) -> None:
+    def write_value(self, out: bytearray, value: bytes) -> None:
         out.extend(value)
 
-    def read(self, cursor: Cursor) -> bytes:
-        return bytes(cursor.take(self.size))
+    def read_value(self, cursor: XcdrCursor) -> bytes:
+        return bytes(cursor.take_bytes(self.size))
 
 
-class Text:
+class TextLayout:
     """A string; ``bound`` counts its bytes."""
 
     def __init__(self, bound: int = 0) -> None:
         self.bound = bound
 
-    def write(self, out: bytearray, value: str) -> None:
+    def write_value(self, out: bytearray, value: str) -> None:
         raw = value.encode()
         if self.bound and len(raw) > self.bound:
             raise TypeDefinitionError(
@@ -128,8 +128,8 @@ class Text:
         _align(out, 4)
         out.extend(_U32.pack(len(raw) + 1) + raw + b"\0")
 
-    def read(self, cursor: Cursor) -> str:
-        raw = bytes(cursor.take(cursor.u32()))
+    def read_value(self, cursor: XcdrCursor) -> str:
+        raw = bytes(cursor.take_bytes(cursor.u32()))
         if raw[-1:] != b"\0" or (self.bound and len(raw) > self.bound + 1):
             raise DecodeError(DropReason.BAD_PARAMETER, "a string in type information")
         try:
@@ -138,25 +138,25 @@ class Text:
             raise DecodeError(DropReason.BAD_PARAMETER, "a string in type information") from None
 
 
-class Text16:
+class Text16Layout:
     """A wide string: a length in bytes and UTF-16 code units without terminator."""
 
-    def write(self, out: bytearray, value: str) -> None:
+    def write_value(self, out: bytearray, value: str) -> None:
         raw = value.encode("utf-16-le")
         _align(out, 4)
         out.extend(_U32.pack(len(raw)) + raw)
 
-    def read(self, cursor: Cursor) -> str:
-        return bytes(cursor.take(cursor.u32())).decode("utf-16-le", "replace")
+    def read_value(self, cursor: XcdrCursor) -> str:
+        return bytes(cursor.take_bytes(cursor.u32())).decode("utf-16-le", "replace")
 
 
 class _Nothing:
     """A branch of a union without a member."""
 
-    def write(self, out: bytearray, value: None) -> None:
+    def write_value(self, out: bytearray, value: None) -> None:
         pass
 
-    def read(self, cursor: Cursor) -> None:
+    def read_value(self, cursor: XcdrCursor) -> None:
         return None
 
 
@@ -164,13 +164,13 @@ class _Optional:
     def __init__(self, inner: Layout) -> None:
         self.inner = inner
 
-    def write(self, out: bytearray, value: Any) -> None:
+    def write_value(self, out: bytearray, value: Any) -> None:
         out.append(value is not None)
         if value is not None:
-            self.inner.write(out, value)
+            self.inner.write_value(out, value)
 
-    def read(self, cursor: Cursor) -> Any:
-        return self.inner.read(cursor) if cursor.take(1)[0] else None
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        return self.inner.read_value(cursor) if cursor.take_bytes(1)[0] else None
 
 
 class _Sequence:
@@ -179,8 +179,8 @@ class _Sequence:
     def __init__(self, element: Layout) -> None:
         self.element = element
 
-    def write(self, out: bytearray, value: tuple[Any, ...]) -> None:
-        if isinstance(self.element, Number):
+    def write_value(self, out: bytearray, value: tuple[Any, ...]) -> None:
+        if isinstance(self.element, PrimitiveLayout):
             self.write_elements(out, value)
         else:
             _write_delimited(out, lambda: self.write_elements(out, value))
@@ -189,27 +189,27 @@ class _Sequence:
         _align(out, 4)
         out.extend(_U32.pack(len(value)))
         for element in value:
-            self.element.write(out, element)
+            self.element.write_value(out, element)
 
-    def read(self, cursor: Cursor) -> tuple[Any, ...]:
-        if isinstance(self.element, Number):
+    def read_value(self, cursor: XcdrCursor) -> tuple[Any, ...]:
+        if isinstance(self.element, PrimitiveLayout):
             return self.read_elements(cursor)
         return cursor.delimited(lambda: self.read_elements(cursor))
 
-    def read_elements(self, cursor: Cursor) -> tuple[Any, ...]:
+    def read_elements(self, cursor: XcdrCursor) -> tuple[Any, ...]:
         count = cursor.u32()
         if count > cursor.stop - cursor.at:  # no element is smaller than a byte
             raise DecodeError(DropReason.BAD_PARAMETER, f"a sequence of {count} in type information")
-        return tuple(self.element.read(cursor) for _ in range(count))
+        return tuple(self.element.read_value(cursor) for _ in range(count))
 
 
 class _BareSequence(_Sequence):
     """Never delimited."""
 
-    def write(self, out: bytearray, value: tuple[Any, ...]) -> None:
+    def write_value(self, out: bytearray, value: tuple[Any, ...]) -> None:
         self.write_elements(out, value)
 
-    def read(self, cursor: Cursor) -> tuple[Any, ...]:
+    def read_value(self, cursor: XcdrCursor) -> tuple[Any, ...]:
         return self.read_elements(cursor)
 
 
@@ -220,20 +220,20 @@ class _Final:
         self.kind = kind
         self.members = members
 
-    def write(self, out: bytearray, value: Any) -> None:
+    def write_value(self, out: bytearray, value: Any) -> None:
         for name, layout in self.members.items():
-            layout.write(out, getattr(value, name))
+            layout.write_value(out, getattr(value, name))
 
-    def read(self, cursor: Cursor) -> Any:
-        return self.kind(*[layout.read(cursor) for layout in self.members.values()])
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        return self.kind(*[layout.read_value(cursor) for layout in self.members.values()])
 
 
 class _Appendable(_Final):
-    def write(self, out: bytearray, value: Any) -> None:
-        _write_delimited(out, lambda: super(_Appendable, self).write(out, value))
+    def write_value(self, out: bytearray, value: Any) -> None:
+        _write_delimited(out, lambda: super(_Appendable, self).write_value(out, value))
 
-    def read(self, cursor: Cursor) -> Any:
-        return cursor.delimited(lambda: super(_Appendable, self).read(cursor))
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        return cursor.delimited(lambda: super(_Appendable, self).read_value(cursor))
 
 
 class _Mutable:
@@ -244,7 +244,7 @@ class _Mutable:
         self.members = members
         self.names = {member_id: (name, layout) for name, (member_id, layout) in members.items()}
 
-    def write(self, out: bytearray, value: Any) -> None:
+    def write_value(self, out: bytearray, value: Any) -> None:
         _write_delimited(out, lambda: self.write_members(out, value))
 
     def write_members(self, out: bytearray, value: Any) -> None:
@@ -252,12 +252,12 @@ class _Mutable:
             if (member := getattr(value, name)) is not None:
                 _align(out, 4)
                 out.extend(_U32.pack(NEXTINT << LENGTH_CODE | member_id))
-                _write_delimited(out, functools.partial(layout.write, out, member))
+                _write_delimited(out, functools.partial(layout.write_value, out, member))
 
-    def read(self, cursor: Cursor) -> Any:
+    def read_value(self, cursor: XcdrCursor) -> Any:
         return cursor.delimited(lambda: self.read_members(cursor))
 
-    def read_members(self, cursor: Cursor) -> Any:
+    def read_members(self, cursor: XcdrCursor) -> Any:
         found: dict[str, Any] = dict.fromkeys(self.members)
         while cursor.stop - cursor.at >= 4:
             header = cursor.u32()
@@ -267,12 +267,12 @@ class _Mutable:
                 cursor.at -= 4
                 size += 4
             start = cursor.at
-            cursor.take(size)
+            cursor.take_bytes(size)
             if member_id in self.names:
                 name, layout = self.names[member_id]
                 end, cursor.at = cursor.at, start
                 outer, cursor.stop = cursor.stop, end
-                found[name] = layout.read(cursor)
+                found[name] = layout.read_value(cursor)
                 cursor.at, cursor.stop = end, outer
             elif header & MUST_UNDERSTAND:
                 raise DecodeError(DropReason.BAD_PARAMETER, f"member {member_id:#x} of type information")
@@ -286,37 +286,37 @@ class _Union:
         self.kind = kind
         self.cases = cases
 
-    def write(self, out: bytearray, value: Any) -> None:
+    def write_value(self, out: bytearray, value: Any) -> None:
         out.append(value.kind)
-        self.cases[value.kind if value.kind in self.cases else DEFAULT].write(out, value.value)
+        self.cases[value.kind if value.kind in self.cases else DEFAULT].write_value(out, value.value)
 
-    def read(self, cursor: Cursor) -> Any:
-        which = cursor.take(1)[0]
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        which = cursor.take_bytes(1)[0]
         case = self.cases.get(which, self.cases.get(DEFAULT))
         if case is None:
             raise DecodeError(DropReason.BAD_PARAMETER, f"kind {which:#04x} in type information")
         if cursor.depth >= TYPE_DEPTH_MAX:
             raise DecodeError(DropReason.OVER_LIMIT, "type information is nested too deeply")
         cursor.depth += 1
-        value = self.kind(which, case.read(cursor))
+        value = self.kind(which, case.read_value(cursor))
         cursor.depth -= 1
         return value
 
 
 class _AppendableUnion(_Union):
-    def write(self, out: bytearray, value: Any) -> None:
-        _write_delimited(out, lambda: super(_AppendableUnion, self).write(out, value))
+    def write_value(self, out: bytearray, value: Any) -> None:
+        _write_delimited(out, lambda: super(_AppendableUnion, self).write_value(out, value))
 
-    def read(self, cursor: Cursor) -> Any:
-        return cursor.delimited(lambda: super(_AppendableUnion, self).read(cursor))
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        return cursor.delimited(lambda: super(_AppendableUnion, self).read_value(cursor))
 
 
 # --- what declarations are made of ----------------------------------------------------------------------
 
-U8: TypeAlias = Annotated[int, Number("B")]
-U16: TypeAlias = Annotated[int, Number("H")]
-U32: TypeAlias = Annotated[int, Number("I")]
-I32: TypeAlias = Annotated[int, Number("i")]
+U8: TypeAlias = Annotated[int, PrimitiveLayout("B")]
+U16: TypeAlias = Annotated[int, PrimitiveLayout("H")]
+U32: TypeAlias = Annotated[int, PrimitiveLayout("I")]
+I32: TypeAlias = Annotated[int, PrimitiveLayout("i")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,11 +369,11 @@ class _Later:
         self.hint = hint
         self.bare = bare
 
-    def write(self, out: bytearray, value: Any) -> None:
-        layout_of(self.hint, bare=self.bare).write(out, value)
+    def write_value(self, out: bytearray, value: Any) -> None:
+        layout_of(self.hint, bare=self.bare).write_value(out, value)
 
-    def read(self, cursor: Cursor) -> Any:
-        return layout_of(self.hint, bare=self.bare).read(cursor)
+    def read_value(self, cursor: XcdrCursor) -> Any:
+        return layout_of(self.hint, bare=self.bare).read_value(cursor)
 
 
 @functools.cache
@@ -434,7 +434,7 @@ def _bound(hint: Any, bindings: Mapping[Any, Any]) -> Any:
 def encode(kind: Any, value: Any) -> bytes:
     """The bytes of a value of the structure ``kind``, without encapsulation header."""
     out = bytearray()
-    layout_of(kind).write(out, value)
+    layout_of(kind).write_value(out, value)
     return bytes(out)
 
 
@@ -444,5 +444,5 @@ def decode(kind: type[T], data: Buffer, *, bare: bool = False) -> T:
     Raises DecodeError.
     """
     layout: Layout = layout_of(kind, bare=bare)  # type: ignore[arg-type]
-    value: T = layout.read(Cursor(data))
+    value: T = layout.read_value(XcdrCursor(data))
     return value

@@ -185,7 +185,7 @@ class ReaderCache:
         self, run: Run, positions: I64, flags: npt.NDArray[np.uint32], reception: int, now: int
     ) -> I64:
         """The positions among these that pass the rules that look at instances."""
-        groups = Groups.of(positions, None if self._keys is None else self._keys(run)[positions])
+        groups = Groups.group_by_key(positions, None if self._keys is None else self._keys(run)[positions])
         if self._knows_instances:
             rows = self._instances.find(groups.keys)
             groups = self._own(run.writer, groups, rows, flags, now)

@@ -104,7 +104,7 @@ class StatusReporter:
         self._track(proxy, now)
         return True
 
-    def forget(self, writer: Guid) -> None:
+    def forget_writer(self, writer: Guid) -> None:
         if self._controls.pop(writer, None) is not None:
             self._receive_capacity.streams -= 1
         self.starved.pop(writer, None)

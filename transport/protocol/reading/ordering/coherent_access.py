@@ -41,7 +41,7 @@ class CoherentAccess:
         """first..last will not be handed out, nor will the sets to which they belong."""
         if len(self._lost) >= REORDER_RUNS_MAX:
             first = min(first, self._lost.highest)
-        self._lost.add(first, last)
+        self._lost.add_range(first, last)
 
     def end(self, held: ReorderBuffer, run: Run) -> bool:
         """Whether ``run``, which follows what is held without a hole, does not belong to the same set."""
@@ -58,7 +58,7 @@ class CoherentAccess:
         """
         run = held.runs[0]
         number = run.coherent_set
-        self._lost.remove(0, number - 1)
+        self._lost.remove_range(0, number - 1)
         if self._is_broken(number, max(run.last_sn, number)):
             return Verdict.LOST
         hole, last = held.first_hole, held.last_before_hole or run

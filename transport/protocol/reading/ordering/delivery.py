@@ -51,7 +51,7 @@ class Delivery:
         self.reassembly = Reassembly(writers, counters)
         self.reorder_budget = ReorderBudget()
 
-    def forget(self, proxy: WriterProxy) -> None:
+    def forget_writer(self, proxy: WriterProxy) -> None:
         """A writer is gone; what is missing of what it announced, or was begun, is lost with it."""
         self.losses.lose(proxy, proxy.undelivered, LossCause.WRITER_GONE)
         if proxy.sets is not None:
@@ -74,7 +74,7 @@ class Delivery:
         if run.first_sn < proxy.expected:
             known = proxy.expected - run.first_sn
             self.counters.duplicate_samples += known
-            run = run.take(known, run.count)
+            run = run.take_range(known, run.count)
         if proxy.sets is not None and (run.coherent_set > 0 or is_marker or proxy.held):
             self._accept_coherent(proxy, run, owned=owned)
         elif not proxy.reliable:
@@ -86,8 +86,8 @@ class Delivery:
             self.drain(proxy)
         else:
             if (fits := _fitting(run, self.window)) > 0:
-                self._deliver(proxy, run.take(0, fits))
-                run = run.take(fits, run.count)
+                self._deliver(proxy, run.take_range(0, fits))
+                run = run.take_range(fits, run.count)
             self.refuse(proxy, run.count, _needed(run), run.last_sn)
             if owned:  # to send it again would be expensive
                 self._hold(proxy, run, owned=True)
@@ -185,7 +185,7 @@ class Delivery:
 
         What does not fit, and is not sent again, is lost: it does not count as rejected too.
         """
-        new, kept, lost = proxy.held.add(run, owned=owned or run.batch_sn > 0)
+        new, kept, lost = proxy.held.add_run(run, owned=owned or run.batch_sn > 0)
         self.counters.duplicate_samples += run.count - new
         self.counters.held_samples += kept
         if not lost:
@@ -215,7 +215,7 @@ class Delivery:
         proxy.held.discard_below(expected)
         self.reassembly.discard_below(proxy, expected)
 
-    def skip(self, proxy: WriterProxy, first: int, last: int) -> None:
+    def skip_range(self, proxy: WriterProxy, first: int, last: int) -> None:
         """first..last will never come."""
         first = max(first, proxy.expected)
         if first > last:
@@ -247,7 +247,7 @@ class Delivery:
             self._skip_to(proxy, first)
         if proxy.sets is not None and lost:
             proxy.sets.lose(first, last)
-        self.skip(proxy, first, last)
+        self.skip_range(proxy, first, last)
         if proxy.synced:
             self.drain(proxy)
         return True
@@ -336,7 +336,7 @@ class Delivery:
             return True
         if len(runs) == 1:
             if (fits := _fitting(run, self.window)) > 0:
-                self._deliver(proxy, run.take(0, fits))
+                self._deliver(proxy, run.take_range(0, fits))
                 return True  # the rest comes next
             nbytes = _needed(run)
         self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)
@@ -371,7 +371,7 @@ def _fitting(run: Run, window: int) -> int:
     if run.batch_sn or run.coherent_set or run.count == 1:
         return 0
     fits = min(run.count * max(window, 0) // run.nbytes, run.count - 1)
-    while fits and run.take(0, fits).nbytes > window:
+    while fits and run.take_range(0, fits).nbytes > window:
         fits = fits * 7 // 8
     return fits
 
@@ -380,4 +380,4 @@ def _needed(run: Run) -> int:
     """The window from which a writer goes on with a run: all of it, or less if it may be handed out in parts."""
     if run.batch_sn or run.coherent_set:
         return run.nbytes
-    return max(run.take(0, 1).nbytes, min(run.nbytes, _LITTLE))
+    return max(run.take_range(0, 1).nbytes, min(run.nbytes, _LITTLE))

@@ -91,7 +91,7 @@ class FragmentedSample:
     def is_complete(self) -> bool:
         return len(self.received) == 1 and self.received.lowest == (1, self.fragments)
 
-    def add(self, frag: DataFrag, now: int) -> bool:
+    def add_fragments(self, frag: DataFrag, now: int) -> bool:
         """Put in the fragments of a DATA_FRAG; False if they contradict earlier ones, or scatter too much.
 
         Raises DecodeError if its inline QoS is malformed.
@@ -112,7 +112,7 @@ class FragmentedSample:
             end = min(start + len(payload), stop)
             self.data[start:end] = np.frombuffer(payload, np.uint8, end - start)
             start = end
-        self.received.add(frag.first_fragment, last)
+        self.received.add_range(frag.first_fragment, last)
         self.blocks |= self._blocks(frag)
         self.announced = max(self.announced, last)
         self.touched = now
@@ -223,10 +223,10 @@ class FragmentBudget:
         self._samples.setdefault(writer.prefix, {})[writer, frag.sn] = sample
         return sample
 
-    def add(self, sample: FragmentedSample, frag: DataFrag, now: int) -> bool:
+    def add_fragments(self, sample: FragmentedSample, frag: DataFrag, now: int) -> bool:
         """As :meth:`FragmentedSample.add`; there has to be room."""
         before = sample.nbytes
-        fits = sample.add(frag, now)
+        fits = sample.add_fragments(frag, now)
         self.nbytes += sample.nbytes - before
         self.taken += sample.nbytes - before
         return fits

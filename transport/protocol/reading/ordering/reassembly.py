@@ -37,14 +37,14 @@ class Reassembly:
         self._writers = writers
         self._counters = counters
 
-    def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Completed | None:
+    def add_fragments(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Completed | None:
         """Put in fragments; returns the sample if they complete it."""
         sample = proxy.fragments.get(frag.sn) or self._start(proxy, frag, timestamp, now)
         if sample is None or not self._make_room(proxy, sample, frag, now):
             self._counters.fragment_overflow += 1
             return None
         try:
-            fits = self.budget.add(sample, frag, now)
+            fits = self.budget.add_fragments(sample, frag, now)
         except DecodeError:
             fits = False
         if not fits:

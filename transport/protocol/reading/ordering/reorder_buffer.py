@@ -111,7 +111,7 @@ class ReorderBuffer:
     def __contains__(self, sn: int) -> bool:
         return sn in self.covered
 
-    def add(self, run: Run, *, owned: bool = False) -> tuple[int, int, int]:
+    def add_run(self, run: Run, *, owned: bool = False) -> tuple[int, int, int]:
         """Keep what is new of ``run``: (samples new, kept, given up for lack of room).
 
         The run is copied unless its memory is its own (``owned``).
@@ -120,20 +120,20 @@ class ReorderBuffer:
         new = sum(last - first + 1 for first, last in holes)
         kept = lost = 0
         for first, last in holes:
-            part = run.take(first - run.first_sn, last - run.first_sn + 1)
+            part = run.take_range(first - run.first_sn, last - run.first_sn + 1)
             lost += self._make_room(part)
             if not self._fits(part):
                 room = self.window.units_max - self.window.units
-                if part.batch_sn or not 0 < room < part.count or not self._fits(part.take(0, room)):
+                if part.batch_sn or not 0 < room < part.count or not self._fits(part.take_range(0, room)):
                     lost += new - kept
                     break  # what follows is higher still
-                part = part.take(0, room)  # the rest is beyond the receive window
+                part = part.take_range(0, room)  # the rest is beyond the receive window
             # The receive buffer is reused: here ownership passes on.
             part = part if owned and part is run else part.copy()
             i = bisect_right(self._firsts, first)
             self.runs.insert(i, part)
             self._firsts.insert(i, first)
-            self.covered.add(first, part.last_sn)
+            self.covered.add_range(first, part.last_sn)
             self._account(part, 1)
             kept += part.count
             if part.last_sn < last:
@@ -148,7 +148,7 @@ class ReorderBuffer:
             and next(self.covered.within(first - 1, last + 1), None) is None
         ):
             return False
-        self.covered.add(first, last)
+        self.covered.add_range(first, last)
         return True
 
     def peek(self, expected: int) -> tuple[int, Run | None] | None:
@@ -163,7 +163,7 @@ class ReorderBuffer:
             return None
         if self.runs and self.runs[0].first_sn <= last:
             run = self.runs[0]
-            return run.last_sn + 1, run.take(max(expected - run.first_sn, 0), run.count)
+            return run.last_sn + 1, run.take_range(max(expected - run.first_sn, 0), run.count)
         return last + 1, None
 
     def group(self, expected: int, *, coherent: bool) -> list[Run]:
@@ -180,7 +180,7 @@ class ReorderBuffer:
         elif first.batch_sn:
             while stop < len(runs) and self._firsts[stop] <= last and runs[stop].batch_sn == first.batch_sn:
                 stop += 1
-        return [first.take(max(expected - first.first_sn, 0), first.count), *runs[1:stop]]
+        return [first.take_range(max(expected - first.first_sn, 0), first.count), *runs[1:stop]]
 
     def pop(self, count: int = 1) -> None:
         """Drop the first runs: they were delivered."""
@@ -219,11 +219,11 @@ class ReorderBuffer:
         if self.runs and (known := sn - self.runs[0].first_sn) > 0:
             run = self.runs[0]
             self._account(run, -1)
-            self.runs[0], self._firsts[0] = run.take(known, run.count), sn
+            self.runs[0], self._firsts[0] = run.take_range(known, run.count), sn
             self._account(self.runs[0], 1)
             thrown += known
         if self.covered and self.covered.lowest[0] < sn:
-            self.covered.remove(0, sn - 1)
+            self.covered.remove_range(0, sn - 1)
         return thrown
 
     def clear(self) -> None:
@@ -241,7 +241,7 @@ class ReorderBuffer:
         i = bisect_right(self._firsts, run.first_sn) - 1
         del self.runs[i], self._firsts[i]
         self._account(run, -1)
-        self.covered.remove(run.first_sn, run.last_sn)
+        self.covered.remove_range(run.first_sn, run.last_sn)
 
     def _fits(self, part: Run) -> bool:
         return (

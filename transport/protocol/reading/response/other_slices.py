@@ -29,7 +29,7 @@ from .heartbeat_response import HeartbeatResponse, ResponseState
 from .response_delays import ResponseDelays
 
 
-class _Writer:
+class _AnsweredWriter:
     """What answering one reliable writer needs."""
 
     __slots__ = ("acks", "base", "batch_counts", "count", "counts", "info", "reports")
@@ -57,9 +57,9 @@ class OtherSlices:
         self._policy = policy
         self._counters = counters
         self._delays = delays
-        self._writers: dict[Guid, _Writer] = {}
+        self._writers: dict[Guid, _AnsweredWriter] = {}
         self._timers: dict[Guid, int] = {}
-        self._responding: dict[Guid, _Writer] = {}
+        self._responding: dict[Guid, _AnsweredWriter] = {}
 
     def __len__(self) -> int:
         """How many reliable writers there are."""
@@ -72,7 +72,7 @@ class OtherSlices:
             it.info = info
             return
         self.unmatch(info.guid)
-        it = self._writers[info.guid] = _Writer(info)
+        it = self._writers[info.guid] = _AnsweredWriter(info)
         if it.reports:
             self._respond(it, now)
 
@@ -132,32 +132,34 @@ class OtherSlices:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _owe(self, it: _Writer, now: int) -> None:
+    def _owe(self, it: _AnsweredWriter, now: int) -> None:
         it.acks.owe()
         self._timers.pop(it.info.guid, None)
         it.reports = it.info.status_messages
         self._respond(it, now)
 
-    def _respond(self, it: _Writer, now: int) -> None:
+    def _respond(self, it: _AnsweredWriter, now: int) -> None:
         if it.info.guid not in self._responding:
             self._responding[it.info.guid] = it
             it.count = next_count(it.count, now)
 
-    def _response(self, it: _Writer) -> list[Outgoing]:
+    def _response(self, it: _AnsweredWriter) -> list[Outgoing]:
         info = it.info
         packer = Packer(MESSAGE_SIZE_LEAST, info.destinations, info.guid.prefix)
         if it.acks.state is ResponseState.DUE:
             missing = SequenceNumberSet(it.base)
-            packer.add(AckNack(self._reader_id, info.guid.entity, missing, it.count, final=True).encode())
+            packer.add_submessage(
+                AckNack(self._reader_id, info.guid.entity, missing, it.count, final=True).encode()
+            )
             it.acks.on_acknack(it.base)
             self._counters.acknacks_sent += 1
         if it.reports:
             it.reports = False
-            packer.add(self._rests(it))
+            packer.add_submessage(self._rests(it))
             self._counters.status_messages_sent += 1
         return packer.packed
 
-    def _rests(self, it: _Writer) -> bytes:
+    def _rests(self, it: _AnsweredWriter) -> bytes:
         """A status message by which a writer of ours learns that it waits for nothing of this reader."""
         return StatusMessage(
             self._reader_id,

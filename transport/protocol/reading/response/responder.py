@@ -144,11 +144,11 @@ class Responder:
                 self._due.respond(it, now)
             self._due.set_timer(it)
 
-    def forget(self, writer: Guid) -> None:
+    def forget_writer(self, writer: Guid) -> None:
         """A writer is gone."""
         self._responses.pop(writer, None)
         self._due.forget(writer)
-        self._status.forget(writer)
+        self._status.forget_writer(writer)
 
     def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
         """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later.
@@ -327,15 +327,17 @@ class Responder:
         proxy = it.proxy
         packer = Packer(MESSAGE_SIZE_LEAST, proxy.info.destinations, proxy.guid.prefix)
         if it.preemptive.state is PreemptiveState.DUE:
-            packer.add(it.preemptive.acknack(self._reader_id, proxy.info, it.acknack_count).encode())
+            packer.add_submessage(
+                it.preemptive.acknack(self._reader_id, proxy.info, it.acknack_count).encode()
+            )
             self.counters.acknacks_sent += 1
         elif proxy.synced:
             self._add_acknack(packer, it)
             for nack_frag in it.nack_frags(self._reader_id):
-                packer.add(nack_frag.encode())
+                packer.add_submessage(nack_frag.encode())
                 self.counters.nack_frags_sent += 1
         for message in self._status.messages(proxy, it.acknack_count, room):
-            packer.add(message)
+            packer.add_submessage(message)
         it.preemptive.on_response()
         it.acks.on_response()
         it.nacks.on_response()
@@ -349,7 +351,7 @@ class Responder:
             return
         kind = AckNack if batches is None else AckNackBatch
         acknack = kind(self._reader_id, proxy.guid.entity, state, it.acknack_count, final=state.is_empty)
-        packer.add(acknack.encode())
+        packer.add_submessage(acknack.encode())
         if it.acks.on_acknack(proxy.expected):
             self._due.set_timer(it)
         proxy.stream.wanted = proxy.info.status_messages

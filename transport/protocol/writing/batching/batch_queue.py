@@ -89,7 +89,7 @@ class PendingBatch:
         return [
             replace(
                 self,
-                samples=self.samples.take(i, i + per),
+                samples=self.samples.take_range(i, i + per),
                 key_hashes=None if self.key_hashes is None else self.key_hashes[i : i + per],
                 per_batch=0,
             )
@@ -104,7 +104,7 @@ class PendingBatch:
             if count < stop:
                 part = replace(
                     self,
-                    samples=self.samples.take(count, stop),
+                    samples=self.samples.take_range(count, stop),
                     flags=self.flags
                     if isinstance(self.flags, int)
                     else _common_flags(self.flags[count:stop]),
@@ -381,7 +381,7 @@ def part_of(samples: Samples, first: int, last: int) -> Samples:
     """Samples [first, last); a single one is uniform."""
     if last - first == 1 and samples.lengths is not None and samples.offsets is not None:
         return _uniform(samples.data, 1, int(samples.lengths[first]), int(samples.offsets[first]))
-    return samples.take(first, last)
+    return samples.take_range(first, last)
 
 
 def _uniform(data: U8, count: int, size: int, start: int = 0) -> Samples:

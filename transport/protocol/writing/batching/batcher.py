@@ -146,7 +146,7 @@ class Batcher:
 
     # --- samples in ------------------------------------------------------------------------------
 
-    def add(
+    def add_samples(
         self, samples: Samples, *, timestamp: int, now: int, flags: int = 0, key_hashes: U8 | None = None
     ) -> list[PendingBatch]:
         """Take all samples; returns the batches that became full, in order; they may view the samples.
@@ -288,7 +288,7 @@ class Batcher:
 
     # --- batches out -----------------------------------------------------------------------------
 
-    def flush(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
+    def flush_batch(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
         """Send what waits."""
         self.leaving.take_back()
         if self._gate is not None:

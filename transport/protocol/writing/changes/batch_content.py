@@ -30,7 +30,7 @@ _WRITER_ID: Final = slice(12, 16)
 _NOT_ON_THE_WIRE: Final = np.uint32(HAS_KEY_HASH | REMOVED)
 
 
-class Stretch(NamedTuple):
+class SampleBlock(NamedTuple):
     """Samples first..last as DATA, with their source timestamp; ``block`` is None where they are removed."""
 
     first: int
@@ -88,7 +88,7 @@ class BatchContent(Content):
         self.removed = 0
         self._policy = policy
         self._budget = budget
-        self._sample_ranges: list[Stretch] | None = None
+        self._sample_ranges: list[SampleBlock] | None = None
         self._compressed: dict[str, Buffer] = {}
 
     @property
@@ -106,9 +106,9 @@ class BatchContent(Content):
     def pack(self, packer: StreamPacker, first: int, last: int, timestamp: int) -> None:
         if packer.form != DATA:
             packer.begin_datagram()  # a batch is a packet; what is lost is one of them
-            packer.add(self.encoded(packer.form), self.timestamp, reserve=HEARTBEAT_ROOM)
+            packer.add_submessage(self.encoded(packer.form), self.timestamp, reserve=HEARTBEAT_ROOM)
             return
-        for range_ in self.equal_ranges():
+        for range_ in self.sample_blocks():
             if range_.block is None:
                 packer.add_gap(range_.first, range_.last)
             else:
@@ -123,7 +123,7 @@ class BatchContent(Content):
             data = self.encoded(answer.form, answer.reader_id)
             answer.resend_batch(data, timestamp, batch.first_sn, batch.last_sn)
             return True
-        for range_ in self.equal_ranges():
+        for range_ in self.sample_blocks():
             a, b = max(first, range_.first), min(last, range_.last)
             if a > b:
                 continue
@@ -134,7 +134,7 @@ class BatchContent(Content):
         return True
 
     def in_fragments(self, sn: int, timestamp: int, fits: int) -> tuple[LargeSample, int] | None:
-        range_ = next(each for each in self.equal_ranges() if each.last >= sn)
+        range_ = next(each for each in self.sample_blocks() if each.last >= sn)
         if range_.block is None:
             return None
         return DataContent(range_.block).in_fragments(sn, range_.timestamp, fits)
@@ -162,14 +162,14 @@ class BatchContent(Content):
     def expire(self, over: int) -> int:
         before = self.removed
         if self.timestamps is not None and (count := int(self.timestamps.searchsorted(over, side="right"))):
-            self.remove(self.batch.first_sn, self.batch.first_sn + count - 1)
+            self.remove_range(self.batch.first_sn, self.batch.first_sn + count - 1)
         return self.removed - before
 
-    def remove(self, first: int, last: int) -> bool:
+    def remove_range(self, first: int, last: int) -> bool:
         """Mark samples as removed, which readers of batches see. False when none is left."""
         gone = sum(
             max(0, min(range_.last, last) - max(range_.first, first) + 1)
-            for range_ in self.equal_ranges()
+            for range_ in self.sample_blocks()
             if range_.block is not None
         )
         if gone:
@@ -188,21 +188,21 @@ class BatchContent(Content):
         batch = self.batch
         return (batch.first_sn, batch.last_sn) if batch.batch_sn == first_batch else None
 
-    def equal_ranges(self) -> list[Stretch]:
+    def sample_blocks(self) -> list[SampleBlock]:
         """The samples as DATA submessages, in order and without a hole."""
         if self._sample_ranges is None:
             runs = self.batch.to_run(PREFIX_UNKNOWN, self.timestamp)
             self._sample_ranges = [range_ for run in runs for range_ in self._of_run(run)]
         return self._sample_ranges
 
-    def _of_run(self, run: Run) -> Iterator[Stretch]:
+    def _of_run(self, run: Run) -> Iterator[SampleBlock]:
         writer_id = self.batch.data[_WRITER_ID].tobytes()
         flags, stamps = run.sample_flags(), run.timestamps()
         changed = (flags[1:] != flags[:-1]) | (stamps[1:] != stamps[:-1])
         for start, stop in equal_ranges(changed):
-            part, timestamp = run.take(start, stop), int(stamps[start])
+            part, timestamp = run.take_range(start, stop), int(stamps[start])
             if flags[start] & REMOVED:
-                yield Stretch(part.first_sn, part.last_sn, None, timestamp)
+                yield SampleBlock(part.first_sn, part.last_sn, None, timestamp)
                 continue
             for block in frame(
                 part.samples(),
@@ -213,4 +213,4 @@ class BatchContent(Content):
                 key_hashes=part.key_hashes(),
                 coherent_set=run.coherent_set,
             ):
-                yield Stretch(block.first_sn, block.last_sn, block, timestamp)
+                yield SampleBlock(block.first_sn, block.last_sn, block, timestamp)

@@ -91,7 +91,7 @@ class Change:
         """What is left of it without first..last: nothing, itself with samples marked as removed, or parts."""
         if first <= self.first_sn and self.last_sn <= last:
             return []
-        if (some_left := self.content.remove(first, last)) is not None:
+        if (some_left := self.content.remove_range(first, last)) is not None:
             return [self] if some_left else []
         parts = []
         if self.first_sn < first:

@@ -139,7 +139,7 @@ class Content(ABC):
         """Mark the samples with that timestamp, or an older one, as removed; returns how many that were."""
         return 0
 
-    def remove(self, first: int, last: int) -> bool | None:
+    def remove_range(self, first: int, last: int) -> bool | None:
         """Mark samples as removed: whether others are left. None: they are to be cut off instead."""
         return None
 

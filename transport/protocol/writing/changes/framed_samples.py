@@ -66,7 +66,7 @@ def data_changes(
         changed |= stamps[1:] != stamps[:-1]
     for start, stop in equal_ranges(changed):
         yield from _changes(
-            pending.samples.take(start, stop),
+            pending.samples.take_range(start, stop),
             first_sn + start,
             framing,
             timestamp=pending.timestamp if stamps is None else int(stamps[start]),
@@ -113,7 +113,7 @@ def removed_samples(pending: PendingBatch, qos: Qos, expired: int) -> Bools | No
     """
     removed = np.zeros(pending.count, np.bool_)
     if qos.history is HistoryKind.KEEP_LAST and qos.history_depth < pending.count:
-        groups = Groups.of(np.arange(pending.count), pending.key_hashes)
+        groups = Groups.group_by_key(np.arange(pending.count), pending.key_hashes)
         removed[groups.positions] = groups.ranks_from_end() >= qos.history_depth
     if expired != NO_TIMESTAMP:
         stamps = np.array([pending.timestamp]) if pending.timestamps is None else pending.timestamps
@@ -144,7 +144,7 @@ def _changes(
             large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
             yield Change(first_sn + first, first_sn + first, timestamp, LargeContent(large), batch_sn)
             continue
-        range_ = samples.take(first, last)
+        range_ = samples.take_range(first, last)
         for block in frame(
             range_,
             writer_id,

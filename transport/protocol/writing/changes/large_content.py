@@ -41,8 +41,8 @@ class LargeContent(Content):
 
     def pack(self, packer: StreamPacker, first: int, last: int, timestamp: int) -> None:
         sample = self.sample
-        for head, piece in sample.encode(packer.writer_id, first, 1, sample.fragments):
-            packer.add(head, timestamp, payload=piece, reserve=HEARTBEAT_ROOM)
+        for head, piece in sample.encode_fragments(packer.writer_id, first, 1, sample.fragments):
+            packer.add_submessage(head, timestamp, payload=piece, reserve=HEARTBEAT_ROOM)
 
     def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:
         return answer.resend_large(self.sample.fitting(answer.fits), timestamp, first)

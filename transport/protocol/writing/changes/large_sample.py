@@ -56,7 +56,7 @@ class LargeSample:
     def fragments(self) -> int:
         return -(-self.data.nbytes // self.fragment_size)
 
-    def encode(
+    def encode_fragments(
         self, writer_id: bytes, sn: int, first: int, last: int, reader_id: bytes = ENTITYID_UNKNOWN
     ) -> Iterator[tuple[bytes, memoryview]]:
         """The DATA_FRAG submessages of the fragments first..last (from 1): what lies before the piece of the sample,

@@ -27,13 +27,13 @@ class StreamPacker(Packer):
     def add_block(self, block: DataBlock, first: int, last: int, timestamp: int) -> None:
         """The DATA first..last of a block."""
         if self.coalesces:
-            self.add(block.slice(first, last), timestamp, reserve=HEARTBEAT_ROOM)
+            self.add_submessage(block.slice(first, last), timestamp, reserve=HEARTBEAT_ROOM)
             return
         for sn in range(first, last + 1):
             self.begin_datagram()
-            self.add(block.slice(sn, sn), timestamp, reserve=HEARTBEAT_ROOM)
+            self.add_submessage(block.slice(sn, sn), timestamp, reserve=HEARTBEAT_ROOM)
 
     def add_gap(self, first: int, last: int) -> None:
         """first..last will never come."""
         gap = Gap(ENTITYID_UNKNOWN, self.writer_id, first, SequenceNumberSet(last + 1))
-        self.add(gap.encode(), reserve=HEARTBEAT_ROOM)
+        self.add_submessage(gap.encode(), reserve=HEARTBEAT_ROOM)

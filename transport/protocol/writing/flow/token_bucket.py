@@ -43,7 +43,7 @@ class _Waiting:
 
 
 @slotted
-class _Writer:
+class _QueuedWriter:
     queue: deque[_Waiting] = field(default_factory=deque)
     nbytes: int = 0
     #: The last round in which it had its turn.
@@ -65,7 +65,7 @@ class TokenBucket:
         #: Tokens were added, and what is in excess has not leaked yet.
         self._may_leak = False
         self._now = 0
-        self._writers: dict[Guid, _Writer] = {}
+        self._writers: dict[Guid, _QueuedWriter] = {}
         #: (what the scheduling orders by, arrival, writer) of each writer's first datagram.
         self._heads: list[tuple[tuple[int, ...], int, Guid]] = []
         self._arrivals = 0
@@ -78,7 +78,7 @@ class TokenBucket:
     ) -> None:
         """Take datagrams of a writer. ``deadline``: the write plus LATENCY_BUDGET; a higher ``priority`` is first."""
         self._advance(now)
-        state = self._writers.setdefault(writer, _Writer())
+        state = self._writers.setdefault(writer, _QueuedWriter())
         was_idle = not state.queue
         try:
             for each in outgoing:
@@ -102,7 +102,7 @@ class TokenBucket:
                 self._line_up(writer, state)
         self.queued_bytes = sum(state.nbytes for state in self._writers.values())
 
-    def forget(self, writer: Guid) -> None:
+    def forget_writer(self, writer: Guid) -> None:
         """Drop what a writer has queued."""
         state = self._writers.pop(writer, None)
         if state is not None:
@@ -163,7 +163,7 @@ class TokenBucket:
 
     # --- scheduling ------------------------------------------------------------------------------
 
-    def _line_up(self, writer: Guid, state: _Writer) -> None:
+    def _line_up(self, writer: Guid, state: _QueuedWriter) -> None:
         """A writer's first datagram has changed."""
         first = state.queue[0]
         order: tuple[int, ...]

@@ -116,7 +116,7 @@ class CoherentSets:
         state.sets.append((begun, sn))
         end = DataContent(frame_end_of_coherent_set(state.guid.entity, sn))
         marker = Change(sn, sn, state.written_stamp, end, state.last_batch_sn)
-        self._sender.write((marker,), 1, now)
+        self._sender.write_changes((marker,), 1, now)
         state.counters.written_samples -= 1
         if self._keep_last is not None:
             self._keep_last.note_end_marker(sn)

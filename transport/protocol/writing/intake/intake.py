@@ -68,7 +68,7 @@ class Intake:
         """The most bytes a batch may have, its metadata included, so that all matched readers take it."""
         return batch_bytes_max(self._readers)
 
-    def take(
+    def take_samples(
         self,
         samples: Samples,
         *,
@@ -87,22 +87,24 @@ class Intake:
         count = self._admission.admit(samples, flags, keyed=key_hashes is not None, now=now)
         if whole and count < samples.count:
             count = 0
-        taken = samples.take(0, count)
+        taken = samples.take_range(0, count)
         hashes = None if key_hashes is None else key_hashes[:count]
         if self._batcher is None:
             one = PendingBatch(taken, timestamp, None, flags, hashes, True, FlushReason.FLUSH)
             return count, [one] if count else []
         is_stopped = bool(self._admission.stopped_by)
         self._batcher.blocked = is_stopped
-        batches = self._batcher.add(taken, timestamp=timestamp, now=now, flags=flags, key_hashes=hashes)
+        batches = self._batcher.add_samples(
+            taken, timestamp=timestamp, now=now, flags=flags, key_hashes=hashes
+        )
         if is_stopped and not batches:
-            batches = self._batcher.flush(FlushReason.RESOURCE_LIMITS)  # it cannot grow
+            batches = self._batcher.flush_batch(FlushReason.RESOURCE_LIMITS)  # it cannot grow
         return count, batches
 
-    def flush(self, reason: FlushReason) -> list[PendingBatch]:
+    def flush_batch(self, reason: FlushReason) -> list[PendingBatch]:
         """End the batch in progress, which is to be sent."""
         self._fit()
-        return [] if self._batcher is None else self._batcher.flush(reason)
+        return [] if self._batcher is None else self._batcher.flush_batch(reason)
 
     def sent(self) -> None:
         """What was handed out last to be sent is."""

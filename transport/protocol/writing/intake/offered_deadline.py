@@ -57,6 +57,6 @@ class OfferedDeadline:
         return self._deadlines.get_timer()
 
     def _rows_of(self, key_hashes: U8) -> I64:
-        table, keys = self._instances, Groups.of(np.arange(len(key_hashes)), key_hashes).keys
+        table, keys = self._instances, Groups.group_by_key(np.arange(len(key_hashes)), key_hashes).keys
         table.limit = 2 * (table.alive + len(keys))
         return table.find(keys)

@@ -18,7 +18,7 @@ from ....structure import KEY_HASH_BYTES, is_keyed
 from ....wire.framing import frame, framed_key_hash
 from ....wire.samples import U8, Samples, check_timestamp
 from ..changes import Change, DataContent, overhead
-from ..publication import Claim, UnsentChanges, WriterHistory
+from ..publication import LogClaim, UnsentChanges, WriterHistory
 from ..readers import Acknowledgments, MatchedReaders
 from ..sending import Sender
 from ..state import WriterState
@@ -34,7 +34,7 @@ class SampleClaim:
 
     __slots__ = ("at", "change", "claim", "data", "key_hash")
 
-    def __init__(self, change: Change, claim: Claim, data: U8, key_hash: U8 | None, at: int) -> None:
+    def __init__(self, change: Change, claim: LogClaim, data: U8, key_hash: U8 | None, at: int) -> None:
         self.change = change
         self.claim = claim
         self.data = data
@@ -143,7 +143,7 @@ class SampleClaims:
             raise
         return made
 
-    def commit(self, claim: SampleClaim, *, now: int) -> bool:
+    def commit_claim(self, claim: SampleClaim, *, now: int) -> bool:
         """The sample is complete. False: it was overdue, and has been given up."""
         self._state.touch()
         if claim not in self.open or not claim.claim.commit():

@@ -5,7 +5,7 @@ from .message_log import (
     FRAME_ALIGNMENT,
     FRAME_HEADER_BYTES,
     TERM_LENGTH,
-    Claim,
+    LogClaim,
     MessageLog,
     PublicationResult,
 )
@@ -13,7 +13,7 @@ from .positions import PublicationPositions, SequencePositions
 from .unsent_changes import PLACE_BYTES, UnsentChanges
 
 __all__ = [
-    "Claim",
+    "LogClaim",
     "FRAME_ALIGNMENT",
     "FRAME_HEADER_BYTES",
     "MessageLog",

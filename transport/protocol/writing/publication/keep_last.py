@@ -88,7 +88,7 @@ class KeepLast:
             self._noted.append((first_sn, key_hashes.copy(), flags))
             return
         self.is_keyed = True
-        groups = Groups.of(np.arange(len(key_hashes)), key_hashes)  # by instance, oldest first
+        groups = Groups.group_by_key(np.arange(len(key_hashes)), key_hashes)  # by instance, oldest first
         note = self._note_newest if self._depth == 1 else self._note_newest_few
         note(groups, first_sn, is_kept=not flags & UNREGISTERED)
 
@@ -156,11 +156,11 @@ class KeepLast:
         """The newest numbers, first_sn..last_sn, are no samples."""
         self.note(first_sn)
         if not self.is_keyed:  # nothing looks at them where instances are told apart
-            self._hollow.add(first_sn, last_sn)
+            self._hollow.add_range(first_sn, last_sn)
 
     def settle(self) -> None:
         """Only numbers that were given away are no samples."""
-        self._hollow.remove(self._state.last_sn + 1, INFINITE)
+        self._hollow.remove_range(self._state.last_sn + 1, INFINITE)
 
     def forget_before(self, first_sn: int) -> None:
         """The history holds nothing below ``first_sn``: forget the instances that have no newer sample."""
@@ -184,7 +184,7 @@ class KeepLast:
         unregistered = 0 if key_hash is None else self._unregistered.get(key_hash.tobytes(), 0)
         if key_hash is not None:
             if unregistered > sn:
-                self._replaced.add(sn, sn)  # what unregistered the instance was written behind it
+                self._replaced.add_range(sn, sn)  # what unregistered the instance was written behind it
             else:
                 self.note_instances(sn, key_hash, 0)
         self.abort_claim(sn)  # the last of it: what an exception stops is done once more
@@ -202,7 +202,7 @@ class KeepLast:
         follows."""
         self.note_hollow(sn, sn)
         if self._end_marker:
-            self._replaced.add(self._end_marker, self._end_marker)
+            self._replaced.add_range(self._end_marker, self._end_marker)
         self._end_marker = sn
 
     def abort_set(self) -> None:
@@ -214,7 +214,7 @@ class KeepLast:
     def take_replaced(self, last_sn: int) -> tuple[I64, I64]:
         """The ranges up to ``last_sn`` that are replaced, each once; of a keyed topic."""
         self.note()
-        firsts, lasts = self._replaced.take(last_sn)
+        firsts, lasts = self._replaced.take_up_to(last_sn)
         return np.array(firsts, np.int64), np.array(lasts, np.int64)
 
     def newest_replaced(self) -> int:
@@ -228,7 +228,7 @@ class KeepLast:
                 last - first + 1 for first, last in self._hollow.within(below + 1, newest + self._depth)
             )
             if newest - hollow == below:
-                self._hollow.remove(0, below)
+                self._hollow.remove_range(0, below)
                 break
             below = newest - hollow
         return below

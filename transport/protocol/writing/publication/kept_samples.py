@@ -44,7 +44,7 @@ class _Part:
     nbytes: int
 
     @classmethod
-    def of(cls, changes: Sequence[Change]) -> _Part:
+    def of_changes(cls, changes: Sequence[Change]) -> _Part:
         rows = [change.content.rows(change.first_sn, change.last_sn) for change in changes]
         counts = [change.count for change in changes]
         first = np.array([change.first_sn for change in changes], np.int64)
@@ -174,7 +174,7 @@ class KeptSamples:
 
     def append(self, changes: Sequence[Change]) -> tuple[int, int]:
         """Take in the next changes that it takes; returns how many samples and bytes they are here."""
-        part = _Part.of(changes)
+        part = _Part.of_changes(changes)
         _push(self._parts, part)
         return part.samples, part.nbytes
 

@@ -22,7 +22,7 @@ from ....wire.submessages import InfoTimestamp
 from ..changes import Change
 from ..state import WriterState
 from .history import WriterHistory
-from .message_log import Claim, MessageLog, PublicationResult
+from .message_log import LogClaim, MessageLog, PublicationResult
 from .positions import PublicationPositions
 
 
@@ -38,7 +38,7 @@ class LogFrames:
     ) -> None:
         self.log = log
         #: What is being put into the log, and its place there.
-        self.placing: tuple[Change, Claim] | None = None
+        self.placing: tuple[Change, LogClaim] | None = None
         self._state = state
         self._history = history
         self._positions = positions
@@ -97,7 +97,7 @@ class LogFrames:
         content.data, change.start = view, claim.start
         self._commit(change, claim)
 
-    def claim(self, change: Change) -> Claim:
+    def claim(self, change: Change) -> LogClaim:
         """Claim the frame of a change that is still to be filled; it is to be committed once it is."""
         log, content, headers = self.log, change.content, self.headers_of(change.timestamp)
         if log is None:
@@ -110,7 +110,7 @@ class LogFrames:
         content.data, change.start, change.position = claim.data[head:], claim.start, claim.end
         return claim
 
-    def room_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, Claim | None]:
+    def room_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, LogClaim | None]:
         """Where a train is framed: in the log, if there is one; beside it, if a frame cannot be so long."""
         if self.log is None:
             return np.empty(nbytes, np.uint8), None
@@ -119,19 +119,19 @@ class LogFrames:
         claim = self._claim(self.log, nbytes, change, segment=segment)
         return claim.data, claim
 
-    def placed(self, change: Change, claim: Claim | None) -> Change:
+    def placed(self, change: Change, claim: LogClaim | None) -> Change:
         """The change, framed; its frame in the log is committed, an empty one for what lies beside it."""
         if claim is not None:
             change.start = claim.start if claim.data.size else -1
             self._commit(change, claim)
         return change
 
-    def _commit(self, change: Change, claim: Claim) -> None:
+    def _commit(self, change: Change, claim: LogClaim) -> None:
         change.position = claim.end
         self.placing = change, claim
         claim.commit()
 
-    def _claim(self, log: MessageLog, length: int, change: Change, *, segment: int = 0) -> Claim:
+    def _claim(self, log: MessageLog, length: int, change: Change, *, segment: int = 0) -> LogClaim:
         while True:
             claim = log.claim(
                 length, limit=INFINITE, first_sn=change.first_sn, count=change.count, segment=segment

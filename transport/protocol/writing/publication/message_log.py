@@ -32,7 +32,7 @@ class PublicationResult(enum.IntEnum):
     MAX_POSITION_EXCEEDED = -5
 
 
-class Claim(Protocol):
+class LogClaim(Protocol):
     """Room in the log, to be filled and committed."""
 
     @property
@@ -87,7 +87,7 @@ class MessageLog(Protocol):
 
     def claim(
         self, length: int, *, limit: int, first_sn: int = 0, count: int = 0, segment: int = 0
-    ) -> Claim | PublicationResult:
+    ) -> LogClaim | PublicationResult:
         """Claim ``length`` bytes that end before ``limit``."""
 
     def unblock(self, start: int, stop: int) -> int:

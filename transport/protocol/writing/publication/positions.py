@@ -111,7 +111,7 @@ class SequencePositions:
         #: Where the first change begins.
         self._start = 0
 
-    def add(self, last_sn: int, end: int) -> None:
+    def add_position(self, last_sn: int, end: int) -> None:
         """The next change."""
         count = len(self._numbers)
         self._numbers[count:], self._ends[count:] = (last_sn,), (end,)
@@ -134,7 +134,7 @@ class SequencePositions:
         i = bisect_right(self._ends, position)
         return self._numbers[i - 1] if i else 0
 
-    def forget(self, sn: int) -> None:
+    def forget_up_to(self, sn: int) -> None:
         """No reader will ask for that number or a lower one."""
         i = bisect_right(self._numbers, sn)
         if i > 1 and 2 * i > len(self._numbers):  # seldom, so that it costs little for each

@@ -21,24 +21,24 @@ class SkippedNumbers:
         """The newest numbers, first_sn..last_sn, will never come."""
         if self._keep_last is not None:
             self._keep_last.note_hollow(first_sn, last_sn)
-        self._skipped.add(first_sn, last_sn)
+        self._skipped.add_range(first_sn, last_sn)
 
     def note_aborted_set(self, begun: int, last_sn: int) -> None:
         """A coherent set, with the number behind it, will never come."""
-        self._aborted.add(begun, last_sn)
+        self._aborted.add_range(begun, last_sn)
         if len(self._aborted) > REORDER_RUNS_MAX:
-            self._aborted.remove(*self._aborted.lowest)
+            self._aborted.remove_range(*self._aborted.lowest)
         self.note(begun, last_sn)
 
     def settle(self, last_sn: int) -> None:
         """An exception has stopped what changed it: numbers above ``last_sn`` were not given away."""
-        self._aborted.remove(last_sn + 1, INFINITE)
-        self._skipped.remove(last_sn + 1, INFINITE)
+        self._aborted.remove_range(last_sn + 1, INFINITE)
+        self._skipped.remove_range(last_sn + 1, INFINITE)
 
     def forget(self, acknowledged: int) -> None:
         """Every reader knows up to there."""
         if self._skipped:
-            self._skipped.remove(0, acknowledged)
+            self._skipped.remove_range(0, acknowledged)
 
     def lowest(self, first_sn: int) -> int:
         """The lowest one, if it is below ``first_sn``; else that."""

@@ -62,7 +62,7 @@ class TrainFramer:
         )
         step = shape.per_message * self._messages_max(shape.segment)
         for start in range(0, samples.count, step):
-            part = samples.take(start, min(start + step, samples.count))
+            part = samples.take_range(start, min(start + step, samples.count))
             last_sn = first_sn + start + part.count - 1
             change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
             out, claim = self._frames.room_for(change, shape.nbytes(part.count), shape.segment)
@@ -118,7 +118,7 @@ class TrainFramer:
         step += per // 2  # whole groups, as near to it as they come
         step -= step % per
         for start in range(0, samples.count, step):
-            part = samples.take(start, min(start + step, samples.count))
+            part = samples.take_range(start, min(start + step, samples.count))
             change = Change(
                 first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
             )

@@ -22,7 +22,7 @@ from ..changes import Change
 from ..state import WriterState
 from .history import WriterHistory
 from .log_frames import LogFrames
-from .message_log import FRAME_ALIGNMENT, FRAME_HEADER_BYTES, TERM_LENGTH, Claim, MessageLog
+from .message_log import FRAME_ALIGNMENT, FRAME_HEADER_BYTES, TERM_LENGTH, LogClaim, MessageLog
 from .positions import PublicationPositions, SequencePositions
 from .train_framer import TrainFramer
 
@@ -89,7 +89,7 @@ class UnsentChanges:
         self._published(change)
         self.frames.placing = None
 
-    def claim(self, change: Change) -> Claim:
+    def claim(self, change: Change) -> LogClaim:
         """Put a change that is still to be filled into the log; its frame is to be committed once it is filled."""
         claim = self.frames.claim(change)
         self._published(change)
@@ -97,7 +97,7 @@ class UnsentChanges:
 
     def _published(self, change: Change) -> None:
         self.queue.append(change)
-        self.numbers.add(change.last_sn, change.position)
+        self.numbers.add_position(change.last_sn, change.position)
         self.positions.pub_pos = change.position
 
     def complete(self) -> Change | None:
@@ -118,7 +118,7 @@ class UnsentChanges:
         newest = queue[-1]
         self.positions.pub_pos = newest.position
         if self.numbers.position_of(newest.last_sn) != newest.position:
-            self.numbers.add(newest.last_sn, newest.position)
+            self.numbers.add_position(newest.last_sn, newest.position)
         return newest
 
     # --- to the network --------------------------------------------------------------------------

@@ -59,11 +59,11 @@ class Acknowledgments:
 
     # --- readers ---------------------------------------------------------------------------------
 
-    def add(self, proxy: ReaderProxy, now: int) -> None:
+    def add_reader(self, proxy: ReaderProxy, now: int) -> None:
         owed, self._owes_progress = self._owes_progress, True
         self.pacing.join(proxy)
         self.readers[proxy.guid] = proxy
-        self.activity.add(proxy)
+        self.activity.add_reader(proxy)
         self.window.reaches(self.pacing.window)
         if not proxy.positive_acks:
             self._keep.sent(self._state.sent_sn, now)
@@ -71,19 +71,19 @@ class Acknowledgments:
         self.pacing.update()  # the last of it: a strategy of the user's own may raise
         self._owes_progress = owed
 
-    def remove(self, proxy: ReaderProxy) -> None:
+    def remove_reader(self, proxy: ReaderProxy) -> None:
         """Nothing waits for it any more."""
         if self.readers.pop(proxy.guid, None) is not None:
             owed, self._owes_progress = self._owes_progress, True
             self.schedule.end(proxy)
-            self.activity.remove(proxy.guid)
+            self.activity.remove_reader(proxy.guid)
             self.pacing.leave(proxy)
             self.window.reaches(self.pacing.window)
             if not self.pacing.is_held_up_without(proxy):
                 self._progress()
                 return
             if not self.activity.unacknowledging:
-                self._keep.forget()
+                self._keep.forget_readers()
             self._owes_progress = owed
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
@@ -106,7 +106,7 @@ class Acknowledgments:
         """There is more: drop it if no reader is waited for, or begin to wait."""
         if not self.activity.active:
             self._history.trim(self._state.last_sn)
-            self._unsent.numbers.forget(self._state.last_sn)
+            self._unsent.numbers.forget_up_to(self._state.last_sn)
         self.sent(now)
         self.await_all(now)
         self._leave_silent(now)
@@ -244,7 +244,7 @@ class Acknowledgments:
         if not self.window.samples:
             self._blocked = False
         if not self.activity.unacknowledging:
-            self._keep.forget()
+            self._keep.forget_readers()
         self._owes_progress = False
 
     def _trim(self, acked: int) -> None:
@@ -257,7 +257,7 @@ class Acknowledgments:
                 if proxy.acked < kept:
                     self._drop(proxy)
         self._history.trim(kept)
-        self._unsent.numbers.forget(min(kept, self.pacing.consumed(none=kept)))
+        self._unsent.numbers.forget_up_to(min(kept, self.pacing.consumed(none=kept)))
 
     def _drop(self, proxy: ReaderProxy) -> None:
         """The reader fell behind, and rejoins at the newest sample."""

@@ -59,7 +59,7 @@ class KeepDuration:
             )
             self.duration = min(longer, self.policy.disable_positive_acks_max_sample_keep_duration)
 
-    def forget(self) -> None:
+    def forget_readers(self) -> None:
         """No reader without positive acknowledgements is left."""
         self._sent.clear()
 

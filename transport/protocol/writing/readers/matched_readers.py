@@ -45,7 +45,7 @@ class MatchedReaders:
         self._size = 0
         self._redirect()
 
-    def add(self, info: ReaderInfo) -> ReaderProxy:
+    def add_reader(self, info: ReaderInfo) -> ReaderProxy:
         """A reader is matched: where it begins is decided here."""
         reliable = self._is_reliable(info)
         sent_sn = self._state.sent_sn
@@ -76,7 +76,7 @@ class MatchedReaders:
         self._redirect()
         return True
 
-    def remove(self, reader: Guid) -> ReaderProxy | None:
+    def remove_reader(self, reader: Guid) -> ReaderProxy | None:
         proxy = self.proxies.pop(reader, None)
         if proxy is not None and proxy.info.message_size_max <= self._size:
             self._redirect()

@@ -42,11 +42,11 @@ class ReaderActivity:
         self._inactive: set[Guid] = set()
         self._events: list[ReaderActivityChanged] = []
 
-    def add(self, proxy: ReaderProxy) -> None:
+    def add_reader(self, proxy: ReaderProxy) -> None:
         self._activate(proxy)
         self._count()
 
-    def remove(self, guid: Guid) -> None:
+    def remove_reader(self, guid: Guid) -> None:
         self._deactivate(guid)
         self._inactive.discard(guid)
         self._count()

@@ -112,7 +112,7 @@ class ReaderRepairs:
         self.wants_heartbeat, self.heartbeat_at = False, now + HEARTBEAT_ANSWER_MIN
         return True
 
-    def take(self) -> Requested:
+    def take_requests(self) -> Requested:
         """What the reader has asked for, which is answered now."""
         self.state, self.due_at = IDLE, INFINITE
         taken, self.requested = self.requested, Requested()
@@ -120,13 +120,13 @@ class ReaderRepairs:
 
     def sent_to_group(self, first: int, last: int, now: int, *, suppression: int, of: int = 0) -> None:
         """Its group was sent first..last again: it is not to be sent the same alone, for so many nanoseconds."""
-        self.recent.forget(now - suppression)
+        self.recent.forget_before(now - suppression)
         if not self.recent.is_full:
             self.recent.note(first, last, 0, now=now, of=of)
-        self.requested.remove(first, last, of=of)
+        self.requested.remove_range(first, last, of=of)
 
     def gone(self) -> None:
-        self.take()
+        self.take_requests()
         self.wants_heartbeat = False
 
 
@@ -155,22 +155,22 @@ class Requested:
     def __bool__(self) -> bool:
         return bool(len(self.samples) or self.fragments)
 
-    def add(self, missing: Missing) -> None:
+    def add_missing(self, missing: Missing) -> None:
         """Add what an ACKNACK requests; what lies below its base has arrived meanwhile."""
-        self.samples.remove(0, missing.base - 1)
+        self.samples.remove_range(0, missing.base - 1)
         for sn in [sn for sn in self.fragments if sn < missing.base]:
             del self.fragments[sn]
         self.full_at = missing.base + NUMBER_SET_BITS - 1
         for first, last in missing.ranges():
             if len(self.samples) < REORDER_RUNS_MAX:
-                self.samples.add(first, last)
+                self.samples.add_range(first, last)
 
-    def remove(self, first: int, last: int, *, of: int = 0) -> None:
+    def remove_range(self, first: int, last: int, *, of: int = 0) -> None:
         """These are asked for no more; ``of`` as in :class:`RecentRepairs`."""
         if not of:
-            self.samples.remove(first, last)
+            self.samples.remove_range(first, last)
         elif (fragments := self.fragments.get(of)) is not None:
-            fragments.remove(first, last)
+            fragments.remove_range(first, last)
             if not len(fragments):
                 del self.fragments[of]
 
@@ -180,7 +180,7 @@ class Requested:
         fragments = self.fragments.setdefault(sn, IntervalSet())
         for first, last in missing.ranges():
             if len(fragments) < REORDER_RUNS_MAX:
-                fragments.add(first, last)
+                fragments.add_range(first, last)
 
 
 class RecentRepairs:
@@ -197,19 +197,19 @@ class RecentRepairs:
     def is_full(self) -> bool:
         return len(self._sent) >= REORDER_RUNS_MAX
 
-    def forget(self, before: int) -> None:
+    def forget_before(self, before: int) -> None:
         """What was sent at ``before`` or earlier may be sent once more."""
         while self._sent and self._sent[0][0] <= before:
             _, of, first, last, nbytes = self._sent.popleft()
             self.nbytes -= nbytes
             if (numbers := self._numbers.get(of)) is not None:
-                numbers.remove(first, last)
+                numbers.remove_range(first, last)
                 if not len(numbers):
                     del self._numbers[of]
 
     def note(self, first: int, last: int, nbytes: int, *, now: int, of: int = 0) -> None:
         self._sent.append((now, of, first, last, nbytes))
-        self._numbers.setdefault(of, IntervalSet()).add(first, last)
+        self._numbers.setdefault(of, IntervalSet()).add_range(first, last)
         self.nbytes += nbytes
 
     def unsent(self, first: int, last: int, *, of: int = 0) -> list[tuple[int, int]]:

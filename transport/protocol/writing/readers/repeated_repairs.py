@@ -55,7 +55,7 @@ class RepeatedRepairs:
             self._balance = min(earned, REPETITIONS_AT_ONCE)
         self._at, self._acked = now, acked
         if (samples := self._before.get(0)) is not None:
-            samples.remove(0, acked)
+            samples.remove_range(0, acked)
         for sn in [sn for sn in self._before if 0 < sn <= acked]:
             del self._before[sn]
         self._scattered = sum(len(numbers) for numbers in self._before.values())
@@ -91,7 +91,7 @@ class RepeatedRepairs:
         else:
             self._earn(nbytes // 2)
         self._scattered -= len(before)
-        before.add(first, last)
+        before.add_range(first, last)
         self._scattered += len(before)
 
     def _earn(self, nbytes: int) -> None:

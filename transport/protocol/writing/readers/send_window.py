@@ -48,7 +48,7 @@ class SendWindow:
 
     # --- what is in flight -----------------------------------------------------------------------
 
-    def add(self, change: Change) -> None:
+    def add_change(self, change: Change) -> None:
         """The change is sent, and a reader has to acknowledge it."""
         count, nbytes = change.units, change.nbytes
         self._changes.append((change.last_sn, count, nbytes, change.count // count))

@@ -33,25 +33,25 @@ class Repairs:
         self._history = history
         self._budget = budget
 
-    def answer(self, proxy: ReaderProxy, now: int) -> Answer:
+    def answer_requests(self, proxy: ReaderProxy, now: int) -> RepairDatagrams:
         """What the reader has asked for again, and GAPs for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
         policy = self._state.policy
-        requested = proxy.repairs.take()
-        proxy.repairs.recent.forget(now - policy.repair_suppression)
+        requested = proxy.repairs.take_requests()
+        proxy.repairs.recent.forget_before(now - policy.repair_suppression)
         proxy.repairs.repeated.update(
             acked=proxy.acked,
             written=self._state.counters.written_bytes,
             balance_max=policy.max_repair_bytes,
             now=now,
         )
-        answer = Answer(self._state, self._history, proxy, now, budget=self._budget)
+        answer = RepairDatagrams(self._state, self._history, proxy, now, budget=self._budget)
         answer.resend_samples(requested)
         for sn, fragments in requested.fragments.items():
             answer.resend_fragments(sn, fragments)
         return answer
 
 
-class Answer(Packer):
+class RepairDatagrams(Packer):
     """The datagrams of one answer to one reader, or to the readers of a group."""
 
     __slots__ = (
@@ -205,7 +205,7 @@ class Answer(Packer):
 
     def _add_repair(self, data: Buffer, timestamp: int, payload: Buffer | None = None) -> None:
         before = self.nbytes
-        self.add(data, timestamp, payload=payload, reserve=HEARTBEAT_ROOM)
+        self.add_submessage(data, timestamp, payload=payload, reserve=HEARTBEAT_ROOM)
         self._repaired += self.nbytes - before
 
     # --- fragments -------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Answer(Packer):
         unsent = proxy.repairs.recent.unsent(first, last, of=sn)
         counters.repairs_suppressed += max(last - first + 1, 0) - sum(b - a + 1 for a, b in unsent)
         for a, b in self._allowed(unsent, of=sn):
-            encoded = large.encode(self._state.guid.entity, sn, a, b, self.reader_id)
+            encoded = large.encode_fragments(self._state.guid.entity, sn, a, b, self.reader_id)
             for number, (head, piece) in enumerate(encoded, a):
                 nbytes = len(head) + len(piece)
                 if not self.may_add(nbytes):
@@ -284,7 +284,7 @@ class Answer(Packer):
         self._proxy.sent_gap(first, last, GAP_BYTES)
         first = self._history.skipped.start_of_gap(first)
         gap = Gap(self.reader_id, self._state.guid.entity, first, SequenceNumberSet(last + 1))
-        self.add(gap.encode(), reserve=HEARTBEAT_ROOM)
+        self.add_submessage(gap.encode(), reserve=HEARTBEAT_ROOM)
         self._counters.gaps_sent += 1
 
     # --- bounds ----------------------------------------------------------------------------------

@@ -52,10 +52,10 @@ class Requests:
             self._asking[proxy.guid] = proxy
             return
         packer = Packer(self._state.message_size, proxy.info.destinations, proxy.guid.prefix)
-        packer.add(self._heartbeats.to_one(proxy, now))
+        packer.add_submessage(self._heartbeats.to_one(proxy, now))
         self._send(packer)
 
-    def forget(self, reader: Guid) -> None:
+    def forget_reader(self, reader: Guid) -> None:
         """The reader left, or begins anew."""
         if (proxy := self._asking.pop(reader, None)) is not None:
             proxy.repairs.gone()
@@ -66,9 +66,9 @@ class Requests:
     def handle_timer(self, now: int) -> None:
         due = [proxy for proxy in self._asking.values() if proxy.repairs.due_at <= now]
         for group in self._shared.shared(self._readers.values(), due, now):
-            answer = self._repairs.answer(group, now)
+            answer = self._repairs.answer_requests(group, now)
             if answer.packed:
-                answer.add(self._heartbeats.to_all(group.form, self._heartbeats.next(now)))
+                answer.add_submessage(self._heartbeats.to_all(group.form, self._heartbeats.next(now)))
                 self._send(answer)
         for proxy in due:
             self._answer(proxy, now)
@@ -76,10 +76,10 @@ class Requests:
     def _answer(self, proxy: ReaderProxy, now: int) -> None:
         """Send the repairs, and a HEARTBEAT behind them, so that the reader reports at once what it still lacks."""
         self._asking.pop(proxy.guid, None)
-        answer = self._repairs.answer(proxy, now)
+        answer = self._repairs.answer_requests(proxy, now)
         owed = proxy.repairs.take_heartbeat(now)
         if answer.packed or proxy.rejoins_at or owed:
-            answer.add(self._heartbeats.to_one(proxy, now))
+            answer.add_submessage(self._heartbeats.to_one(proxy, now))
             self._send(answer)
             proxy.repairs.wants_heartbeat = False
         elif proxy.repairs.wants_heartbeat:

@@ -19,7 +19,7 @@ from ....structure import ENTITYID_UNKNOWN, INFINITE, PREFIX_UNKNOWN, Guid, Loca
 from ...endpoint_info import ReaderInfo
 from ...intervals import IntervalSet
 from ...policies import WriterPolicy
-from ..flow import Receiver
+from ..flow import FlowReceiver
 from ..readers import ReaderProxy, Requested
 
 #: Nanoseconds within which requests for the same count together: a reader asks again no sooner.
@@ -50,7 +50,7 @@ class GroupProxy(ReaderProxy):
         self.acked = min(proxy.acked for proxy in askers)
         self.first_relevant = max(max(proxy.first_relevant, proxy.joined_sn + 1) for proxy in members)
         windows = [proxy.receiver.window for proxy in askers if not proxy.receiver.presumed]
-        self.receiver = Receiver(0, min(windows, default=INFINITE))
+        self.receiver = FlowReceiver(0, min(windows, default=INFINITE))
         size = min(proxy.info.message_size_max for proxy in members)
         if size != self.info.message_size_max:
             self.info = self.info.resized(size)
@@ -63,7 +63,7 @@ class GroupProxy(ReaderProxy):
     def sent_gap(self, first: int, last: int, nbytes: int) -> None:
         super().sent_gap(first, last, nbytes)
         for proxy in self.members:
-            proxy.repairs.requested.remove(first, last)
+            proxy.repairs.requested.remove_range(first, last)
 
 
 class SharedRequests:
@@ -113,11 +113,11 @@ class SharedRequests:
         asked_now: _Asked = {}
         for proxy in askers:
             for of, first, last in _ranges(proxy.repairs.requested):
-                by_reader.setdefault(proxy.guid, {}).setdefault(of, IntervalSet()).add(first, last)
-                asked_now.setdefault(of, IntervalSet()).add(first, last)
+                by_reader.setdefault(proxy.guid, {}).setdefault(of, IntervalSet()).add_range(first, last)
+                asked_now.setdefault(of, IntervalSet()).add_range(first, last)
         for _, guid, of, first, last in group.asked:
             if of in asked_now:
-                by_reader.setdefault(guid, {}).setdefault(of, IntervalSet()).add(first, last)
+                by_reader.setdefault(guid, {}).setdefault(of, IntervalSet()).add_range(first, last)
         requested = group.repairs.requested = Requested()
         for of, asked in asked_now.items():
             if of and of < group.first_relevant:
@@ -128,9 +128,9 @@ class SharedRequests:
                 first = first if of else max(first, group.first_relevant)
                 for a, b in asked.within(first, last):
                     if not of:
-                        requested.samples.add(a, b)
+                        requested.samples.add_range(a, b)
                     else:
-                        requested.fragments.setdefault(of, IntervalSet()).add(a, b)
+                        requested.fragments.setdefault(of, IntervalSet()).add_range(a, b)
 
 
 def _ranges(requested: Requested) -> Iterator[tuple[int, int, int]]:

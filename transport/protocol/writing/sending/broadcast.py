@@ -36,7 +36,7 @@ class Compressor:
     threshold: int
 
     @classmethod
-    def of(cls, policy: BatchPolicy) -> Compressor | None:
+    def for_policy(cls, policy: BatchPolicy) -> Compressor | None:
         """None: the writer does not compress them."""
         if policy.data_compression is Compression.NONE:
             return None
@@ -151,9 +151,9 @@ class Broadcast:
     def heartbeat(self, encode: Callable[[str], bytes]) -> None:
         """Pack a HEARTBEAT, which ``encode`` makes for each form, behind what is packed so far."""
         for stream in self._destinations:
-            self._packer(stream).add(encode(stream[0]))
+            self._packer(stream).add_submessage(encode(stream[0]))
 
-    def take(self) -> list[Outgoing]:
+    def take_datagrams(self) -> list[Outgoing]:
         """The datagrams since the last call."""
         self._close()
         taken, self._closed = self._closed, []

@@ -94,13 +94,13 @@ class Heartbeats:
         due = list(readers)
         if len(due) == 1:
             packer = Packer(self._state.message_size, due[0].info.destinations, due[0].guid.prefix)
-            packer.add(self.to_one(due[0], now))
+            packer.add_submessage(self.to_one(due[0], now))
             self._send(packer)
         elif due:
             count = self.next(now)
             for form in dict.fromkeys(proxy.form for proxy in due):
                 packer = Packer(self._state.message_size, self._to(due, form), None)
-                packer.add(self.to_all(form, count))
+                packer.add_submessage(self.to_all(form, count))
                 self._send(packer)
 
     def _to(self, due: Iterable[ReaderProxy], form: str) -> tuple[Locator, ...]:

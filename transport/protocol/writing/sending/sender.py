@@ -53,7 +53,7 @@ class Sender:
 
     # --- what is published -----------------------------------------------------------------------
 
-    def write(
+    def write_changes(
         self, changes: Iterable[Change], count: int, now: int, hand_over: Callable[[], object] | None = None
     ) -> None:
         """Send and keep the next ``count`` samples, as far as a reader, of now or later, or a spy takes them.
@@ -86,7 +86,7 @@ class Sender:
         """The change is to be sent, and has its number from now on."""
         state = self._state
         if self._active:
-            self._window.add(change)
+            self._window.add_change(change)
         state.last_batch_sn = change.batch_sn
         if self._active or self._history.is_for_late_joiners:
             self._history.append(change)
@@ -153,10 +153,10 @@ class Sender:
 
     # --- out -------------------------------------------------------------------------------------
 
-    def answer(self, proxy: ReaderProxy, submessage: bytes) -> None:
+    def send_to_reader(self, proxy: ReaderProxy, submessage: bytes) -> None:
         """Send a submessage to one reader alone."""
         packer = Packer(self._state.message_size, proxy.info.destinations, proxy.guid.prefix)
-        packer.add(submessage)
+        packer.add_submessage(submessage)
         self.queue(packer)
 
     def queue(self, packer: Packer) -> None:
@@ -168,4 +168,4 @@ class Sender:
         """What to send now."""
         out, self._out = self._out, []
         self._unsent.handed_over()
-        return out + self._broadcast.take()
+        return out + self._broadcast.take_datagrams()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ....errors import TooManySamplesError
 from ...model import Primitive, PrimitiveKind, is_bytes, number_code
 from ..cursors import I64, U8, Mask, Position, Values, offsets_of
-from ..layout import Fixed, Number, Repeat
+from ..layout import Fixed, Repeat, ScalarLayout
 from ..table import Table
 from .scalars import COLUMN_BYTES_MAX, fault, scalar_converter
 
@@ -25,7 +25,7 @@ Read: TypeAlias = Callable[[Table, Repeats], pa.Array]
 
 def fixed_reader(fixed: Fixed, target: pa.DataType) -> Read:
     """How to read a column of a record table as an array of the wanted type."""
-    if isinstance(fixed, Number):
+    if isinstance(fixed, ScalarLayout):
         return _number_reader(fixed, target)
     if isinstance(fixed, Repeat):
         return _repeat_reader(fixed, target)
@@ -47,7 +47,7 @@ def fixed_reader(fixed: Fixed, target: pa.DataType) -> Read:
     return read
 
 
-def _number_reader(fixed: Number, target: pa.DataType) -> Read:
+def _number_reader(fixed: ScalarLayout, target: pa.DataType) -> Read:
     t, offset = fixed.type, fixed.offset
     convert, code = scalar_converter(t, target), number_code(t)
 
@@ -67,7 +67,7 @@ def _number_reader(fixed: Number, target: pa.DataType) -> Read:
 def _repeat_reader(fixed: Repeat, target: pa.DataType) -> Read:
     t, element = fixed.type, fixed.element
     kinds = [target]
-    if isinstance(element, Number) and is_bytes(t.element):
+    if isinstance(element, ScalarLayout) and is_bytes(t.element):
         width, dimensions = t.dimensions[-1], t.dimensions[:-1]
         for _ in dimensions:
             kinds.append(kinds[-1].value_type)

@@ -17,14 +17,14 @@ from ....value_classes import value
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct, undelimited_key
 from ...mapping import Mapping
-from ...model import Extensibility, Struct, Union, walk, without_aliases
+from ...model import Extensibility, Struct, Union, traverse, without_aliases
 from ..cursors import HEADER, I64, U8, Budget, Cursors, Mask, Position, Words, agreed, anywhere
 from ..layout import Rules, is_alike_in_xcdr
 from ..table import Table
 from .compiler import compile_struct
 from .leaves import leaves
-from .members import MutableRecord
-from .records import Record
+from .members import MutableRecordDecoder
+from .records import RecordDecoder
 from .targets import readable_schema
 
 # Encapsulation identifiers (XTypes 1.3 table 60): XCDR version and how the outermost struct lies. The odd
@@ -87,7 +87,7 @@ def in_parts(samples: _T, decode: Callable[[_T], _R], halves: Callable[[_T], Ite
 
 def _halves(samples: Samples) -> Iterable[Samples]:
     middle = samples.count // 2
-    return samples.take(0, middle), samples.take(middle, samples.count)
+    return samples.take_range(0, middle), samples.take_range(middle, samples.count)
 
 
 class Decoder:
@@ -104,15 +104,15 @@ class Decoder:
         self.arrow_schema = readable_schema(bare, arrow_schema, mapping, lacking=lacking)
         self._target = pa.struct(list(self.arrow_schema))
         self._leaves = leaves(bare, self._target)
-        self._decoders: dict[tuple[int, Extensibility, bool], Record | MutableRecord] = {}
+        self._decoders: dict[tuple[int, Extensibility, bool], RecordDecoder | MutableRecordDecoder] = {}
         self._key_struct = key_struct(bare)
         self._key_holder = key_holder(bare)
 
     def parts(self, samples: Samples, *, keys_only: bool = False) -> Iterator[Decoded]:
         """The samples in order as :meth:`decode` returns them, in as many parts as memory requires."""
-        return in_parts(samples, lambda part: self.decode(part, keys_only=keys_only), _halves)
+        return in_parts(samples, lambda part: self.decode_samples(part, keys_only=keys_only), _halves)
 
-    def decode(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
+    def decode_samples(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
         """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.
 
         Reads nothing outside of the payloads. Raises TooManySamplesError if few bytes expand so much that fewer samples
@@ -180,7 +180,7 @@ class Decoder:
         offsets, lengths = samples.all_offsets()[malformed], samples.all_lengths()[malformed]
         others = Samples.ragged(samples.data, offsets, lengths)
         cursors = _cursors(others, order, words, Budget(others))
-        end = node.skip(cursors, 0)
+        end = node.skip_values(cursors, 0)
         cursors.fail(cursors.limit - end > _PADDING_MAX, "longer than a serialized key")
         read = ~cursors.bad
         if not read.any():
@@ -195,19 +195,19 @@ class Decoder:
         return (whole[0] if whole else self._empty()), codes
 
     @cached_property
-    def _undelimited_keys(self) -> Record | MutableRecord | None:
+    def _undelimited_keys(self) -> RecordDecoder | MutableRecordDecoder | None:
         """The node that reads serialized keys without DHEADERs; None: there would be none, or the form is not known."""
         struct = undelimited_key(self.struct)
         return None if struct is None else compile_struct(Rules(2), struct, self._target, modulus=8)
 
     def _decode_cursors(
-        self, node: Record | MutableRecord, cursors: Cursors
+        self, node: RecordDecoder | MutableRecordDecoder, cursors: Cursors
     ) -> tuple[pa.RecordBatch, Codes | None]:
         if node.is_open_ended:
             # the padding the header announces is no member's
-            cursors.limit = cursors.limit - agreed(cursors.read("u1", -1) & 3)
+            cursors.limit = cursors.limit - agreed(cursors.read_numbers("u1", -1) & 3)
         cursors.found = {}
-        node.skip(cursors, 0)
+        node.skip_values(cursors, 0)
         codes = None
         if cursors.any_bad:
             codes = cursors.marks.why
@@ -227,7 +227,7 @@ class Decoder:
         arrays = {name: array.filter(keep) for name, array in arrays.items()}
         return self._batch(arrays, int(right.sum())), codes
 
-    def _decoder(self, encapsulation: int, keys_only: bool) -> Record | MutableRecord | None:
+    def _decoder(self, encapsulation: int, keys_only: bool) -> RecordDecoder | MutableRecordDecoder | None:
         found = _FORMATS.get(encapsulation)
         if found is None:
             return None
@@ -274,7 +274,7 @@ class Decoder:
         return self._key_holder is None or is_alike_in_xcdr(self._key_holder)
 
     @cached_property
-    def _of_key_hashes(self) -> Record | MutableRecord | None:
+    def _of_key_hashes(self) -> RecordDecoder | MutableRecordDecoder | None:
         """The node that reads keys which lie in their hashes unhashed."""
         holder = self._key_holder
         if holder is None or not self.keys_are_alike:
@@ -364,7 +364,7 @@ def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _check(struct: Struct) -> None:
-    for t in walk(struct):
+    for t in traverse(struct):
         if isinstance(t, Struct) and not t.members:
             raise TypeDefinitionError(f"{t.name}: a struct without members cannot be read or written")
         if isinstance(t, Struct | Union):

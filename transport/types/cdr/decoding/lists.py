@@ -28,7 +28,7 @@ from ..layout import Regular, Rules
 from ..table import Table
 from .arrays import binary_array, fixed_reader, list_array, nested_lists, offsets_of_lengths
 from .leaves import absent_leaves, leaves
-from .nodes import Node
+from .nodes import ValueDecoder
 
 #: A least size is bounded by this, so that its product with a count of 32 bits fits 64 bits.
 _LEAST_MAX = 1 << 30
@@ -37,7 +37,7 @@ TOO_WIDE = "more absent members than its size allows"
 TOO_LONG_TO_SCAN = "too many elements of varying size"
 
 
-class Collection:
+class CollectionDecoder:
     """``element`` is the node of the elements; the elements of a map are structs of key and value."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Collection:
         rules: Rules,
         t: Sequence | Array | Map,
         element_type: Type,
-        element: Node,
+        element: ValueDecoder,
         target: pa.DataType | None,
     ) -> None:
         self.target = target
@@ -70,7 +70,7 @@ class Collection:
                 self.kinds.append(target)
                 target = target.value_type
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         inner = cursors
         if self.has_header:
             pos = align(pos, 4) + 4
@@ -98,7 +98,7 @@ class Collection:
         # what a newer element type added at the end of an element is unknown: trust the DHEADER
         return header_end if self.has_header else pos
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         header_end = None
         inner = cursors
         if self.has_header:
@@ -120,7 +120,7 @@ class Collection:
             return nested_lists(array, self.dimensions, self.kinds), end
         return list_array(array, offsets, self.target), end
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         if self.has_header:
             return stepper.behind_header(at)
         count = self.length
@@ -134,7 +134,7 @@ class Collection:
             start = at + -at % self.regular.alignment
             return start + (count - 1) * self.regular.stride + self.regular.size if count else at
         for _ in range(count):
-            at = self.element.step(stepper, at)
+            at = self.element.step_value(stepper, at)
             if at > stepper.limit or not stepper.charge(self.element.width):
                 return stepper.limit + 1
         return at
@@ -153,7 +153,7 @@ class Collection:
             known = walk.starts, walk.go(pos)
         owners = np.repeat(np.arange(len(cursors)), counts)
         elements = cursors.pick(owners)
-        array, _ = self.element.decode(elements, known[0])
+        array, _ = self.element.decode_values(elements, known[0])
         cursors.adopt(owners, elements)
         return array, known[1]
 
@@ -200,7 +200,7 @@ def _regular_end(regular: Regular, pos: Position, counts: Position) -> Position:
 class _ElementPass:
     """Steps over elements, the k-th of all lanes at once, and notes where they start if that is wanted."""
 
-    def __init__(self, element: Node, cursors: Cursors, counts: Position, notes: bool) -> None:
+    def __init__(self, element: ValueDecoder, cursors: Cursors, counts: Position, notes: bool) -> None:
         self.element, self.cursors = element, cursors
         self.counts = each(counts, len(cursors))
         self.offsets = offsets_of(self.counts)
@@ -229,7 +229,7 @@ class _ElementPass:
             if self.notes:
                 self.starts[self.offsets[active] + k] = pos[active]
             child = self.cursors.pick(active)
-            pos[active] = self.element.skip(child, pos[active])
+            pos[active] = self.element.skip_values(child, pos[active])
             self.cursors.adopt(active, child)
             k += 1
             active = active[(self.counts[active] > k) & ~child.bad]
@@ -243,7 +243,7 @@ class _ElementPass:
                 return pos, k
             if self.notes:
                 self.starts[self.offsets[:-1] + k] = pos
-            pos = self.element.skip(self.cursors.fork(), pos)
+            pos = self.element.skip_values(self.cursors.fork(), pos)
         return pos, count
 
     def _charge(self) -> bool:
@@ -264,7 +264,7 @@ class _ElementPass:
             at, own, reason = int(pos[lane]), [], None
             for _ in range(k, int(self.counts[lane])):
                 own.append(at)
-                at = self.element.step(stepper, at)
+                at = self.element.step_value(stepper, at)
                 if at > stepper.limit or not stepper.charge(width):
                     reason = TOO_MANY if stepper.left >= 0 else TOO_LONG_TO_SCAN
                     break
@@ -286,5 +286,5 @@ class _ElementPass:
         if found:
             index = np.array(owners, np.int64)
             child = cursors.pick(index)
-            self.element.skip(child, np.array(found, np.int64))
+            self.element.skip_values(child, np.array(found, np.int64))
             cursors.adopt(index, child)

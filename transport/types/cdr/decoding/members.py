@@ -17,37 +17,37 @@ from ..member_headers import (
     PID_MUST_UNDERSTAND,
 )
 from .arrays import struct_array
-from .nodes import Node, decode_some, skip_some
+from .nodes import ValueDecoder, decode_some, skip_some
 from .scalars import find
 
 NOT_UNDERSTOOD = "must-understand member unknown"
 
 
-class OptionalFlag:
+class OptionalFlagDecoder:
     """An @optional member in XCDR2: one byte shows whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ValueDecoder) -> None:
         self.node, self.target, self.width = node, node.target, node.width
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         present = cursors.checked("u1", pos) != 0
         return skip_some(self.node, cursors, pos + 1, present)
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
-        present = cursors.read("u1", pos) != 0
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        present = cursors.read_numbers("u1", pos) != 0
         return decode_some(self.node, cursors, pos + 1, present)
 
-    def step(self, stepper: Stepper, at: int) -> int:
-        return self.node.step(stepper, at + 1) if stepper.u1(at) else at + 1
+    def step_value(self, stepper: Stepper, at: int) -> int:
+        return self.node.step_value(stepper, at + 1) if stepper.u1(at) else at + 1
 
 
-class OptionalParameter:
+class OptionalParameterDecoder:
     """An @optional member in XCDR1: a parameter header, and nothing behind it if it is not there."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ValueDecoder) -> None:
         self.node, self.target, self.width = node, node.target, node.width
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         start, end = self._bounds(cursors, pos)
         present: Mask | bool = end > start
         if cursors.any_bad:
@@ -55,11 +55,11 @@ class OptionalParameter:
         skip_some(self.node, cursors.within(start, end), 0, present)
         return end
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         start, end = self._bounds(cursors, pos)
         return decode_some(self.node, cursors.within(start, end), 0, end > start)[0], end
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         return _step_parameter(stepper, at)[1]
 
     def _bounds(self, cursors: Cursors, pos: Position) -> tuple[Position, Position]:
@@ -106,7 +106,7 @@ class MemberIds:
         self.own, self.members = np.unique(np.array(ids, np.int64), return_index=True)
 
 
-class MemberList:
+class MemberListDecoder:
     """Where the members of a mutable type are, in XCDR2: a DHEADER, EMHEADERs before them (XTypes 1.3 §7.4.3.4.2)."""
 
     def find(
@@ -122,7 +122,7 @@ class MemberList:
         """The lanes and position a member is read at; those of absent ones mean nothing."""
         return cursors.narrow(end), max(start, 0) if isinstance(start, int) else np.maximum(start, 0)
 
-    def step(self, stepper: Stepper, at: int, members: int) -> int:
+    def step_members(self, stepper: Stepper, at: int, members: int) -> int:
         return stepper.behind_header(at)
 
     def _find(
@@ -180,7 +180,7 @@ class MemberList:
         return header & MEMBER_ID_MASK, pos, end, header >> 31 != 0
 
 
-class ParameterList(MemberList):
+class ParameterListDecoder(MemberListDecoder):
     """Those in XCDR1: parameters up to a sentinel; each value has an origin of its own."""
 
     def find(
@@ -191,7 +191,7 @@ class ParameterList(MemberList):
     def value(self, cursors: Cursors, start: Position, end: Position) -> tuple[Cursors, Position]:
         return cursors.within(max(start, 0) if isinstance(start, int) else np.maximum(start, 0), end), 0
 
-    def step(self, stepper: Stepper, at: int, members: int) -> int:
+    def step_members(self, stepper: Stepper, at: int, members: int) -> int:
         for _ in range(members + UNKNOWN_MEMBERS_MAX):
             member_id, at = _step_parameter(stepper, at)
             if member_id == PID_LIST_END or at > stepper.limit or not stepper.charge(1):
@@ -205,19 +205,23 @@ class ParameterList(MemberList):
         return _parameter(cursors, pos)
 
 
-class MutableRecord:
+class MutableRecordDecoder:
     """A @mutable struct. Members that are not in the list are null, but those of the key must be there."""
 
     is_open_ended = False
 
     def __init__(
-        self, struct: Struct, members: MemberList, nodes: list[Node], target: pa.DataType | None
+        self,
+        struct: Struct,
+        members: MemberListDecoder,
+        nodes: list[ValueDecoder],
+        target: pa.DataType | None,
     ) -> None:
         self.struct, self.members, self.nodes, self.target = struct, members, nodes, target
         self.ids = MemberIds([member.id for member in struct.members])
         self.width = sum(node.width for node in nodes)
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         found = self.members.find(cursors, pos, self.ids)
         if cursors.found is not None:
             cursors.found[self] = found
@@ -230,7 +234,7 @@ class MutableRecord:
             skip_some(node, *self.members.value(cursors, start, end), present)
         return found[2]
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         arrays, end = self.decode_members(cursors, pos)
         return struct_array(arrays, self.target, len(cursors)), end
 
@@ -245,5 +249,5 @@ class MutableRecord:
                 arrays[member.name], _ = decode_some(node, inner, at, start >= 0)
         return arrays, found[2]
 
-    def step(self, stepper: Stepper, at: int) -> int:
-        return self.members.step(stepper, at, len(self.nodes))
+    def step_value(self, stepper: Stepper, at: int) -> int:
+        return self.members.step_members(stepper, at, len(self.nodes))

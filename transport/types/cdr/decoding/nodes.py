@@ -26,13 +26,13 @@ from .arrays import (
 )
 
 
-class Node(Protocol):
+class ValueDecoder(Protocol):
     target: pa.DataType | None  # None: it is only skipped
     width: int  # how many things of varying size or place are met in stepping over a value
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position: ...
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]: ...
-    def step(self, stepper: Stepper, at: int) -> int: ...
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position: ...
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]: ...
+    def step_value(self, stepper: Stepper, at: int) -> int: ...
 
 
 def settled(present: Mask | bool) -> Mask | bool:
@@ -42,14 +42,14 @@ def settled(present: Mask | bool) -> Mask | bool:
     return True if present.all() else present if present.any() else False
 
 
-def skip_some(node: Node, cursors: Cursors, pos: Position, present: Mask | bool) -> Position:
+def skip_some(node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask | bool) -> Position:
     """Skip a value where there is one."""
     present = settled(present)
     if isinstance(present, bool):
-        return node.skip(cursors, pos) if present else pos
+        return node.skip_values(cursors, pos) if present else pos
     index = np.flatnonzero(present)
     child = cursors.pick(index)
-    end = node.skip(child, at(pos, index))
+    end = node.skip_values(child, at(pos, index))
     cursors.adopt(index, child)
     pos = each(pos, len(cursors)).copy()
     pos[index] = end
@@ -57,15 +57,15 @@ def skip_some(node: Node, cursors: Cursors, pos: Position, present: Mask | bool)
 
 
 def decode_some(
-    node: Node, cursors: Cursors, pos: Position, present: Mask | bool
+    node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask | bool
 ) -> tuple[pa.Array, Position]:
     """Decode a value where there is one, null elsewhere."""
     present = settled(present)
     if isinstance(present, bool):
-        return node.decode(cursors, pos) if present else (pa.nulls(len(cursors), node.target), pos)
+        return node.decode_values(cursors, pos) if present else (pa.nulls(len(cursors), node.target), pos)
     index = np.flatnonzero(present)
     child = cursors.pick(index)
-    array, end = node.decode(child, at(pos, index))
+    array, end = node.decode_values(child, at(pos, index))
     cursors.adopt(index, child)
     pos = each(pos, len(cursors)).copy()
     pos[index] = end
@@ -73,7 +73,7 @@ def decode_some(
 
 
 def read_some(
-    node: Node, cursors: Cursors, pos: Position, present: Mask | bool
+    node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask | bool
 ) -> tuple[pa.Array | None, Position]:
     """Decode a value if it is wanted, else skip it."""
     if node.target is None:
@@ -95,7 +95,7 @@ def refuse_records(cursors: Cursors, table: Table) -> None:
         cursors.refuse(where, reason)
 
 
-class FixedValue:
+class FixedValueDecoder:
     """A value of fixed layout that is not part of a block."""
 
     width = 1
@@ -105,10 +105,10 @@ class FixedValue:
         self.read = None if target is None else fixed_reader(fixed, target)
         self.low = origin(fixed)
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         return cursors.require(align(pos, self.alignment) + self.size)
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         pos = align(pos, self.alignment)
         assert self.read is not None
         table = records(cursors, pos, self.low, self.size)
@@ -116,11 +116,11 @@ class FixedValue:
         refuse_records(cursors, table)
         return array, pos + self.size
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         return at + -at % self.alignment + self.size
 
 
-class Text:
+class TextDecoder:
     """A string: uint32 length with its NUL, bytes, NUL (RTPS 2.5 §10.2.1.2). Length 0 is taken as empty; NULs inside
     are characters like others."""
 
@@ -129,7 +129,7 @@ class Text:
     def __init__(self, target: pa.DataType | None) -> None:
         self.target = target
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         pos = align(pos, 4) + 4
         end = cursors.require(pos + cursors.checked_counts(pos - 4))
         # of a length of 0 this is its own last byte
@@ -138,7 +138,7 @@ class Text:
             cursors.fail(open_ended, "string not terminated")
         return end
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         pos = align(pos, 4) + 4
         lengths = cursors.counts(pos - 4)
         text = max(lengths - 1, 0) if isinstance(lengths, int) else np.maximum(lengths - 1, 0)
@@ -148,11 +148,11 @@ class Text:
             cursors.refuse(bad, "not UTF-8")
         return array, pos + lengths
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         return stepper.behind_header(at)
 
 
-class WideText:
+class WideTextDecoder:
     """A wstring: uint32 count of bytes, UTF-16 code units (see :mod:`..layout`)."""
 
     width = 1
@@ -160,14 +160,14 @@ class WideText:
     def __init__(self, target: pa.DataType | None) -> None:
         self.target = target
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         pos = align(pos, 4) + 4
         sizes = cursors.checked_counts(pos - 4)
         if some(odd := sizes & 1 != 0):
             cursors.fail(odd, "wstring of an odd number of bytes")
         return cursors.require(pos + sizes)
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         pos = align(pos, 4) + 4
         sizes = cursors.counts(pos - 4)
         units = cursors.gather(pos, sizes).view(f"{cursors.order}u2").astype(np.uint16)
@@ -176,23 +176,23 @@ class WideText:
             cursors.refuse(bad, "not UTF-16")
         return array, pos + sizes
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         return stepper.behind_header(at)
 
 
-class Time:
+class TimeDecoder:
     """ROS 2's Time or Duration as one column; ``node`` reads its ``TIME_FIELDS``."""
 
-    def __init__(self, node: Node, target: pa.DataType) -> None:
+    def __init__(self, node: ValueDecoder, target: pa.DataType) -> None:
         assert node.target == TIME_FIELDS
         self.node, self.target, self.width = node, target, node.width
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
-        return self.node.skip(cursors, pos)
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
+        return self.node.skip_values(cursors, pos)
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
-        array, end = self.node.decode(cursors, pos)
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+        array, end = self.node.decode_values(cursors, pos)
         return time_of(array, self.target), end
 
-    def step(self, stepper: Stepper, at: int) -> int:
-        return self.node.step(stepper, at)
+    def step_value(self, stepper: Stepper, at: int) -> int:
+        return self.node.step_value(stepper, at)

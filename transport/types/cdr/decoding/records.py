@@ -9,10 +9,10 @@ from ...model import Struct
 from ..cursors import Cursors, Position, Stepper, align, some
 from ..layout import Block, Fixed, origin
 from .arrays import fixed_reader, struct_array
-from .nodes import Node, read_some, records, refuse_records, skip_some
+from .nodes import ValueDecoder, read_some, records, refuse_records, skip_some
 
 
-class Stretch:
+class BlockDecoder:
     """Consecutive members of fixed layout; ``columns`` are those that are wanted."""
 
     def __init__(self, block: Block, columns: list[tuple[str, Fixed, pa.DataType]]) -> None:
@@ -28,10 +28,10 @@ class Stretch:
         self.low = origin(block.members[min(wanted)][1]) if wanted else 0
         self.high = ends[max(wanted)] if wanted else 0
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         return cursors.require(align(pos, self.alignment) + self.size)
 
-    def decode(self, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> Position:
+    def decode_values(self, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> Position:
         pos = align(pos, self.alignment)
         table = records(cursors, pos, self.low, self.high)
         for name, read in self.columns:
@@ -39,43 +39,43 @@ class Stretch:
         refuse_records(cursors, table)
         return pos + self.size
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         return at + -at % self.alignment + self.size
 
 
-class Single:
+class SingleDecoder:
     """A member that needs a node of its own."""
 
     needs = 1
 
-    def __init__(self, name: str, node: Node, alignment: int) -> None:
+    def __init__(self, name: str, node: ValueDecoder, alignment: int) -> None:
         self.name, self.node, self.alignment = name, node, alignment
         self.wanted = node.target is not None
         self.width = node.width
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
-        return self.node.skip(cursors, pos)
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
+        return self.node.skip_values(cursors, pos)
 
-    def decode(self, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> Position:
-        arrays[self.name], pos = self.node.decode(cursors, pos)
+    def decode_values(self, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> Position:
+        arrays[self.name], pos = self.node.decode_values(cursors, pos)
         return pos
 
-    def step(self, stepper: Stepper, at: int) -> int:
-        return self.node.step(stepper, at)
+    def step_value(self, stepper: Stepper, at: int) -> int:
+        return self.node.step_value(stepper, at)
 
 
 @value
-class Part:
+class PartDecoder:
     """A member by itself, for samples that end before it; ``needed``: those are malformed."""
 
     name: str
-    node: Node
+    node: ValueDecoder
     alignment: int
     step: int  # of the record, which it belongs to
     needed: bool
 
 
-class Record:
+class RecordDecoder:
     """A struct whose members follow one another.
 
     With a DHEADER (appendable in XCDR2), bytes behind the known members are skipped. Members behind the end, which the
@@ -85,8 +85,8 @@ class Record:
     def __init__(
         self,
         struct: Struct,
-        steps: list[Stretch | Single],
-        parts: list[Part],
+        steps: list[BlockDecoder | SingleDecoder],
+        parts: list[PartDecoder],
         target: pa.DataType | None,
         *,
         delimited: bool,
@@ -100,7 +100,7 @@ class Record:
     def is_open_ended(self) -> bool:
         return bool(self.parts)
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         if not self.delimited:
             return self._skip_steps(cursors, pos)
         pos = align(pos, 4) + 4
@@ -108,14 +108,14 @@ class Record:
         self._skip_steps(cursors.narrow(end), pos)
         return end
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         if self.delimited:
             return stepper.behind_header(at)
         for step in self.steps:
-            at = step.step(stepper, at)
+            at = step.step_value(stepper, at)
         return at
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         arrays, end = self.decode_members(cursors, pos)
         return struct_array(arrays, self.target, len(cursors)), end
 
@@ -141,7 +141,7 @@ class Record:
             if self._ends_before(i, cursors, pos):
                 return self._skip_parts(i, cursors, pos)
             found.append(pos)
-            pos = step.skip(cursors, pos)
+            pos = step.skip_values(cursors, pos)
         if cursors.found is not None:
             cursors.found[self] = (found, pos)
         return pos
@@ -162,7 +162,7 @@ class Record:
         if known is not None:
             for step, start in zip(self.steps, known[0], strict=True):
                 if step.wanted:
-                    step.decode(cursors, start, arrays)
+                    step.decode_values(cursors, start, arrays)
             return arrays, known[1]
         for i, step in enumerate(self.steps):
             if self.delimited and i > self.last:
@@ -170,7 +170,7 @@ class Record:
             if self._ends_before(i, cursors, pos):
                 self._decode_parts(i, cursors, pos, arrays)
                 break
-            pos = step.decode(cursors, pos, arrays) if step.wanted else step.skip(cursors, pos)
+            pos = step.decode_values(cursors, pos, arrays) if step.wanted else step.skip_values(cursors, pos)
         return arrays, pos
 
     def _decode_parts(self, first: int, cursors: Cursors, pos: Position, arrays: dict[str, pa.Array]) -> None:

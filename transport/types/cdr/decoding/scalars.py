@@ -36,7 +36,7 @@ _NUMPY: Final[dict[pa.DataType, str]] = {pa.float32(): "f4", pa.float64(): "f8"}
 Convert: TypeAlias = Callable[[Values, bool], tuple[pa.Array, Mask | None]]
 
 
-class _Names:
+class _LiteralNames:
     """Of literals or flags."""
 
     def __init__(self, names: list[str]) -> None:
@@ -44,7 +44,7 @@ class _Names:
         self.lengths = np.array([len(name.encode()) for name in names], np.int64)
         self.longest = int(self.lengths.max(initial=0))
 
-    def take(self, index: Values, target: pa.DataType) -> pa.Array:
+    def select(self, index: Values, target: pa.DataType) -> pa.Array:
         """Those at these indices. Raises TooManySamplesError if they are more than a column holds."""
         if len(index) * self.longest > COLUMN_BYTES_MAX:
             counts = np.bincount(index, minlength=len(self.lengths))
@@ -109,22 +109,22 @@ def _uint64_array(values: Values, target: pa.DataType) -> tuple[pa.Array, Mask |
     return _numbers(native.view("i8"), target, "i8", True), bad if bad.any() else None
 
 
-def _literals(t: Enum) -> tuple[Values, _Names]:
+def _literals(t: Enum) -> tuple[Values, _LiteralNames]:
     """Values in order, and the names they have; of two names for a value the first."""
     names = {value: name for name, value in reversed(t.literals)}
     known = np.array(sorted(names), np.int64)
-    return known, _Names([names[value] for value in known.tolist()])
+    return known, _LiteralNames([names[value] for value in known.tolist()])
 
 
 def _enum_array(
-    known: Values, names: _Names, values: Values, target: pa.DataType
+    known: Values, names: _LiteralNames, values: Values, target: pa.DataType
 ) -> tuple[pa.Array, Mask | None]:
     numbers = values.astype(np.int64)
     index, bad = find(known, numbers)
     if pa.types.is_integer(target):
         array = _numbers(numbers, target, _code(target), True)
     else:
-        array = names.take(index, target)
+        array = names.select(index, target)
     return array, bad if bad.any() else None
 
 
@@ -146,7 +146,7 @@ def _bitmask_converter(t: Bitmask, target: pa.DataType) -> Convert:
         code = _code(target)
         return lambda values, owned: (_numbers(values.astype("u8").view("i8"), target, code, True), None)
     flags = sorted(t.flags, key=lambda flag: flag[1])
-    names, size = _Names([name for name, _ in flags]), number_size(t)
+    names, size = _LiteralNames([name for name, _ in flags]), number_size(t)
     positions = np.array([position for _, position in flags], np.int64)
 
     def convert(values: Values, owned: bool) -> tuple[pa.Array, None]:
@@ -155,7 +155,7 @@ def _bitmask_converter(t: Bitmask, target: pa.DataType) -> Convert:
         is_set = np.unpackbits(octets, axis=1, bitorder="little")[:, positions]
         offsets = offsets_of(is_set.sum(axis=1, dtype=np.int64))
         buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
-        inner = names.take(np.flatnonzero(is_set) % max(1, len(flags)), target.value_type)
+        inner = names.select(np.flatnonzero(is_set) % max(1, len(flags)), target.value_type)
         return pa.Array.from_buffers(target, len(octets), buffers, children=[inner]), None
 
     return convert

@@ -12,8 +12,8 @@ from ...model import Enum, Primitive, PrimitiveKind, Union, number_code, number_
 from ...model import Scalar as ScalarType
 from ..cursors import Cursors, Position, Stepper, Values, agreed, align
 from .arrays import struct_array
-from .members import MemberIds, MemberList
-from .nodes import Node, decode_some, read_some, skip_some
+from .members import MemberIds, MemberListDecoder
+from .nodes import ValueDecoder, decode_some, read_some, skip_some
 from .scalars import fault, find, scalar_converter
 
 #: The column of the discriminator by its name, if it is wanted.
@@ -61,12 +61,18 @@ class Selection:
         return self.by_label.get(int(value != 0) if self.is_boolean else value, self.default)
 
 
-class PlainUnion:
+class PlainUnionDecoder:
     """One whose branch follows the discriminator; in XCDR2, an appendable one has a DHEADER, and the branch may be
     missing."""
 
     def __init__(
-        self, union: Union, nodes: list[Node], alignment: int, target: pa.DataType | None, *, delimited: bool
+        self,
+        union: Union,
+        nodes: list[ValueDecoder],
+        alignment: int,
+        target: pa.DataType | None,
+        *,
+        delimited: bool,
     ) -> None:
         self.union, self.nodes, self.target, self.delimited = union, nodes, target, delimited
         self.selection = Selection(union)
@@ -75,7 +81,7 @@ class PlainUnion:
         self.code, self.size = number_code(self.selection.type), number_size(self.selection.type)
         self.width = 1 + max((node.width for node in nodes), default=0)
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         inner, end = cursors, None
         if self.delimited:
             pos = align(pos, 4) + 4
@@ -100,14 +106,14 @@ class PlainUnion:
             pos = skip_some(self.nodes[i], inner, pos, present)
         return pos if end is None else end
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         inner, end = cursors, None
         if self.delimited:
             pos = align(pos, 4) + 4
             end = pos + cursors.counts(pos - 4)
             inner = cursors.narrow(end)
         pos = align(pos, self.alignment)
-        values = inner.read(self.code, pos)
+        values = inner.read_numbers(self.code, pos)
         arrays = self.read_discriminator(cursors, values)
         pos = pos + self.size
         branch = self.selection.branch(values)
@@ -120,20 +126,20 @@ class PlainUnion:
                 arrays[case.name] = array
         return struct_array(arrays, self.target, len(cursors)), pos if end is None else end
 
-    def step(self, stepper: Stepper, at: int) -> int:
+    def step_value(self, stepper: Stepper, at: int) -> int:
         if self.delimited:
             return stepper.behind_header(at)
         at += -at % self.alignment
         branch = self.selection.branch_of(stepper.number(self.code, at))
         at += self.size
-        return at if branch < 0 else self.nodes[branch].step(stepper, at)
+        return at if branch < 0 else self.nodes[branch].step_value(stepper, at)
 
 
-class MutableUnion:
+class MutableUnionDecoder:
     """One whose discriminator, of member id 0, and branch are members of a list."""
 
     def __init__(
-        self, union: Union, members: MemberList, nodes: list[Node], target: pa.DataType | None
+        self, union: Union, members: MemberListDecoder, nodes: list[ValueDecoder], target: pa.DataType | None
     ) -> None:
         self.union, self.members, self.nodes, self.target = union, members, nodes, target
         self.selection = Selection(union)
@@ -142,7 +148,7 @@ class MutableUnion:
         self.ids = MemberIds([0, *(case.id for case in union.cases)])
         self.width = 2 + max((node.width for node in nodes), default=0)
 
-    def skip(self, cursors: Cursors, pos: Position) -> Position:
+    def skip_values(self, cursors: Cursors, pos: Position) -> Position:
         starts, ends, end = self.members.find(cursors, pos, self.ids)
         if not np.all(starts[0] >= 0):
             cursors.fail(~np.asarray(starts[0] >= 0), "union without a discriminator")
@@ -159,10 +165,10 @@ class MutableUnion:
             skip_some(self.nodes[i], *self.members.value(cursors, starts[i + 1], ends[i + 1]), present)
         return end
 
-    def decode(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
+    def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
         starts, ends, end = self.members.find(cursors, pos, self.ids)
         inner, at = self.members.value(cursors, starts[0], ends[0])
-        values = inner.read(self.code, at)
+        values = inner.read_numbers(self.code, at)
         arrays = self.read_discriminator(cursors, values)
         branch = self.selection.branch(values)
         for i, (case, node) in enumerate(zip(self.union.cases, self.nodes, strict=True)):
@@ -172,8 +178,8 @@ class MutableUnion:
                 arrays[case.name], _ = decode_some(node, inner, at, present)
         return struct_array(arrays, self.target, len(cursors)), end
 
-    def step(self, stepper: Stepper, at: int) -> int:
-        return self.members.step(stepper, at, 2)
+    def step_value(self, stepper: Stepper, at: int) -> int:
+        return self.members.step_members(stepper, at, 2)
 
 
 def _selected(branch: Position) -> list[int]:

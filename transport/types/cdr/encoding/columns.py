@@ -28,11 +28,11 @@ from ...model import (
     is_bytes,
 )
 from ..cursors import I64, U8, Mask, Values
-from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
+from .scalars import ValueLocation, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
 
 
 @value
-class Numbers:
+class NumberColumn:
     """One value for each row; two words for binary128."""
 
     values: Values
@@ -79,11 +79,11 @@ class Maybe:
 class Selected:
     """A union: its discriminators, and for each branch the rows that select it and their values."""
 
-    discriminator: Numbers
+    discriminator: NumberColumn
     branches: tuple[Maybe, ...]
 
 
-Column: TypeAlias = Numbers | Bytes | Wide | Lists | Fields | Maybe | Selected
+Column: TypeAlias = NumberColumn | Bytes | Wide | Lists | Fields | Maybe | Selected
 
 
 def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
@@ -99,11 +99,11 @@ def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
             array: pa.Array = pa.nulls(batch.num_rows)
         else:
             array = batch.column(index)
-        columns.append(_member_column(array, member, Place(member.name)))
+        columns.append(_member_column(array, member, ValueLocation(member.name)))
     return Fields(tuple(columns))
 
 
-def _member_column(array: pa.Array, member: Member, place: Place) -> Column:
+def _member_column(array: pa.Array, member: Member, place: ValueLocation) -> Column:
     if not member.optional:
         return column_of(array, member.type, place, NullPlace.KEY if member.key else NullPlace.MEMBER)
     array = _plain(array)
@@ -120,7 +120,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def column_of(array: pa.Array, t: Type, place: Place, null: NullPlace = NullPlace.MEMBER) -> Column:
+def column_of(array: pa.Array, t: Type, place: ValueLocation, null: NullPlace = NullPlace.MEMBER) -> Column:
     """``null`` is where a null would stand."""
     array = _plain(array)
     if array.null_count:
@@ -128,7 +128,7 @@ def column_of(array: pa.Array, t: Type, place: Place, null: NullPlace = NullPlac
     if array.type == pa.null():
         array = pa.nulls(0, arrow_type(t))
     if isinstance(t, SCALARS):
-        return Numbers(scalar_values(array, t, place))
+        return NumberColumn(scalar_values(array, t, place))
     if isinstance(t, String):
         data, counts = utf8(as_string(array, place, "a string"))
         if t.bound:
@@ -154,9 +154,9 @@ def column_of(array: pa.Array, t: Type, place: Place, null: NullPlace = NullPlac
     return column
 
 
-def _fields(array: pa.Array, t: Struct, place: Place) -> Fields:
+def _fields(array: pa.Array, t: Struct, place: ValueLocation) -> Fields:
     if _is_time(array.type, t):
-        return Fields(tuple(Numbers(values) for values in seconds_and_nanoseconds(array, place)))
+        return Fields(tuple(NumberColumn(values) for values in seconds_and_nanoseconds(array, place)))
     if not pa.types.is_struct(array.type):
         raise place.mistyped(array, f"the struct {t.name}")
     columns: list[Column] = []
@@ -179,7 +179,7 @@ def _is_time(have: pa.DataType, t: Struct) -> bool:
     return bool(pa.types.is_duration(have) and time_type(t) == DURATION)
 
 
-def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
+def _selected(array: pa.Array, t: Union, place: ValueLocation) -> Selected:
     if not pa.types.is_struct(array.type):
         raise place.mistyped(array, f"the union {t.name}")
     names = [field.name for field in array.type]
@@ -190,7 +190,7 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
         )
     inner = place.inner(t.discriminator_name)
     column = column_of(children[t.discriminator_name], t.discriminator, inner, NullPlace.DISCRIMINATOR)
-    assert isinstance(column, Numbers)
+    assert isinstance(column, NumberColumn)
     which = column.values
     named = [_is_label(which, case.labels) for case in t.cases]
     unreported = ~np.logical_or.reduce(named)
@@ -219,7 +219,7 @@ def _is_label(values: Values, labels: tuple[int, ...]) -> Mask:
     return np.isin(values, np.array(possible, values.dtype))
 
 
-def _map(array: pa.Array, t: Map, place: Place) -> Lists:
+def _map(array: pa.Array, t: Map, place: ValueLocation) -> Lists:
     if not pa.types.is_map(array.type):
         raise place.mistyped(array, "a map")
     offsets = np.asarray(array.offsets).astype(np.int64)
@@ -232,7 +232,7 @@ def _map(array: pa.Array, t: Map, place: Place) -> Lists:
     return Lists(counts, Fields((keys, items)))
 
 
-def _elements(array: pa.Array, element: Type, place: Place) -> Bytes | Lists:
+def _elements(array: pa.Array, element: Type, place: ValueLocation) -> Bytes | Lists:
     if is_bytes(element) and _is_binary(array.type):
         return Bytes(*utf8(array if pa.types.is_binary(array.type) else array.cast(pa.binary())))
     if pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
@@ -243,12 +243,12 @@ def _elements(array: pa.Array, element: Type, place: Place) -> Bytes | Lists:
     counts = np.diff(offsets)
     inner = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     elements = column_of(inner, element, place.element(counts), NullPlace.ELEMENT)
-    if is_bytes(element) and isinstance(elements, Numbers):
+    if is_bytes(element) and isinstance(elements, NumberColumn):
         return Bytes(elements.values, counts)
     return Lists(counts, elements)
 
 
-def _array(array: pa.Array, t: Array, dimensions: tuple[int, ...], place: Place) -> Bytes | Lists:
+def _array(array: pa.Array, t: Array, dimensions: tuple[int, ...], place: ValueLocation) -> Bytes | Lists:
     """A fixed array; several dimensions are flattened into one list of all elements."""
     length, rest = dimensions[0], dimensions[1:]
     column = _elements(array, Array(t.element, rest) if rest else t.element, place)

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 from ...model import Array, Extensibility, Map, Member, Sequence, String, Struct, Type, Union, WString
 from ..layout import Block, Rules, fuse
-from .draft import Node
-from .lists import Collection, element_of
-from .members import MutableRecord, MutableUnion, OptionalFlag, OptionalParameter
-from .nodes import Choice, FixedValue, Record, Text, WideText
+from .draft import ValueEncoder
+from .lists import CollectionEncoder, element_of
+from .members import MutableRecordEncoder, MutableUnionEncoder, OptionalFlagEncoder, OptionalParameterEncoder
+from .nodes import ChoiceEncoder, FixedValueEncoder, RecordEncoder, TextEncoder, WideTextEncoder
 
 
-def compile_node(rules: Rules, t: Type) -> Node:
+def compile_node(rules: Rules, t: Type) -> ValueEncoder:
     """The node of a value that may start anywhere."""
     alignment = rules.first_alignment(t)
     placed = rules.place(t, 0, alignment)
     if placed is not None:
-        return FixedValue(placed[0], alignment, placed[1])
+        return FixedValueEncoder(placed[0], alignment, placed[1])
     if isinstance(t, String):
-        return Text()
+        return TextEncoder()
     if isinstance(t, WString):
-        return WideText()
+        return WideTextEncoder()
     if isinstance(t, Sequence | Array | Map):
-        return Collection(rules, t, compile_node(rules, element_of(t)))
+        return CollectionEncoder(rules, t, compile_node(rules, element_of(t)))
     assert isinstance(t, Struct | Union)  # scalars are fixed
     return compile_aggregated(rules, t)
 
 
-def compile_aggregated(rules: Rules, t: Struct | Union, modulus: int = 1) -> Node:
+def compile_aggregated(rules: Rules, t: Struct | Union, modulus: int = 1) -> ValueEncoder:
     """The node of a struct or union that starts at a position aligned to ``modulus``."""
     mutable = t.extensibility is Extensibility.MUTABLE
     if isinstance(t, Union):
         discriminator = compile_node(rules, t.discriminator)
         branches = [compile_node(rules, case.type) for case in t.cases]
-        return (MutableUnion if mutable else Choice)(rules, t, discriminator, branches)
+        return (MutableUnionEncoder if mutable else ChoiceEncoder)(rules, t, discriminator, branches)
     if mutable:
-        return MutableRecord(rules, t, [compile_node(rules, member.type) for member in t.members])
+        return MutableRecordEncoder(rules, t, [compile_node(rules, member.type) for member in t.members])
     steps = fuse(rules, t.members, 4 if rules.is_delimited(t) else modulus)
-    return Record(
+    return RecordEncoder(
         rules, t, [step if isinstance(step, Block) else (step.name, _member(rules, step)) for step in steps]
     )
 
 
-def _member(rules: Rules, member: Member) -> Node:
+def _member(rules: Rules, member: Member) -> ValueEncoder:
     node = compile_node(rules, member.type)
     if not member.optional:
         return node
-    return OptionalParameter(node, member) if rules.version == 1 else OptionalFlag(node)
+    return OptionalParameterEncoder(node, member) if rules.version == 1 else OptionalFlagEncoder(node)

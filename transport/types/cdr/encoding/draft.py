@@ -24,14 +24,14 @@ _HEADER = 4
 _PART = 1 << 20
 
 
-class Node(Protocol):
+class ValueEncoder(Protocol):
     """How values of one type lie. ``first``: the alignment of its first part; ``widest``: the greatest alignment of
     any part, so that only the position modulo ``widest`` decides how a value lies."""
 
     first: int
     widest: int
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         """Put the column's values, one for each lane, at ``pos``; returns the positions behind them."""
         ...
 
@@ -59,14 +59,14 @@ class LayoutPass:
         """A walk of values that have an origin of their own at ``start``."""
         return self
 
-    def ends(self, node: Node, column: Column, count: int) -> I64:
+    def ends(self, node: ValueEncoder, column: Column, count: int) -> I64:
         """Where ``count`` values of a column end that start at 0, ``first``, 2 * ``first`` ... below ``widest``:
         (starts, count). Found once for a column."""
         found = self.tables.get(id(column))
         if found is None:
             walk = LayoutPass(self.tables)
             starts = range(0, node.widest, node.first)
-            found = np.stack([node.lay(walk, column, np.full(count, at, np.int64)) for at in starts])
+            found = np.stack([node.lay_out(walk, column, np.full(count, at, np.int64)) for at in starts])
             self.tables[id(column)] = found
         return found
 

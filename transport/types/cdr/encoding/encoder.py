@@ -12,14 +12,14 @@ from ....errors import UsageError
 from ....qos import DataRepresentation
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct
-from ...model import Extensibility, Struct, Union, walk, without_aliases
+from ...model import Extensibility, Struct, Union, traverse, without_aliases
 from ..cursors import I64, U8, copy_pieces
 from ..layout import Block, Rules
 from ..table import Table
 from .columns import struct_columns
 from .compiler import compile_aggregated
-from .draft import Draft, Node, blank_and_fill
-from .nodes import Record
+from .draft import Draft, ValueEncoder, blank_and_fill
+from .nodes import RecordEncoder
 
 # Encapsulation identifiers, big-endian (XTypes 1.3 table 60), by XCDR version and the outermost struct.
 _IDENTIFIERS: Final = {
@@ -41,7 +41,7 @@ def least_representation(struct: Struct) -> DataRepresentation:
     @appendable type is written as if it were @final. Cyclone's C library has no XCDR1 at all for types that hold an
     @appendable one, while Fast DDS 2 has nothing else.
     """
-    for t in walk(without_aliases(struct)):
+    for t in traverse(without_aliases(struct)):
         if isinstance(t, Struct | Union) and t.extensibility is Extensibility.MUTABLE:
             return DataRepresentation.XCDR2
         if isinstance(t, Struct) and any(member.optional for member in t.members):
@@ -56,11 +56,11 @@ class Encoder:
         plain = without_aliases(struct)
         assert isinstance(plain, Struct)
         self.struct = plain
-        self._nodes: dict[tuple[int, int], Node] = {}
+        self._nodes: dict[tuple[int, int], ValueEncoder] = {}
         self._key_struct = key_struct(plain)
         self._key_holder = key_holder(plain)
 
-    def encode(
+    def encode_batch(
         self,
         batch: pa.RecordBatch,
         *,
@@ -112,7 +112,7 @@ class Encoder:
             raise UsageError(f"{self.struct.name} has no key")
         return struct
 
-    def _node(self, struct: Struct, representation: DataRepresentation) -> Node:
+    def _node(self, struct: Struct, representation: DataRepresentation) -> ValueEncoder:
         """``struct`` is one of our three."""
         rules = _rules(representation)
         node = self._nodes.get((rules.version, id(struct)))
@@ -136,8 +136,8 @@ class Encoder:
         fixed = _block(node)
         if fixed is None:
             draft = Draft(order)
-            return draft.samples(node.lay(draft, columns, np.zeros(rows, np.int64)), identifier)
-        assert isinstance(node, Record)
+            return draft.samples(node.lay_out(draft, columns, np.zeros(rows, np.int64)), identifier)
+        assert isinstance(node, RecordEncoder)
         end, block = fixed
         size = _HEADER + end + -end % 4
         samples = Samples.uniform(np.empty(rows * size, np.uint8), rows, size)
@@ -154,9 +154,9 @@ class Encoder:
         return samples
 
 
-def _block(node: Node) -> tuple[int, Block] | None:
+def _block(node: ValueEncoder) -> tuple[int, Block] | None:
     """If all samples lie alike: where they end, and how their members lie behind the DHEADER."""
-    if not isinstance(node, Record) or node.block is None:
+    if not isinstance(node, RecordEncoder) or node.block is None:
         return None
     return node.block.size + (4 if node.is_delimited else 0), node.block
 

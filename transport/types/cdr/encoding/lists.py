@@ -8,23 +8,23 @@ import numpy as np
 
 from ...model import Array, Map, Member, Sequence, Struct, Type, number_code
 from ..cursors import I64, U8, align, offsets_of
-from ..layout import Number, Regular, Rules
-from .columns import Bytes, Column, Lists, Numbers
-from .draft import LayoutPass, Node, as_bytes, blank_records, fill_in_parts
+from ..layout import Regular, Rules, ScalarLayout
+from .columns import Bytes, Column, Lists, NumberColumn
+from .draft import LayoutPass, ValueEncoder, as_bytes, blank_records, fill_in_parts
 from .nodes import fill, widest
 
 
-class Collection:
+class CollectionEncoder:
     """The elements of a list are one column; ``element`` is their node."""
 
-    def __init__(self, rules: Rules, t: Sequence | Array | Map, element: Node) -> None:
+    def __init__(self, rules: Rules, t: Sequence | Array | Map, element: ValueEncoder) -> None:
         self.is_counted = not isinstance(t, Array)
         self.has_header = rules.starts_with_header(t)
         self.first, self.widest = rules.first_alignment(t), widest(rules, t)
         self.regular = rules.regular(element_of(t)) if self.is_counted or self.has_header else None
         self.element = element
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Bytes | Lists)
         if self.has_header:
             pos = align(pos, 4) + 4
@@ -46,7 +46,7 @@ class Collection:
             return pos
         ends = walk.ends(node, column.elements, len(owners))
         at, end = _chain(ends, node.first, node.widest, pos, counts)
-        node.lay(walk.pick(owners), column.elements, at)
+        node.lay_out(walk.pick(owners), column.elements, at)
         return end
 
 
@@ -70,7 +70,7 @@ def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
     if isinstance(column, Bytes):
         return column.data
     element = regular.element
-    if isinstance(element, Number) and isinstance(column.elements, Numbers):
+    if isinstance(element, ScalarLayout) and isinstance(column.elements, NumberColumn):
         if column.elements.values.ndim == 1:
             return as_bytes(column.elements.values, order + number_code(element.type))
     counts, padding = column.counts, regular.stride - regular.size

@@ -33,7 +33,7 @@ from ..member_headers import (
     PID_MUST_UNDERSTAND,
 )
 from .columns import Column, Fields, Maybe, Selected
-from .draft import LayoutPass, Node
+from .draft import LayoutPass, ValueEncoder
 
 #: The long form of a parameter's header, as Cyclone DDS always writes it: any length and any member id have room there,
 #: so that a header's size does not follow from its value's. Must-understand here belongs to the form.
@@ -41,26 +41,26 @@ _LONG_FORM: Final = PID_EXTENDED | PID_MUST_UNDERSTAND
 _LIST_END: Final = PID_LIST_END | PID_MUST_UNDERSTAND
 
 
-def lay_some(node: Node, walk: LayoutPass, column: Maybe, pos: I64) -> I64:
+def lay_some(node: ValueEncoder, walk: LayoutPass, column: Maybe, pos: I64) -> I64:
     """Lay the values there are; the other lanes stay where they are."""
     if len(column.rows) == len(pos):
-        return node.lay(walk, column.values, pos)
+        return node.lay_out(walk, column.values, pos)
     end = pos.copy()
     if len(column.rows):
-        end[column.rows] = node.lay(walk.pick(column.rows), column.values, pos[column.rows])
+        end[column.rows] = node.lay_out(walk.pick(column.rows), column.values, pos[column.rows])
     return end
 
 
-class OptionalFlag:
+class OptionalFlagEncoder:
     """An @optional member in XCDR2: one byte shows whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
 
     first = 1
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ValueEncoder) -> None:
         self.node = node
         self.widest = node.widest
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Maybe)
         present = np.zeros(len(pos), np.uint8)
         present[column.rows] = 1
@@ -68,16 +68,16 @@ class OptionalFlag:
         return lay_some(self.node, walk, column, pos + 1)
 
 
-class OptionalParameter:
+class OptionalParameterEncoder:
     """An @optional member in XCDR1: a parameter, of length 0 if it is absent."""
 
     first = widest = 4
 
-    def __init__(self, node: Node, member: Member) -> None:
+    def __init__(self, node: ValueEncoder, member: Member) -> None:
         self.node = node
         self.word = parameter_word(member)
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Maybe)
         return _lay_parameter(walk, pos, self.word, self.node, column)
 
@@ -89,7 +89,7 @@ def parameter_word(member: Member | Case) -> int:
     return member.id | (LONG_MUST_UNDERSTAND if must_understand else 0)
 
 
-def _lay_parameter(walk: LayoutPass, pos: I64, word: int, node: Node, column: Maybe) -> I64:
+def _lay_parameter(walk: LayoutPass, pos: I64, word: int, node: ValueEncoder, column: Maybe) -> I64:
     """A parameter in each lane, of length 0 where there is no value; each value has an origin of its own."""
     start = align(pos, 4) + 12
     size = lay_some(node, walk.within(start), column, np.zeros_like(start))
@@ -127,34 +127,41 @@ class _MemberList:
         return pos
 
     def _lay_member(
-        self, walk: LayoutPass, pos: I64, member_id: int, must: bool, code: int, node: Node, column: Column
+        self,
+        walk: LayoutPass,
+        pos: I64,
+        member_id: int,
+        must: bool,
+        code: int,
+        node: ValueEncoder,
+        column: Column,
     ) -> I64:
         pos = align(pos, 4)
         if self.version == 1:
             start = pos + 12
-            size = node.lay(walk.within(start), column, np.zeros_like(start))
+            size = node.lay_out(walk.within(start), column, np.zeros_like(start))
             size = align(size, 4) if self.pads else size
             _lay_parameter_header(walk, start, member_id | (LONG_MUST_UNDERSTAND if must else 0), size)
             return start + size
         walk.numbers("u4", pos, (MUST_UNDERSTAND if must else 0) | code << LENGTH_CODE | member_id)
         start = pos + (8 if code == NEXTINT else 4)
-        end = node.lay(walk, column, start)
+        end = node.lay_out(walk, column, start)
         if code == NEXTINT:
             walk.numbers("u4", start - 4, end - start)
         return end
 
 
-class MutableRecord(_MemberList):
+class MutableRecordEncoder(_MemberList):
     """A @mutable struct; optional members that are absent are left out."""
 
-    def __init__(self, rules: Rules, struct: Struct, nodes: list[Node]) -> None:
+    def __init__(self, rules: Rules, struct: Struct, nodes: list[ValueEncoder]) -> None:
         super().__init__(rules.version)
         self.members = [
             (member, _length_code(member.type), node)
             for member, node in zip(struct.members, nodes, strict=True)
         ]
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Fields)
         start = pos = self._open(pos)
         for (member, code, node), inner in zip(self.members, column.members, strict=True):
@@ -169,18 +176,20 @@ class MutableRecord(_MemberList):
         return self._close(walk, start, pos)
 
 
-class MutableUnion(_MemberList):
+class MutableUnionEncoder(_MemberList):
     """A @mutable union: the discriminator as member 0, and the branch that it selects, both with a length of their
     own, as Cyclone DDS writes them."""
 
     pads = False
 
-    def __init__(self, rules: Rules, union: Union, discriminator: Node, branches: list[Node]) -> None:
+    def __init__(
+        self, rules: Rules, union: Union, discriminator: ValueEncoder, branches: list[ValueEncoder]
+    ) -> None:
         super().__init__(rules.version)
         self.discriminator = discriminator
         self.branches = list(zip(union.cases, branches, strict=True))
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Selected)
         start = pos = self._open(pos)
         pos = self._lay_member(walk, pos, 0, True, NEXTINT, self.discriminator, column.discriminator)

@@ -23,8 +23,8 @@ from ...model import (
 from ..cursors import I64, Values, align
 from ..layout import Block, Fixed, Group, Repeat, Rules
 from ..table import Table
-from .columns import Bytes, Column, Fields, Lists, Numbers, Selected, Wide
-from .draft import LayoutPass, Node, as_bytes
+from .columns import Bytes, Column, Fields, Lists, NumberColumn, Selected, Wide
+from .draft import LayoutPass, ValueEncoder, as_bytes
 from .members import lay_some
 
 
@@ -52,7 +52,7 @@ def widest(rules: Rules, t: Type) -> int:
     )
 
 
-class FixedValue:
+class FixedValueEncoder:
     """A value of fixed layout that no block took in."""
 
     def __init__(self, fixed: Fixed, alignment: int, size: int) -> None:
@@ -60,18 +60,18 @@ class FixedValue:
         self.first = self.widest = alignment
         self.size = size
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         pos = align(pos, self.first)
         walk.records(pos, self.size, partial(fill, self.fixed, column))
         return pos + self.size
 
 
-class Text:
+class TextEncoder:
     """A string: uint32 length with its NUL, bytes, NUL (RTPS 2.5 §10.2.1.2)."""
 
     first = widest = 4
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Bytes)
         pos = align(pos, 4)
         walk.numbers("u4", pos, column.counts + 1)
@@ -79,12 +79,12 @@ class Text:
         return pos + 5 + column.counts
 
 
-class WideText:
+class WideTextEncoder:
     """A wstring: uint32 bytes, UTF-16 code units without NUL (XTypes 1.3 §7.4.4.2; Cyclone DDS agrees)."""
 
     first = widest = 4
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Wide)
         pos = align(pos, 4)
         size = 2 * column.counts
@@ -93,10 +93,10 @@ class WideText:
         return pos + 4 + size
 
 
-class Record:
+class RecordEncoder:
     """A struct, with a DHEADER if it is appendable in XCDR2."""
 
-    def __init__(self, rules: Rules, struct: Struct, steps: list[Block | tuple[str, Node]]) -> None:
+    def __init__(self, rules: Rules, struct: Struct, steps: list[Block | tuple[str, ValueEncoder]]) -> None:
         """``steps``: stretches of fixed layout, and members by name where there is none."""
         self.is_delimited = rules.is_delimited(struct)
         self.first, self.widest = rules.first_alignment(struct), widest(rules, struct)
@@ -108,7 +108,7 @@ class Record:
         """The layout of all members, behind the DHEADER, if it is fixed."""
         return self.steps[0] if len(self.steps) == 1 and isinstance(self.steps[0], Block) else None
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Fields)
         if self.is_delimited:
             pos = align(pos, 4) + 4
@@ -120,7 +120,7 @@ class Record:
                 pos = pos + step.size
             else:
                 i, node = step
-                pos = node.lay(walk, column.members[i], pos)
+                pos = node.lay_out(walk, column.members[i], pos)
         if self.is_delimited:
             walk.numbers("u4", header - 4, pos - header)
         return pos
@@ -130,20 +130,22 @@ class Record:
             fill(fixed, column.members[self.index[name]], table, first)
 
 
-class Choice:
+class ChoiceEncoder:
     """A union: [DHEADER], discriminator, and the branch that it selects."""
 
-    def __init__(self, rules: Rules, union: Union, discriminator: Node, branches: list[Node]) -> None:
+    def __init__(
+        self, rules: Rules, union: Union, discriminator: ValueEncoder, branches: list[ValueEncoder]
+    ) -> None:
         self.is_delimited = rules.is_delimited(union)
         self.first, self.widest = rules.first_alignment(union), widest(rules, union)
         self.discriminator, self.branches = discriminator, branches
 
-    def lay(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
+    def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
         assert isinstance(column, Selected)
         if self.is_delimited:
             pos = align(pos, 4) + 4
         header = pos
-        pos = self.discriminator.lay(walk, column.discriminator, pos)
+        pos = self.discriminator.lay_out(walk, column.discriminator, pos)
         for node, branch in zip(self.branches, column.branches, strict=True):
             # rows of other branches keep their place
             pos = lay_some(node, walk, branch, pos)
@@ -165,7 +167,7 @@ def fill(
         elements = column.elements if isinstance(column, Lists) else column
         fill(fixed.element, elements, table, first, (*repeats, (fixed.type.length, fixed.stride)))
     else:
-        assert isinstance(column, Bytes | Numbers)
+        assert isinstance(column, Bytes | NumberColumn)
         values = column.data if isinstance(column, Bytes) else column.values
         if values.ndim == 1:
             _fill_numbers(table.column(number_code(fixed.type), fixed.offset, repeats), values, first)

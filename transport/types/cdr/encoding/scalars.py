@@ -25,23 +25,23 @@ def _themselves(rows: I64) -> I64:
 
 
 @value
-class Place:
+class ValueLocation:
     """Where we are, for messages: the column's path, and the rows of the batch that elements belong to."""
 
     path: str
     rows: Callable[[I64], I64] = _themselves
 
-    def inner(self, name: str) -> Place:
-        return Place(f"{self.path}.{name}", self.rows)
+    def inner(self, name: str) -> ValueLocation:
+        return ValueLocation(f"{self.path}.{name}", self.rows)
 
-    def element(self, counts: I64, name: str = "") -> Place:
+    def element(self, counts: I64, name: str = "") -> ValueLocation:
         ends = offsets_of(counts)[1:]
         path = f"{self.path}[]{name}"
-        return Place(path, lambda index: self.rows(np.searchsorted(ends, index, "right")))
+        return ValueLocation(path, lambda index: self.rows(np.searchsorted(ends, index, "right")))
 
-    def at(self, rows: I64, name: str = "") -> Place:
+    def at(self, rows: I64, name: str = "") -> ValueLocation:
         """Some rows only, of a field."""
-        return Place(f"{self.path}{name}", lambda index: self.rows(rows[index]))
+        return ValueLocation(f"{self.path}{name}", lambda index: self.rows(rows[index]))
 
     def refuse(self, bad: Mask, why: str | NullPlace) -> None:
         """Raise EncodeError for the rows that are marked, of which it names the first one, if there are any."""
@@ -54,7 +54,7 @@ class Place:
         return EncodeError(f"column {self.path!r}: {array.type} cannot be written as {wanted}")
 
 
-def scalar_values(array: pa.Array, t: Scalar, place: Place) -> Values:
+def scalar_values(array: pa.Array, t: Scalar, place: ValueLocation) -> Values:
     """Wire values in native byte order; binary128 as two words each, the low one first."""
     if isinstance(t, Enum):
         return _enum_values(array, t, place)
@@ -91,7 +91,7 @@ def _booleans(array: pa.Array) -> U8:
     return np.unpackbits(octets, count=bit + len(array), bitorder="little")[bit:]
 
 
-def as_string(array: pa.Array, place: Place, wanted: str) -> pa.Array:
+def as_string(array: pa.Array, place: ValueLocation, wanted: str) -> pa.Array:
     if pa.types.is_string(array.type):
         return array
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
@@ -123,7 +123,7 @@ def ticks(array: pa.Array) -> I64:
     return np.asarray(array.cast(pa.int64()))
 
 
-def _enum_values(array: pa.Array, t: Enum, place: Place) -> Values:
+def _enum_values(array: pa.Array, t: Enum, place: ValueLocation) -> Values:
     known = np.array([value for _, value in t.literals], f"={number_code(t)}")
     if pa.types.is_integer(array.type):
         numbers = np.asarray(array)
@@ -137,7 +137,7 @@ def _enum_values(array: pa.Array, t: Enum, place: Place) -> Values:
     return found
 
 
-def _index_in(array: pa.Array, names: pa.Array, why: str, place: Place) -> Values:
+def _index_in(array: pa.Array, names: pa.Array, why: str, place: ValueLocation) -> Values:
     index = pc.index_in(array, value_set=names)
     if index.null_count:
         unknown = np.asarray(index.is_null())
@@ -145,7 +145,7 @@ def _index_in(array: pa.Array, names: pa.Array, why: str, place: Place) -> Value
     return np.asarray(index)
 
 
-def _bitmask_values(array: pa.Array, t: Bitmask, place: Place) -> Values:
+def _bitmask_values(array: pa.Array, t: Bitmask, place: ValueLocation) -> Values:
     """Bits that no flag names are refused: Cyclone DDS takes a sample that has one as malformed."""
     code = f"={number_code(t)}"
     if pa.types.is_integer(array.type):
@@ -174,7 +174,7 @@ def _bitmask_values(array: pa.Array, t: Bitmask, place: Place) -> Values:
     return values
 
 
-def _bitset_values(array: pa.Array, t: Bitset, place: Place) -> Values:
+def _bitset_values(array: pa.Array, t: Bitset, place: ValueLocation) -> Values:
     if not pa.types.is_struct(array.type):
         raise place.mistyped(array, f"the bitset {t.name}")
     values = np.zeros(len(array), np.uint64)
@@ -198,7 +198,7 @@ def _bitset_values(array: pa.Array, t: Bitset, place: Place) -> Values:
     return values.astype(f"={number_code(t)}")
 
 
-def _floats(array: pa.Array, t: Primitive, place: Place) -> Values:
+def _floats(array: pa.Array, t: Primitive, place: ValueLocation) -> Values:
     if not (pa.types.is_floating(array.type) or pa.types.is_integer(array.type)):
         raise place.mistyped(array, t.kind.value)
     numbers = np.asarray(array)
@@ -236,7 +236,7 @@ def binary128(floats: Values) -> npt.NDArray[np.uint64]:
     return words
 
 
-def _integers(array: pa.Array, code: str, name: str, place: Place) -> Values:
+def _integers(array: pa.Array, code: str, name: str, place: ValueLocation) -> Values:
     t, wanted = array.type, np.dtype(f"={code}")
     if pa.types.is_integer(t):
         values: Values = np.asarray(array)
@@ -269,7 +269,7 @@ def _outside(name: str, wanted: np.dtype[Any]) -> str:
     return f"outside {name}: {limits.min} to {limits.max}"
 
 
-def _microseconds(array: pa.Array, place: Place) -> I64:
+def _microseconds(array: pa.Array, place: ValueLocation) -> I64:
     """What is finer than a microsecond is cut off, towards the past."""
     values, per_second = ticks(array), TICKS[array.type.unit]
     if per_second > 1_000_000:
@@ -280,7 +280,7 @@ def _microseconds(array: pa.Array, place: Place) -> I64:
     return values * factor
 
 
-def seconds_and_nanoseconds(array: pa.Array, place: Place) -> tuple[Values, Values]:
+def seconds_and_nanoseconds(array: pa.Array, place: ValueLocation) -> tuple[Values, Values]:
     """A timestamp or duration as int32 seconds, the next below, and uint32 nanoseconds from there on."""
     values, per_second = ticks(array), TICKS[array.type.unit]
     seconds = values // per_second
