@@ -205,9 +205,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """As :meth:`TaskReader.read`, which Spark calls in tasks."""
-        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=False).read_partition(
-            partition
-        )
+        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=False).read(partition)
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:

@@ -175,9 +175,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """As :meth:`TaskReader.read`, which Spark calls in tasks."""
-        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=True).read_partition(
-            partition
-        )
+        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=True).read(partition)
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:

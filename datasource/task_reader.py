@@ -27,7 +27,7 @@ class TaskReader:
     fail_on_data_loss: bool
     notes_query: bool
 
-    def read_partition(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
         # here: the process on the driver decodes nothing, and starts sooner without it
         from .log_reading import read_log

@@ -329,7 +329,7 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
         def ready_reliable(self) -> list[Any]:
             return list(here.values())
 
-        def write(self, *arguments: Any, **keywords: Any) -> None:
+        def write_samples(self, *arguments: Any, **keywords: Any) -> None:
             pass
 
         def wait_for_acknowledgments(self, timeout: float) -> dict[Any, Any]:

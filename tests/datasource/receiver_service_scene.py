@@ -110,7 +110,7 @@ class FakeReceiver:
     def at(self, log: str, time_ns: int) -> Cursor:
         return self._view(log).at(time_ns)
 
-    def commit(self, log: str, group: str, cursor: Cursor) -> None:
+    def commit_offset(self, log: str, group: str, cursor: Cursor) -> None:
         self._check(log)
         self.committed.append((group, cursor))
 

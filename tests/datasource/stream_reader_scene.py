@@ -61,7 +61,7 @@ class FakeReceiver:
     def cursor(self) -> Cursor:
         return Cursor(self.log.position)
 
-    def commit(self, position: int) -> None:
+    def commit_position(self, position: int) -> None:
         self.committed.append(position)
 
     def counters(self) -> dict[str, int]:

@@ -57,10 +57,10 @@ class Group:
         directory = receiver.root / receiver.log
         self.consumer = Counters.create(directory / COUNTERS_FILE).counter("log.consumer")
         self.groups = ConsumerGroupFile(directory, 7 * 86400 * 10**9)
-        monkeypatch.setattr(receiver, "commit", self.commit)
+        monkeypatch.setattr(receiver, "commit_offset", self.commit_offset)
         monkeypatch.setattr(receiver, "groups", self.reported)
 
-    def commit(self, _log: str, group: str, cursor: Cursor) -> None:
+    def commit_offset(self, _log: str, group: str, cursor: Cursor) -> None:
         stream = self.receiver.stream
         self.groups.commit_offset(group, cursor, Clocks.read_now(), base=stream.base, holds_log=True)
         stream.trim(self.consumer.get())
@@ -105,12 +105,12 @@ def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(
     receive(services.a, 0, 300_000)
     others = Group(services.a, monkeypatch)
     log, end_of_log = services.a.log, Cursor(services.a.stream.position)
-    others.commit(log, "old-query", Cursor(0))
+    others.commit_offset(log, "old-query", Cursor(0))
     reader = services.reader(startingOffsets="earliest", **{"receiver.group": "new-query"})
     zero = reader.initialOffset()
-    others.commit(log, "old-query", end_of_log)
+    others.commit_offset(log, "old-query", end_of_log)
     end = reader.latestOffset(zero, ReadMaxRows(200_000))
-    others.commit(log, "old-query", end_of_log)
+    others.commit_offset(log, "old-query", end_of_log)
     for each in (reader, services.reader(startingOffsets="earliest", **{"receiver.group": "new-query"})):
         assert ids(each, each.partitions(zero, end)) == list(range(200_000))
     reader.latestOffset(end, ALL)
@@ -185,7 +185,7 @@ def test_the_group_of_a_query_without_new_samples_lasts_and_holds_the_log(
         uptime += 3600
         reader.latestOffset(offset, ALL)
     receive(services.a, 0, 100_000)
-    groups.commit(services.a.log, "other", Cursor(services.a.stream.position))
+    groups.commit_offset(services.a.log, "other", Cursor(services.a.stream.position))
     _, got = step(reader, offset)
     assert got == list(range(100_000))
 
@@ -207,7 +207,7 @@ def test_a_log_in_place_of_one_that_is_lost_is_held_from_when_the_query_goes_on_
     receive(services.a, 0, 200_000)
     others = Group(services.a, monkeypatch)
     end = reader.latestOffset(start, ALL)
-    others.commit(services.a.log, "other", Cursor(services.a.stream.position))
+    others.commit_offset(services.a.log, "other", Cursor(services.a.stream.position))
     _, got = step(reader, end)
     assert got == list(range(200_000))
 
@@ -253,7 +253,7 @@ def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_no
     assert ended.partitions(one, one) == []
     assert ended.latestOffset() == one
     ended.stop()
-    group.commit(services.a.log, "other", Cursor(services.a.stream.position))
+    group.commit_offset(services.a.log, "other", Cursor(services.a.stream.position))
     again = reader_4_0(services)
     assert again.partitions(one, one) == []
     assert again.latestOffset() == one
@@ -515,7 +515,7 @@ def test_a_batch_from_a_time_after_all_that_is_there_is_empty_while_samples_arri
 
     def late(log: str, time_ns: int) -> Cursor:
         services.a.receive(5 + len(services.a.committed), 1)
-        services.a.commit(log, "g", Cursor(0))
+        services.a.commit_offset(log, "g", Cursor(0))
         return at(log, time_ns)
 
     services.a.at = late  # type: ignore[method-assign]

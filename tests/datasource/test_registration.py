@@ -175,7 +175,7 @@ def test_nothing_is_shipped_where_no_spark_runs(monkeypatch: pytest.MonkeyPatch)
 def test_each_role_says_once_what_its_options_probably_do_not_intend(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_rtps.datasource.source._SAID", LogOnce(256))
+    monkeypatch.setattr("spark_rtps.datasource.source._LOGGED", LogOnce(256))
     columns = StructType().add("id", IntegerType())
     doubtful = {"batch.enable": "true", "turbo_mode": "true"}
     for topic, make in (

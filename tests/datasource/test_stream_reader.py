@@ -142,7 +142,7 @@ class TestFirstStart:
         source = make(**{"log.max_bytes": 16 << 20})
         offset = source.begin()
         receiver, sent, got, per = source.receiver, 0, [], 168_000  # type: ignore[var-annotated]  # 3.4 MB
-        monkeypatch.setattr(receiver, "commit", receiver.log.trim)
+        monkeypatch.setattr(receiver, "commit_position", receiver.log.trim)
         for _ in range(16):
             room = 20 * per + receiver.log.max_bytes // 16  # as it offers its writer
             while receiver.log.free_bytes > room and (got or not sent):

@@ -50,7 +50,7 @@ class Session:
         self.in_coherent_set = False
         self._do("abort")
 
-    def write(self, samples: Any, key_hashes: Any) -> None:
+    def write_samples(self, samples: Any, key_hashes: Any) -> None:
         payloads = np.stack([np.frombuffer(samples.payload(i), np.uint8) for i in range(samples.count)])
         self.ids += payloads[:, 4:8].copy().view("<i4").ravel().tolist()
         self.keyed.append(key_hashes is not None and key_hashes.shape == (samples.count, 16))

@@ -70,10 +70,10 @@ class Counters:
     def __init__(self) -> None:
         self.shown: dict[Writer, tuple[str, int]] = {}
 
-    def add(self, writer: Writer, *, type_name: str, domain: int) -> None:
+    def add_writer(self, writer: Writer, *, type_name: str, domain: int) -> None:
         self.shown[writer] = type_name, domain
 
-    def remove(self, writer: Writer) -> None:
+    def remove_writer(self, writer: Writer) -> None:
         del self.shown[writer]
 
     def update_if_due(self, node: Any) -> None: ...

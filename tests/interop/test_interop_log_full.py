@@ -28,7 +28,7 @@ def streaming(
     peer = cyclone()
     peer.writer("t", Blob)
     limits = {"log_max_bytes": MAX_BYTES, "log_segment_bytes": 64 << 20, "on_log_full": on_log_full}
-    receiver = subscribe("t", "Blob", receiver={**limits, "remedies": RECEIVER_HINTS})
+    receiver = subscribe("t", "Blob", receiver={**limits, "hints": RECEIVER_HINTS})
     peer.wait_for_match("t")
     peer.call("start_stream", "t", 0.001)
     return peer, receiver

@@ -58,7 +58,7 @@ def test_a_receive_buffer_that_is_full(
         "Blob",
         subscribe=qos(reliable=False),
         receive_buffer=1 << 16,
-        receiver={"remedies": RECEIVER_HINTS},
+        receiver={"hints": RECEIVER_HINTS},
     )
     peer.wait_for_match("t")
     receiver.wait_for_match()
@@ -81,7 +81,7 @@ def test_a_reliable_writer_that_no_longer_has_what_did_not_arrive(
     """A history of two: what overran the receive buffer meanwhile is replaced before it can be sent again."""
     peer = cyclone()
     peer.writer("t", Blob, keep=2)
-    receiver = subscribe("t", "Blob", receive_buffer=1 << 16, receiver={"remedies": RECEIVER_HINTS})
+    receiver = subscribe("t", "Blob", receive_buffer=1 << 16, receiver={"hints": RECEIVER_HINTS})
     peer.wait_for_match("t")
     receiver.wait_for_match()
     peer.write("t", [blob_row(0, 10)])
@@ -111,7 +111,7 @@ def test_a_receiver_that_was_stopped(
 ) -> None:
     peer = cyclone()
     peer.writer("t", Blob, reliable=reliable)
-    receiver = subscribe("t", "Blob", subscribe=qos(reliable=reliable), receiver={"remedies": RECEIVER_HINTS})
+    receiver = subscribe("t", "Blob", subscribe=qos(reliable=reliable), receiver={"hints": RECEIVER_HINTS})
     peer.wait_for_match("t")
     receiver.wait_for_match()
     peer.write("t", [blob_row(number, 10) for number in range(3)])

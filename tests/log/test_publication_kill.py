@@ -230,7 +230,9 @@ class Steps:
         assert claim is not None
         claim.data[:] = np.frombuffer(payload(0, claim.sn, 100), np.uint8)
         if finish:
-            getattr(self.writer.claims, finish)(claim, now=self.script.now)
+            getattr(self.writer.claims, "commit_claim" if finish == "commit" else finish)(
+                claim, now=self.script.now
+            )
         if finish == "commit":
             self.committed.append((claim.claim.start, claim.sn))
 

@@ -86,7 +86,7 @@ def test_the_longest_datagrams_all_at_once_have_room(
     sockets: Sockets, senders: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teach(sockets, senders)
-    monkeypatch.setattr("spark_rtps.transport.net.sockets.DRAIN_BYTES", 64 * 64)
+    monkeypatch.setattr("spark_rtps.transport.net.sockets.BURST_BYTES", 64 * 64)
     sent = [(bytes([i]) * UDP_PAYLOAD_MAX, "127.0.0.1") for i in range(64)]
     send(sockets, senders, sent)
     assert drained(sockets) == sent

@@ -163,7 +163,7 @@ for mtu in (None, 9000):
     with scene_of(domains.NET_MTU) as scene:
         got, here = scene.reader(scene.node(interface=None)), scene.node(interface=None, mtu=mtu)
         writer = scene.writer(here)
-        writer.write(numbered(0, 2_000))
+        writer.write_samples(numbered(0, 2_000))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         print(here.sockets.interfaces[0].name, here.message_size, fragments() > 0)
 """

@@ -155,7 +155,7 @@ while not any(proxy.is_on_host for proxy in writer.writer.readers.values()):
 print("ready", flush=True)
 rows = np.zeros((100, 100), np.uint8); rows[:, 1] = 1; rows[:, 4] = 77
 while True:
-    writer.write(Samples.uniform(rows.reshape(-1), 100, 100), timeout=60)
+    writer.write_samples(Samples.uniform(rows.reshape(-1), 100, 100), timeout=60)
 """
 READS = """
 reader = node.create_reader(ReaderSpec("T", "Type", RELIABLE), Discard())

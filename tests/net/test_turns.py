@@ -239,7 +239,7 @@ def test_a_log_that_cannot_be_handed_on_takes_no_datagram_with_it(
         raise MemoryError
 
     monkeypatch.setattr(
-        node._turns, "read_logs", SimpleNamespace(writers=[1], read=fails, close=lambda: None)
+        node._turns, "read_logs", SimpleNamespace(writers=[1], read_logs=fails, close=lambda: None)
     )
     sockets.waiting[sockets.user].append(announcement(b"\x42" * 12))
     with pytest.raises(MemoryError):

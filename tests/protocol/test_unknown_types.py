@@ -184,7 +184,7 @@ def test_it_is_logged_once_for_each_topic_with_its_remedy(caplog: pytest.LogCapt
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("spark_rtps.transport.net.event_queue.MISMATCHES_SAID_MAX", 2)
+    monkeypatch.setattr("spark_rtps.transport.net.event_queue.MISMATCHES_LOGGED_MAX", 2)
     warnings = EventWarnings(NodeConfig())
     guid = Guid(bytes(12), b"\0\0\1\4")
     for topic in "abc":

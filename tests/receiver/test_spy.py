@@ -369,7 +369,7 @@ qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 writer = node.create_writer(WriterSpec("t", "T", qos, policy=policy))
 rows = np.zeros((100, 68), np.uint8); rows[:, 1] = 1; rows[:, 4] = 77
 while True:
-    writer.write(Samples.uniform(rows.reshape(-1), 100, 68), timeout=60)
+    writer.write_samples(Samples.uniform(rows.reshape(-1), 100, 68), timeout=60)
 """
 
 

@@ -94,7 +94,7 @@ class FakeServer:
     def fileno(self) -> int:
         return -1
 
-    def answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
+    def send_answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
         self.answers.append((number, name, error))
 
     def check(self) -> None:

@@ -43,7 +43,7 @@ class Script:
             is_ready = property(lambda _: script.is_ready)
             is_alive = property(lambda _: script.is_alive)
 
-            def step(self, now: int) -> None:
+            def do_work(self, now: int) -> None:
                 script.now += 10**9
                 if not script.steps:
                     os.kill(os.getpid(), signal.SIGTERM)

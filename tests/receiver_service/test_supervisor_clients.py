@@ -56,7 +56,9 @@ class TestClients:
         seen: list[list[str]] = []
         server = scene.servers[0]
         monkeypatch.setattr(
-            server, "answer", lambda *_, **__: seen.append([each["name"] for each in server.reported[-1]])
+            server,
+            "send_answer",
+            lambda *_, **__: seen.append([each["name"] for each in server.reported[-1]]),
         )
         server.waiting.append(Asked("subscribe", 1, {"topic": "C"}))
         scene.steps()

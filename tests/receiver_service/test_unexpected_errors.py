@@ -31,7 +31,7 @@ ROOMS = {
     )
 } | {str(supervision.__file__)}
 #: What catches errors itself, and is called by nobody who does.
-CATCHING = {"step", "_step", "_alone", "_serve", "_write_records_or_say", "drain"}
+CATCHING = {"do_work", "step", "_step", "_alone", "_serve", "_write_records_or_say", "drain"}
 
 
 class Injection:
