@@ -49,7 +49,7 @@ class ReceiverServiceBatchReader(DataSourceReader):
             for name, receiver in receivers.items():
                 log = logs[name].log
                 tail = receiver.await_log(log)
-                begin, end = receiver.begin(log, tail, default="earliest"), receiver.end(log, tail)
+                begin, end = receiver.begin(log, tail, default="earliest"), receiver.end_of_batch(log, tail)
                 if settings.starting_time is not None:  # looked for in what may have been received since
                     begin = min(begin, Cursor(tail.position))
                 if begin > end:

@@ -165,7 +165,7 @@ class ReceiverService:
             return self.client.at(log, since)
         return self._offset("startingOffsets", given, log, tail)
 
-    def end(self, log: str, tail: LogTail) -> Cursor:
+    def end_of_batch(self, log: str, tail: LogTail) -> Cursor:
         """Where a batch ends."""
         if self._settings.ending_time is not None:
             return min(Cursor(tail.position), self.client.at(log, self._settings.ending_time))

@@ -19,7 +19,7 @@ class AnnouncedWriters:
         #: The writers whose samples expire, and after how many ns.
         self.lifespans: dict[Guid, int] = {}
 
-    def note(self, writer: Guid) -> None:
+    def record_writer(self, writer: Guid) -> None:
         """The writer has written; called in the node's thread, under its lock."""
         participant = self._node.participant
         if self.keeps_types and writer not in self.types and len(self.types) < TYPED_WRITERS_MAX:

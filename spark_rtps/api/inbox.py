@@ -116,7 +116,7 @@ class Inbox:
                 kept = self._cache.accept(run, reception=reception, now=now)
                 if kept is None:
                     continue
-                self.announced.note(kept.writer)
+                self.announced.record_writer(kept.writer)
                 kept = kept.copy()
             except Exception:  # noqa: BLE001  (whatever it is, the other runs arrive)
                 # These are lost here, and the writer need not send them again.

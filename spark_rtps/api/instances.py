@@ -109,7 +109,7 @@ class Instances:
     def __len__(self) -> int:
         return len(self._table)
 
-    def note(self, frames: list[Frame]) -> list[I64]:
+    def note_frames(self, frames: list[Frame]) -> list[I64]:
         """Take notice of samples that arrived.
 
         Returns the instance of each, by frame: (count,) int64, -1 where there is no room for more instances. No number

@@ -257,7 +257,7 @@ class Reception:
         frames = self.inbox.take_frames()
         if frames:
             try:
-                instances = self._instances.note(frames)
+                instances = self._instances.note_frames(frames)
                 lifespans = self.inbox.announced.lifespans
                 ends = [lifespans.get(frame.run.writer, INFINITE) for frame in frames]
                 self._cache.add_frames(frames, instances or None, ends)

@@ -131,7 +131,7 @@ class Keeper:
         else:
             self._replacement = wanted
 
-    def end(self, *, dispose: bool) -> None:
+    def end_receiver(self, *, dispose: bool) -> None:
         """Stop for good; without a ``dispose`` writers wait for a successor on the log, for as long as the lease."""
         self._ends, self._dispose = True, dispose
 

@@ -158,7 +158,7 @@ class Supervisor:
         """
         self._watch.close()
         for each in self.keepers:
-            each.end(dispose=dispose)
+            each.end_receiver(dispose=dispose)
         deadline = time.monotonic() + patience
         ending = [*self.keepers, *self._leaving]
         while any(each.phase is not Phase.ENDED for each in ending) and time.monotonic() < deadline:
@@ -268,7 +268,7 @@ class Supervisor:
         return wanted(old.name, {**pattern.options, "topic": old.settings.topic}, pattern=pattern.name)
 
     def _leave(self, name: str) -> None:
-        self._keepers[name].end(dispose=True)
+        self._keepers[name].end_receiver(dispose=True)
         self._leaving.append(self._keepers.pop(name))
 
     # --- patterns ----------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class McapContents:
             channel = Channel.read(stream)
             self.channels[channel.id] = channel
 
-    def place(self, section: FileSection, of_channels: dict[int, int] | None) -> None:
+    def place_section(self, section: FileSection, of_channels: dict[int, int] | None) -> None:
         self.sections.append(section)
         self.of_channels.append(of_channels)
 
@@ -81,7 +81,7 @@ class _PlainMessages:
 
     def finish(self) -> None:
         if self._stop >= 0:
-            self._contents.place(FileSection(self._start, self._stop, self._stop - self._start), None)
+            self._contents.place_section(FileSection(self._start, self._stop, self._stop - self._start), None)
         self._start = self._stop = -1
 
 
@@ -148,7 +148,7 @@ class ContentsScan:
                 start, stop, each.uncompressed_size, each.message_start_time, each.message_end_time
             )
             self._outside(behind, start, contents)
-            contents.place(section, dict(each.message_index_offsets) or None)
+            contents.place_section(section, dict(each.message_index_offsets) or None)
             behind = stop + each.message_index_length
         self._outside(behind, at, contents)
         # a summary need not repeat the schemas
@@ -215,7 +215,7 @@ class ContentsScan:
                 self._define(section, contents)
             else:
                 unseen.append(section)
-            contents.place(section, index or None)
+            contents.place_section(section, index or None)
 
         try:
             for opcode, start, stop in m.records(data, at, data.nbytes, self._path):

@@ -75,14 +75,14 @@ def states(instances: Instances) -> dict[int, tuple[str, int]]:
 @pytest.mark.parametrize("end", [only_keys, bare, written], ids=["key", "key_hash", "sample"])
 def test_the_states_of_an_instance(end: Callable[..., Frame]) -> None:
     instances = Instances(TYPE, keyed=True)
-    (rows,) = instances.note([written(1, 2, 1)])
+    (rows,) = instances.note_frames([written(1, 2, 1)])
     assert rows.tolist() == [0, 1, 0]
     assert states(instances) == {1: (ALIVE, 1), 2: (ALIVE, 1)}
-    instances.note([end(1, flags=DISPOSED), end(2, flags=UNREGISTERED)])
+    instances.note_frames([end(1, flags=DISPOSED), end(2, flags=UNREGISTERED)])
     assert states(instances) == {1: (DISPOSED_STATE, 1), 2: (NO_WRITERS, 0)}
-    instances.note([written(1, of=2), end(1, flags=DISPOSED | UNREGISTERED)])
+    instances.note_frames([written(1, of=2), end(1, flags=DISPOSED | UNREGISTERED)])
     assert states(instances) == {1: (DISPOSED_STATE, 1), 2: (NO_WRITERS, 0)}
-    instances.note([written(2, 1)])
+    instances.note_frames([written(2, 1)])
     assert states(instances) == {1: (ALIVE, 2), 2: (ALIVE, 1)}
     instances.writer_lost(writer(1))
     assert states(instances) == {1: (ALIVE, 1), 2: (NO_WRITERS, 0)}
@@ -93,7 +93,7 @@ def test_the_states_of_an_instance(end: Callable[..., Frame]) -> None:
 @pytest.mark.parametrize("end", [only_keys, bare], ids=["key", "key_hash"])
 def test_the_key_of_an_instance_that_only_its_end_tells_of(end: Callable[..., Frame]) -> None:
     instances = Instances(TYPE, keyed=True)
-    instances.note([end(7)])
+    instances.note_frames([end(7)])
     (only,) = instances.all()
     assert (only.key, only.state, len(only.writers)) == ({"id": 7}, DISPOSED_STATE, 1)
     assert only.key_hash == (7).to_bytes(4, "big") + bytes(12)
@@ -101,17 +101,17 @@ def test_the_key_of_an_instance_that_only_its_end_tells_of(end: Callable[..., Fr
 
 def test_without_the_type_key_hashes_are_all_that_is_known() -> None:
     instances = Instances(None, keyed=True)
-    instances.note([frame(CODEC.encode_batch(batch(1, 2)), hashes=CODEC.key_hashes(batch(1, 2)))])
+    instances.note_frames([frame(CODEC.encode_batch(batch(1, 2)), hashes=CODEC.key_hashes(batch(1, 2)))])
     assert [each.key for each in instances.all()] == [None, None]
     assert [each.key_hash[3] for each in instances.all()] == [1, 2]
 
 
 def test_those_without_writers_make_room() -> None:
     instances = Instances(TYPE, keyed=True, limit=3)
-    (rows,) = instances.note([written(1, 2, 3, 4)])
+    (rows,) = instances.note_frames([written(1, 2, 3, 4)])
     assert rows.tolist() == [0, 1, 2, -1]
-    instances.note([only_keys(2, flags=UNREGISTERED)])
-    (rows,) = instances.note([written(4)])
+    instances.note_frames([only_keys(2, flags=UNREGISTERED)])
+    (rows,) = instances.note_frames([written(4)])
     assert rows.tolist() == [3], "no number of another instance, of which samples may wait"
     assert states(instances) == {1: (ALIVE, 1), 4: (ALIVE, 1), 3: (ALIVE, 1)}
 
@@ -120,7 +120,7 @@ def test_writers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances_module, "INSTANCE_WRITERS_MAX", 2)
     for keyed in (True, False):
         instances = Instances(TYPE if keyed else None, keyed=keyed)
-        instances.note([written(1, of=number) for number in range(5)])
+        instances.note_frames([written(1, of=number) for number in range(5)])
         (only,) = instances.all()
         assert len(only.writers) == 2
 
@@ -130,7 +130,7 @@ def test_a_run_that_is_longer_than_a_chunk() -> None:
     count = 70_000
     ids = pa.array(np.arange(count) % 7, pa.int32())
     long = pa.RecordBatch.from_arrays([ids, pa.array(np.zeros(count))], schema=SCHEMA)
-    first, second = instances.note([frame(CODEC.encode_batch(long)), written(3)])
+    first, second = instances.note_frames([frame(CODEC.encode_batch(long)), written(3)])
     assert (first == np.arange(count) % 7).all()
     assert second.tolist() == [3]
 
@@ -141,7 +141,7 @@ def test_samples_of_a_forgotten_instance_are_not_taken_for_those_of_the_one_in_i
     sent = [written(1), only_keys(1, flags=UNREGISTERED), written(2), written(3), written(1)]
     for number, each in enumerate(sent):
         frames = [replace(each, rows_before=number)]
-        cache.add_frames(frames, instances.note(frames), [INFINITE])
+        cache.add_frames(frames, instances.note_frames(frames), [INFINITE])
     assert len(instances) == 2, "the table is full"
     taken = [lent.rows_before for lent in cache.take_samples(99, unread=False).frames]
     assert {0, 2, 3} <= set(taken) and cache.replaced == 0

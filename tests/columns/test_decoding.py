@@ -207,8 +207,8 @@ class TestCdr:
         for directory in (tmp_path, tmp_path / "again", tmp_path / "more"):
             directory.mkdir(exist_ok=True)
             types = WriterTypes(directory, {WRITER: POINT}.get)
-            types.note(WRITER)
-            types.note(OTHER)  # has told nothing: as the columns say
+            types.record_writer(WRITER)
+            types.record_writer(OTHER)  # has told nothing: as the columns say
         row = pa.record_batch(
             [pa.array([7], pa.int32()), pa.array(["3"]).cast(wanted.types[1])], schema=wanted
         )
@@ -236,7 +236,7 @@ class TestCdr:
         types = WriterTypes(tmp_path, {WRITER: old, OTHER: new}.get)
         runs = []
         for struct, row, writer in ((old, rows[0], WRITER), (new, rows[1], OTHER)):
-            types.note(writer)
+            types.record_writer(writer)
             batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(struct))
             samples = Codec(struct).encode_batch(batch, representation=representation)
             runs.append(run_of(samples, 1, writer=writer))

@@ -66,7 +66,7 @@ def points(tmp_path: Path) -> StreamLog:
     directory = tmp_path / "logs" / str(uuid.uuid4())
     metadata: dict[str, Any] = {"topic": "Square", "type": "Point", "guid_prefix": "01" * 12}
     log = StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=PAGE, metadata=metadata)
-    WriterTypes(directory, lambda _: POINT).note(KEYED)
+    WriterTypes(directory, lambda _: POINT).record_writer(KEYED)
     return log
 
 
@@ -272,7 +272,7 @@ class TestEcho:
         log = StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=PAGE, metadata=metadata)
         types = WriterTypes(directory, lambda _: POINT, lambda _: TypeIdentity("Mine", None))
         for number, topic in enumerate(("rt/a", "rt/b"), 1):
-            types.note(KEYED, topic, log.position)  # the GUID is another topic's writer from here on
+            types.record_writer(KEYED, topic, log.position)  # the GUID is another topic's writer from here on
             log.append(point(number), reception=0)
         selection = {"names": [], "pattern": "rt/.*"}
         file = tmp_path / "t.idl"
@@ -399,9 +399,9 @@ class TestType:
     def test_several(self, points: StreamLog) -> None:
         other = parse_struct("struct Other { long y; };", "Other", "here")
         types = WriterTypes(points.directory, lambda _: other)
-        types.note(WRITER)
+        types.record_writer(WRITER)
         types = WriterTypes(points.directory, lambda _: POINT)
-        types.note(OTHER)
+        types.record_writer(OTHER)
         with FakeReceiver(recording(points.directory)) as receiver:
             result = run("type", "squares", "-r", receiver.address)
         assert "struct Point" in result.stdout and "struct Other" not in result.stdout

@@ -48,7 +48,7 @@ class FakeReceiver:
 
     def receive(self, first: int, count: int) -> None:
         if self.types is not None:
-            self.types.note(WRITER)
+            self.types.record_writer(WRITER)
         assert self.log.append(run_of(encoded(points(first, count)), first + 1), reception=RECEPTION)
 
     def die(self, why: str) -> None:

@@ -45,7 +45,7 @@ def write(receiver: FakeReceiver, writer: Guid, batch: pa.RecordBatch) -> None:
     struct = receiver.types[writer]
     identity = TypeIdentity(topic.type_name, f"hash of {topic.type_name}")
     reported = WriterTypes(receiver.root / receiver.log, {writer: struct}.get, {writer: identity}.get)
-    reported.note(writer, topic.topic)
+    reported.record_writer(writer, topic.topic)
     assert receiver.stream.append(run_of(encoded(batch, struct), 1, writer=writer), reception=RECEPTION)
 
 

@@ -135,5 +135,5 @@ def test_a_writer_with_another_type_is_no_row_of_the_query(
 
 def fill(receiver: FakeReceiver, writer: Guid, struct: Struct, batch: pa.RecordBatch) -> None:
     """A writer tells its type, and writes."""
-    WriterTypes(receiver.root / receiver.log, {writer: struct}.get).note(writer)
+    WriterTypes(receiver.root / receiver.log, {writer: struct}.get).record_writer(writer)
     assert receiver.stream.append(run_of(encoded(batch, struct), 1, writer=writer), reception=RECEPTION)

@@ -55,7 +55,7 @@ def fill(directory: Path, mode: int) -> None:
     ErrorLog(directory / ERROR_LOG).record("WARNING", "logger", "text", now=1)
     next_incarnation(directory)
     write_known_participants(directory, [])
-    WriterTypes(directory, lambda _: None).note(WRITER)
+    WriterTypes(directory, lambda _: None).record_writer(WRITER)
     update_decoding_report(directory, lambda _: None)
 
 

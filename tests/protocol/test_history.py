@@ -145,10 +145,10 @@ def test_find_gives_the_next_higher_where_there_is_a_hole() -> None:
     history = history_of(LASTING)
     add(history, 30, budget=100)
     history._drop(5, 9)
-    found = history.find(6)
+    found = history.find_change(6)
     assert found is not None
     assert found.first_sn == 10
-    assert history.find(31) is None
+    assert history.find_change(31) is None
 
 
 @pytest.mark.parametrize("uniform", [True, False])

@@ -143,7 +143,7 @@ def test_many_instances_against_a_model(seed: int, monkeypatch: pytest.MonkeyPat
         for change in history.changes():
             assert {stamps[sn] for sn in range(change.first_sn, change.last_sn + 1)} == {change.timestamp}
         for sn in rng.sample(range(1, last + 2), min(50, last)):
-            found, following = history.find(sn), [each for each in expected if each >= sn]
+            found, following = history.find_change(sn), [each for each in expected if each >= sn]
             assert (found is None) == (not following)
             if found is not None:
                 assert max(found.first_sn, sn) == following[0]

@@ -269,9 +269,9 @@ def test_repairs_that_are_remembered_are_bounded() -> None:
 
 def test_recent_repairs() -> None:
     recent = RecentRepairs()
-    recent.note(1, 5, 50, now=10)
-    recent.note(8, 9, 20, now=20)
-    recent.note(1, 3, 30, now=20, of=7)
+    recent.add_repair(1, 5, 50, now=10)
+    recent.add_repair(8, 9, 20, now=20)
+    recent.add_repair(1, 3, 30, now=20, of=7)
     assert recent.unsent(4, 10) == [(6, 7), (10, 10)]
     assert recent.unsent(1, 5, of=7) == [(4, 5)]
     assert recent.nbytes == 100

@@ -61,7 +61,7 @@ EXPECTED = {**TOLD, writer(4): None}
 def noted(directory: Path) -> WriterTypes:
     types = WriterTypes(directory, TOLD.get)
     for guid in (*TOLD, writer(4), writer(1)):
-        types.note(guid)
+        types.record_writer(guid)
     return types
 
 
@@ -148,9 +148,9 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, disk: Disk) -> None:
     disk.room = 0
     for _ in range(2):
         with pytest.raises(LogFullError, match=r"cannot record the type of .*No space left"):
-            types.note(writer(1))
+            types.record_writer(writer(1))
     disk.room = None
-    assert types.note(writer(1))
+    assert types.record_writer(writer(1))
     assert by_writer(tmp_path) == {writer(1): TOLD[writer(1)]}
 
 
@@ -158,15 +158,15 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, disk: Disk) -> None:
 def test_half_a_line_that_found_room_on_the_disk_is_cut_off(tmp_path: Path, disk: Disk, room: int) -> None:
     """What is written later would go on behind it."""
     types = WriterTypes(tmp_path, TOLD.get)
-    types.note(writer(1))
+    types.record_writer(writer(1))
     whole = (tmp_path / "writer_types.jsonl").read_bytes()
     disk.room = room
     with pytest.raises(LogFullError):
-        types.note(writer(2))
+        types.record_writer(writer(2))
     assert (tmp_path / "writer_types.jsonl").read_bytes() == whole
     disk.room = None
     for guid in (writer(2), writer(3), writer(4)):
-        types.note(guid)
+        types.record_writer(guid)
     assert by_writer(tmp_path) == EXPECTED
     WriterTypes(tmp_path, TOLD.get)  # after a restart
 
@@ -174,13 +174,13 @@ def test_half_a_line_that_found_room_on_the_disk_is_cut_off(tmp_path: Path, disk
 def test_what_is_not_told_at_first_never_is(tmp_path: Path) -> None:
     noted(tmp_path)
     later = WriterTypes(tmp_path, lambda _: struct("z"))
-    later.note(writer(4))  # ranges that were read before must not change
+    later.record_writer(writer(4))  # ranges that were read before must not change
     assert by_writer(tmp_path)[writer(4)] is None
 
 
 def test_types_that_idl_cannot_say(tmp_path: Path) -> None:
     types = WriterTypes(tmp_path, lambda _: struct("x", "X"))
-    types.note(writer(1))
+    types.record_writer(writer(1))
     assert by_writer(tmp_path) == {writer(1): None}
 
 
@@ -188,7 +188,7 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_types, "WRITER_TYPES_MAX", 2)
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
     types = WriterTypes(tmp_path, lambda guid: struct(f"m{guid.entity[2]}"))
-    assert [types.note(writer(number)) for number in range(6)] == [True] * 4 + [False] * 2
+    assert [types.record_writer(writer(number)) for number in range(6)] == [True] * 4 + [False] * 2
     found = by_writer(tmp_path)
     assert [found[writer(n)] is not None for n in range(4)] == [True, True, False, False]
     assert len(found) == 4
@@ -199,13 +199,13 @@ def test_topics_of_writers(tmp_path: Path) -> None:
     """A GUID that is another topic's writer later is that from the position on at which it was."""
     identities = {writer(1): TypeIdentity("a::T", "ff00"), writer(2): TypeIdentity("a::T", None)}
     types = WriterTypes(tmp_path, TOLD.get, identities.get)
-    types.note(writer(1), "one", 0)
-    types.note(writer(2), "two", 64)
-    types.note(writer(1), "one", 128)
-    types.note(writer(4), "four", 160)
+    types.record_writer(writer(1), "one", 0)
+    types.record_writer(writer(2), "two", 64)
+    types.record_writer(writer(1), "one", 128)
+    types.record_writer(writer(4), "four", 160)
     types = WriterTypes(tmp_path, TOLD.get, identities.get)  # after a restart
-    types.note(writer(2), "two", 192)
-    types.note(writer(1), "three", 256)
+    types.record_writer(writer(2), "two", 192)
+    types.record_writer(writer(1), "three", 256)
     assert [types.topic_of(writer(n)) for n in (1, 2, 4, 5)] == ["three", "two", "four", None]
     (file,) = tmp_path.iterdir()
     assert file.read_text().count("writer") == 4
@@ -222,7 +222,9 @@ def test_a_topic_without_a_name(tmp_path: Path) -> None:
     """A peer may announce one, which .* selects: without a line its samples would pass for damaged ones."""
     types = WriterTypes(tmp_path, TOLD.get)
     assert (
-        types.note(writer(1), "", 64) and types.note(writer(1), "", 96) and types.note(writer(1), "one", 128)
+        types.record_writer(writer(1), "", 64)
+        and types.record_writer(writer(1), "", 96)
+        and types.record_writer(writer(1), "one", 128)
     )
     found = read_writer_types(tmp_path)
     assert found.by_writer == {writer(1): TOLD[writer(1)]}
@@ -231,13 +233,13 @@ def test_a_topic_without_a_name(tmp_path: Path) -> None:
 
 def test_a_topic_that_is_not_recorded_yet(tmp_path: Path, disk: Disk) -> None:
     types = WriterTypes(tmp_path, TOLD.get)
-    types.note(writer(1), "one", 0)
+    types.record_writer(writer(1), "one", 0)
     disk.room = 10
     with pytest.raises(LogFullError):
-        types.note(writer(1), "two", 64)
+        types.record_writer(writer(1), "two", 64)
     disk.room = None
     assert types.topic_of(writer(1)) == "one"
-    types.note(writer(1), "two", 96)
+    types.record_writer(writer(1), "two", 96)
     assert read_writer_types(tmp_path).topic_of(writer(1), 64).topic == "one"
     assert read_writer_types(tmp_path).topic_of(writer(1), 96).topic == "two"
 
@@ -254,7 +256,7 @@ def test_lines_of_writers_whose_samples_are_trimmed_make_room(
     base = 0
     for n in range(20):  # a frame of 32 bytes each, of which the log has the last three
         at = 32 * n
-        assert types.note(writer(n), f"t{n}", at, base)
+        assert types.record_writer(writer(n), f"t{n}", at, base)
         types.appended(writer(n), at + 32)
         base = max(0, at - 32)
         if n == 12:
@@ -275,7 +277,7 @@ def test_a_writer_of_many_topics_keeps_those_that_are_held(
     types = WriterTypes(tmp_path, TOLD.get)
     for n in range(20):
         at = 32 * n
-        assert types.note(writer(1), f"t{n}", at, max(0, at - 64))
+        assert types.record_writer(writer(1), f"t{n}", at, max(0, at - 64))
         types.appended(writer(1), at + 32)
     found = read_writer_types(tmp_path)
     assert len(found.topics[writer(1)]) <= 4
@@ -288,12 +290,12 @@ def test_while_nothing_is_trimmed_there_is_no_room_for_another_writer(
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
     types = WriterTypes(tmp_path, TOLD.get)
     for n in range(4):
-        assert types.note(writer(n), "t", 32 * n, 0)
+        assert types.record_writer(writer(n), "t", 32 * n, 0)
         types.appended(writer(n), 32 * n + 32)
-    assert not types.note(writer(4), "t", 128, 0)
-    assert types.note(writer(3), "t", 128, 0), "one that has its line"
+    assert not types.record_writer(writer(4), "t", 128, 0)
+    assert types.record_writer(writer(3), "t", 128, 0), "one that has its line"
     assert len(by_writer(tmp_path)) == 4
-    assert types.note(writer(4), "t", 128, 32), "the first one's sample is trimmed"
+    assert types.record_writer(writer(4), "t", 128, 32), "the first one's sample is trimmed"
     assert by_writer(tmp_path).keys() == {writer(n) for n in range(1, 5)}
 
 
@@ -303,10 +305,10 @@ def test_lines_that_cannot_be_rewritten_stay(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 1)
     types = WriterTypes(tmp_path, TOLD.get)
-    types.note(writer(1), "t", 0, 0)
+    types.record_writer(writer(1), "t", 0, 0)
     types.appended(writer(1), 32)
     with monkeypatch.context() as patch:
         patch.setattr(writer_types, "replace_text", full)
-        assert not types.note(writer(2), "t", 32, 32)
+        assert not types.record_writer(writer(2), "t", 32, 32)
     assert by_writer(tmp_path).keys() == {writer(1)}
-    assert types.note(writer(2), "t", 64, 64)
+    assert types.record_writer(writer(2), "t", 64, 64)

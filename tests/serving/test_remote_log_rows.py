@@ -79,8 +79,8 @@ class Scene:
             self.directory, max_bytes=64 << 20, segment_bytes=1 << 18, metadata=given
         ) as log:
             types = WriterTypes(self.directory, {WRITER: POINT}.get)
-            types.note(WRITER)
-            types.note(OTHER)
+            types.record_writer(WRITER)
+            types.record_writer(OTHER)
             sn = 1
             while log.position < 700_000:
                 count = 500 if sn % 3 else 20

@@ -244,7 +244,7 @@ class TailStore:
         self._words = np.frombuffer(page, np.int64)
 
     @classmethod
-    def open(cls, directory: Path) -> TailStore:
+    def open_store(cls, directory: Path) -> TailStore:
         fd = os.open(directory / WRITERS, os.O_RDWR)
         try:
             if os.fstat(fd).st_size < _FILE_BYTES:  # it was cut

@@ -64,7 +64,7 @@ class OwnerLock:
         self.release()
 
     @classmethod
-    def disown(cls) -> None:
+    def forget_locks(cls) -> None:
         """In a child that was forked: the locks are its parent's."""
         for lock in list(cls._held):
             lock.release()
@@ -88,4 +88,4 @@ def is_held(path: Path) -> bool:
     return kind != fcntl.F_UNLCK
 
 
-os.register_at_fork(after_in_child=OwnerLock.disown)
+os.register_at_fork(after_in_child=OwnerLock.forget_locks)

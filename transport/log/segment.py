@@ -337,7 +337,7 @@ class Segment:
         return segment
 
     @classmethod
-    def open(cls, directory: Path, base: int) -> Segment:
+    def open_file(cls, directory: Path, base: int) -> Segment:
         fd = os.open(segment_path(directory, base), os.O_RDWR)
         try:
             return cls(base, fd)

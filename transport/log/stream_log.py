@@ -142,7 +142,7 @@ class StreamLog:
                     raise lost(f"{directory / METADATA} is missing", path=directory)
                 create_checkpoint_file(directory)
                 write_checkpoint(directory, checkpoint, seed)
-                log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
+                log = cls(directory, locked, settings, checkpoint, TailStore.open_store(directory))
                 log._stored.store(0, 0)
                 log._stored.begin_life()
                 write_metadata(directory, settings)
@@ -192,7 +192,7 @@ class StreamLog:
                             directory, replace(announced, max_bytes=settings.max_bytes), durable=True
                         )
                 checkpoint = read_checkpoint(directory, settings.seed)
-                log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
+                log = cls(directory, locked, settings, checkpoint, TailStore.open_store(directory))
                 log._recover(checkpoint, align(reached))
                 log._stored.begin_life()
             except BaseException:
@@ -476,7 +476,7 @@ class StreamLog:
         if base > found.position:  # made and not yet used
             self._segments.drop_from(number)
             return False
-        segment = Segment.open(self.directory, base)
+        segment = Segment.open_file(self.directory, base)
         start, stop = max(found.tail, base), min(found.position, file.end)
         if start < stop:
             segment.fill(start, stop, HOLE, found.rows, self._seed)

@@ -141,7 +141,7 @@ class BlockingWriter:
                 size, timestamp=stamp, now=time.monotonic_ns(), wall_clock=time.time_ns()
             )
             try:
-                self._mode.flush()
+                self._mode.flush_writer()
             except BaseException:  # nobody will have it, to commit it or to give it up
                 if claim is not None:
                     self.writer.claims.abort(claim, now=time.monotonic_ns())
@@ -149,7 +149,7 @@ class BlockingWriter:
         self.node.wake()  # it may become overdue
         if claim is None:
             return PublicationResult.BACK_PRESSURED
-        return BufferClaim(claim, self.writer, self.node.lock, self._mode.flush)
+        return BufferClaim(claim, self.writer, self.node.lock, self._mode.flush_writer)
 
     def _check_key_hashes(self, samples: Samples, key_hashes: U8 | None) -> None:
         """Without key hashes the writer's history would take all instances for one."""
@@ -185,8 +185,8 @@ class BlockingWriter:
             )
             if batches or taken < samples.count or not writer.batch.batches:
                 self.failures.begin_sending()
-                writer.send(batches, now=now, hand_over=self._mode.flush)
-                self._mode.flush()
+                writer.send(batches, now=now, hand_over=self._mode.flush_writer)
+                self._mode.flush_writer()
                 self.failures.end_sending()
                 writer.resume(now=time.monotonic_ns())
             timer = writer.get_timer()
@@ -231,7 +231,7 @@ class BlockingWriter:
         with self.node.lock:
             self.failures.begin_sending()
             self.writer.flush_batch(now=time.monotonic_ns(), compress=compress)
-            self._mode.flush()
+            self._mode.flush_writer()
             self.failures.end_sending()
         self.failures.raise_own()
 
@@ -241,7 +241,7 @@ class BlockingWriter:
             self._check_open()
             self.failures.begin_sending()
             self.writer.coherent_sets.begin(now=time.monotonic_ns())
-            self._mode.flush()
+            self._mode.flush_writer()
             self.failures.end_sending()
         self.failures.raise_own()
 
@@ -251,7 +251,7 @@ class BlockingWriter:
             self._check_open()
             self.failures.begin_sending()
             self.writer.coherent_sets.end(now=time.monotonic_ns())
-            self._mode.flush()
+            self._mode.flush_writer()
             self.failures.end_sending()
         self.failures.raise_own()
 
@@ -259,7 +259,7 @@ class BlockingWriter:
         """The set is given up: readers with coherent access see nothing of it, what is still queued is not sent."""
         with self.node.lock:
             self.writer.coherent_sets.abort(now=time.monotonic_ns())
-            self._mode.flush()
+            self._mode.flush_writer()
 
     def assert_liveliness(self) -> None:
         """Assert that this writer lives, where LIVELINESS is MANUAL (DDS: assert_liveliness); a write does the same."""
@@ -304,13 +304,13 @@ class BlockingWriter:
             self._check_open()
             self.failures.begin_sending()
             self.writer.flush_batch(now=time.monotonic_ns())
-            self._mode.flush()
+            self._mode.flush_writer()
             self.failures.end_sending()
             last = self.writer.last_sn
             behind = self.writer.unacknowledged(last)
             if behind:
                 self.writer.request_acknowledgment(time.monotonic_ns())
-                self._mode.flush()
+                self._mode.flush_writer()
         with self._mode.steering():
             while behind:
                 with self.node.lock:  # the node's thread may have heard of it before it stood aside

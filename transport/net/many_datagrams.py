@@ -82,7 +82,7 @@ class ManyDatagrams:
         """Whether there was a drain of many small datagrams, and nothing longer since."""
         return self._slot > 0
 
-    def note(self, spans: list[Span]) -> None:
+    def note_spans(self, spans: list[Span]) -> None:
         """What a drain has found: the next one is likely to be like it."""
         if len(spans) >= _MANY:
             self._expect(len(spans), max(stop - start for start, stop, _ in spans))

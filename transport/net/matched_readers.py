@@ -11,7 +11,7 @@ from ..protocol.writing.writer import StatefulWriter
 from ..structure import Guid
 
 
-class DomainMember(Protocol):
+class LockOwner(Protocol):
     """Whose lock guards the writer (`net.node.Node`)."""
 
     lock: threading.RLock
@@ -20,7 +20,7 @@ class DomainMember(Protocol):
 class WriterMatches:
     """The matched readers of one writer, for any thread."""
 
-    def __init__(self, node: DomainMember, writer: StatefulWriter) -> None:
+    def __init__(self, node: LockOwner, writer: StatefulWriter) -> None:
         self._node = node
         self._writer = writer
 

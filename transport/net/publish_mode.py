@@ -32,7 +32,7 @@ class PublishMode(Protocol):
     @property
     def is_asynchronous(self) -> bool: ...
 
-    def flush(self) -> None:
+    def flush_writer(self) -> None:
         """Have what the writer wants sent leave; the caller holds the node's lock."""
 
     def steering(self, *, lingering: bool = False) -> AbstractContextManager[object]:
@@ -55,7 +55,7 @@ class Synchronous:
     def __init__(self, node: Network) -> None:
         self._node = node
 
-    def flush(self) -> None:
+    def flush_writer(self) -> None:
         self._node.flush()
 
     def steering(self, *, lingering: bool = False) -> AbstractContextManager[object]:
@@ -76,7 +76,7 @@ class Asynchronous:
     def __init__(self, node: Network) -> None:
         self._node = node
 
-    def flush(self) -> None:
+    def flush_writer(self) -> None:
         self._node.wake()
 
     def steering(self, *, lingering: bool = False) -> AbstractContextManager[object]:

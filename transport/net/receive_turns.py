@@ -64,7 +64,7 @@ class ReceiveTurns:
             try:
                 received = self._receive_from_logs()
             except Exception as error:  # noqa: BLE001  (raised once the drain, which nobody sends again, is begun)
-                failures.note(error)
+                failures.add_failure(error)
             if not spans:
                 failures.raise_first()
                 return received

@@ -70,7 +70,7 @@ class Recipients:
             try:
                 _deliver(reader, recipient)
             except Exception as error:  # noqa: BLE001  (it is raised below)
-                failures.note(error)
+                failures.add_failure(error)
         failures.raise_first()
 
 

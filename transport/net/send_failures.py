@@ -26,7 +26,7 @@ class SendFailures:
         #: (``count`` with it, destination, what went wrong).
         self._last: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
 
-    def note(self, destination: Locator, cause: str) -> None:
+    def count_failure(self, destination: Locator, cause: str) -> None:
         """One more datagram could not be sent."""
         self.count += 1
         self._last.append((self.count, destination, cause))

@@ -216,7 +216,7 @@ class Sockets:
                 _log.warning("receiving failed: %s", error)
         if source in self._many and source not in self._of_gso:
             if many is not None and not many.expects_many:
-                many.note(spans)
+                many.note_spans(spans)
             if is_gso(self.buffer, spans) and receive_coalesced(source):
                 self._of_gso.add(source)
         return spans
@@ -303,7 +303,7 @@ class Sockets:
 
     def _send_failed(self, sender: socket.socket, error: OSError, to: Locator) -> None:
         cause = f"sending to {to} failed: {error}"
-        self.send_failures.note(to, cause)
+        self.send_failures.count_failure(to, cause)
         if error.errno == errno.ENODEV and to.is_multicast:
             self._join_again(sender)
         if error.errno not in (self._last_error, errno.ECONNREFUSED):

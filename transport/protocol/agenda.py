@@ -50,7 +50,7 @@ class Failures:
     def __init__(self) -> None:
         self.first: Exception | None = None
 
-    def note(self, error: Exception) -> None:
+    def add_failure(self, error: Exception) -> None:
         if self.first is None:
             self.first = error
 
@@ -122,7 +122,7 @@ class Agenda:
             try:
                 timer = self._endpoints[number].get_timer()
             except Exception as error:  # noqa: BLE001  (a plug-in: the timers of the others still count)
-                self._failures.note(error)
+                self._failures.add_failure(error)
                 continue
             if timer is None:
                 timers.pop(number, None)
@@ -153,6 +153,6 @@ class Agenda:
                     endpoint.handle_timer(now)
                     self._paused.pop(number, None)
                 except Exception as error:  # noqa: BLE001  (a plug-in: the timers of the others are due as well)
-                    self._failures.note(error)
+                    self._failures.add_failure(error)
                     self._paused[number] = now + _AGAIN
         self._failures.raise_first()

@@ -241,7 +241,9 @@ class LogAppender:
         while True:
             try:
                 # A writer's line comes before its first sample, which nobody could read without.
-                is_noted = types is None or types.note(run.writer, self._topic, log.position, log.base)
+                is_noted = types is None or types.record_writer(
+                    run.writer, self._topic, log.position, log.base
+                )
                 if is_noted and log.append(run, reception=reception, more=more):
                     if types is not None:
                         types.appended(run.writer, log.position)

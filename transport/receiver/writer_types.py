@@ -87,7 +87,7 @@ class WriterTypes:
         """The topic of a writer, as last noted."""
         return self._known.get(writer)
 
-    def note(self, writer: Guid, topic: str | None = None, position: int = 0, base: int = 0) -> bool:
+    def record_writer(self, writer: Guid, topic: str | None = None, position: int = 0, base: int = 0) -> bool:
         """A sample of this writer of ``topic`` is about to be appended at ``position``, or behind it, to a log that
         begins at ``base``.
 

@@ -57,7 +57,7 @@ class Server(Protocol):
     def notes(self) -> list[dict[str, object]]: ...
     def ended(self) -> int | None: ...
     def stop(self) -> None: ...
-    def disown(self) -> None: ...
+    def close_in_child(self) -> None: ...
 
 
 StartServer: TypeAlias = Callable[[LogServerConfig], Server]
@@ -230,12 +230,12 @@ class OnDemandServer:
 
     # --- forks -------------------------------------------------------------------------------------
 
-    def disown(self) -> None:
+    def close_in_child(self) -> None:
         """In a process that was forked: let go what belongs to its parent, which alone ends the server."""
         self._stopping = True
         self._sock.close()
         if self._server is not None:
-            self._server.disown()
+            self._server.close_in_child()
 
 
 _living: weakref.WeakSet[OnDemandServer] = weakref.WeakSet()
@@ -243,7 +243,7 @@ _living: weakref.WeakSet[OnDemandServer] = weakref.WeakSet()
 
 def _disown_all() -> None:
     for each in list(_living):
-        each.disown()
+        each.close_in_child()
     _living.clear()
 
 

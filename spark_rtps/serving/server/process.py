@@ -121,7 +121,7 @@ class LogServerProcess:
                 pass
         self._discard()
 
-    def disown(self) -> None:
+    def close_in_child(self) -> None:
         """In a process that was forked: close the pipes, which would keep the server when its parent is gone."""
         self._stdin.close()
         self._lines.close()
@@ -256,7 +256,7 @@ _living: weakref.WeakSet[LogServerProcess] = weakref.WeakSet()
 
 def _disown_all() -> None:
     for each in list(_living):
-        each.disown()
+        each.close_in_child()
     _living.clear()
 
 

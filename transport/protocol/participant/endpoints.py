@@ -269,7 +269,7 @@ class LocalEndpoints:
                 try:
                     local.endpoint.match_reader(reader, now=now)
                 except Exception as error:  # noqa: BLE001  (a plug-in: the others match all the same)
-                    self._failures.note(error)
+                    self._failures.add_failure(error)
             local.matched[guid] = reader
             return
         writer = _writer_info(local, other, self._remotes.get(other.guid.prefix), unicast, multicast)
@@ -277,7 +277,7 @@ class LocalEndpoints:
             try:
                 local.endpoint.match_writer(writer, now=now)
             except Exception as error:  # noqa: BLE001  (a plug-in: the others match all the same)
-                self._failures.note(error)
+                self._failures.add_failure(error)
         if known is None:
             if guid not in self.routes:
                 self._received[guid.prefix] += 1
@@ -319,7 +319,7 @@ class LocalEndpoints:
             try:
                 local.endpoint.unmatch_reader(other)
             except Exception as error:  # noqa: BLE001  (a plug-in: the others are gone all the same)
-                self._failures.note(error)
+                self._failures.add_failure(error)
         else:
             local.endpoint.unmatch_writer(other)
             if _take_out(self.routes, other, local.endpoint):

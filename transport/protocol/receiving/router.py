@@ -261,7 +261,7 @@ class Router:
                 except DecodeError:
                     raise
                 except Exception as error:  # noqa: BLE001  (a plug-in: the rest of the message is for others)
-                    self._failures.note(error)
+                    self._failures.add_failure(error)
         elif kind == RttMeasurement.KIND:
             self._on_rtt_measurement(submessage, source, now)
         # INFO_REPLY is not followed: replies go to the locators of discovery, never to an address that a single
@@ -291,4 +291,4 @@ class Router:
             except DecodeError:
                 raise
             except Exception as error:  # noqa: BLE001
-                self._failures.note(error)
+                self._failures.add_failure(error)

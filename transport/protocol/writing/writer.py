@@ -338,7 +338,7 @@ class StatefulWriter:
 
     def _note_written(self, pending: PendingBatch, first_sn: int, now: int) -> None:
         if (keep_last := self.history.keep_last) is not None:
-            keep_last.note()
+            keep_last.note_numbered()
         if count := self.state.last_sn + 1 - first_sn:
             key_hashes = None if pending.key_hashes is None else pending.key_hashes[:count]
             flags = pending.flags if isinstance(pending.flags, int) else pending.flags[:count]

@@ -123,7 +123,7 @@ class Rules:
             return self._widest(fixed.element)
         return max(self._widest(member) for member in fixed.members)
 
-    def place(self, t: Type, at: int, modulus: int) -> tuple[Fixed, int] | None:
+    def lay_out_value(self, t: Type, at: int, modulus: int) -> tuple[Fixed, int] | None:
         """Lay a value ``at`` bytes from an origin that is aligned to ``modulus``: the layout and its end.
 
         None if that depends on values, or on more than is known about the origin.
@@ -139,7 +139,7 @@ class Rules:
                 return None
             members = []
             for member in t.members:
-                placed = None if member.optional else self.place(member.type, at, modulus)
+                placed = None if member.optional else self.lay_out_value(member.type, at, modulus)
                 if placed is None:
                     return None
                 members.append(placed[0])
@@ -158,7 +158,7 @@ class Rules:
 
         None if elements of the same value may lie differently, because CDR gives a struct no alignment of its own.
         """
-        first = self.place(t, at, modulus)
+        first = self.lay_out_value(t, at, modulus)
         if first is None:
             return None
         element, end = first
@@ -271,13 +271,13 @@ def fuse(rules: Rules, members: tuple[Member, ...], modulus: int) -> list[Block 
         placed = None
         if not member.optional:
             if fixed:
-                placed = rules.place(member.type, end, modulus)
+                placed = rules.lay_out_value(member.type, end, modulus)
             if placed is None:
                 close()
                 alignment = rules.first_alignment(member.type)
                 if steps:
                     modulus = alignment
-                placed = rules.place(member.type, 0, max(modulus, alignment))
+                placed = rules.lay_out_value(member.type, 0, max(modulus, alignment))
                 modulus = max(modulus, alignment)
         if placed is None:
             close()
@@ -292,9 +292,9 @@ def fuse(rules: Rules, members: tuple[Member, ...], modulus: int) -> list[Block 
 
 def is_alike_in_xcdr(t: Type) -> bool:
     """Whether all values of a final type are written alike in both XCDR versions, as far as is known."""
-    placed = Rules(1).place(t, 0, 8)
+    placed = Rules(1).lay_out_value(t, 0, 8)
     if placed is not None:
-        return placed == Rules(2).place(t, 0, 8)
+        return placed == Rules(2).lay_out_value(t, 0, 8)
     for inner in traverse(t):
         if isinstance(inner, SCALARS) and number_size(inner) >= 8:
             return False

@@ -44,7 +44,7 @@ def parse_idl(
     """
     definitions = _Definitions([] if notes is None else notes)
     try:
-        words = preprocess(text, file, include, definitions.note)
+        words = preprocess(text, file, include, definitions.note_at)
         definitions.read_definitions(syntax_tree(words), TypeDefaults(extensibility))
     except IdlError as error:
         raise TypeDefinitionError(_quotable(error, file)) from None
@@ -98,7 +98,7 @@ class _Definitions(Reader):
     def _collect(self, parent: Node, scope: Scope, settings: TypeDefaults) -> None:
         for child in trees(parent, "definition"):
             if isinstance(child.children[0], Token):
-                self._add(child, scope, settings, Annotations([], lambda _: 0, self.note))
+                self._add(child, scope, settings, Annotations([], lambda _: 0, self.note_at))
                 continue
             annotations = self.annotations(child, scope)
             node = next(tree(each) for each in child.children if tree(each).data != "annotation")
@@ -178,7 +178,7 @@ class _Definitions(Reader):
         if inner.data == "type":
             t = self.type(inner, scope)
         else:
-            t = self._declaration(inner, Annotations([], lambda _: 0, self.note), scope, settings)
+            t = self._declaration(inner, Annotations([], lambda _: 0, self.note_at), scope, settings)
         for at, declared in self.declarations(node, t, scope):
             self.define(scope, at, Alias(qualified(scope, identifier(at)), declared))
 

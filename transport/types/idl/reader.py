@@ -74,7 +74,7 @@ class Reader:
     """``notes`` gets one line for each name of what is ignored."""
 
     def __init__(self, notes: list[str]) -> None:
-        self.names = Names(self.define_later, self.note)
+        self.names = Names(self.define_later, self.note_at)
         self.types: dict[str, Type] = {}
         self._notes = notes
         self._sizes = TypeSizes()
@@ -84,7 +84,7 @@ class Reader:
         """Define a name which only a later line defines; returns whether there is such a line."""
         return False
 
-    def note(self, at: Token, text: str) -> None:
+    def note_at(self, at: Token, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
             self._notes.append(f"{place_of(at)}: {text}")
@@ -93,12 +93,12 @@ class Reader:
         if self._sizes.is_too_large(t):
             raise IdlError(at, f"{identifier(at)} is too large a type: {TOO_LARGE}")
         if at.lower() in keywords():
-            self.note(at, f"{at} is a keyword but for its case, which IDL refuses: write _{at}")
+            self.note_at(at, f"{at} is a keyword but for its case, which IDL refuses: write _{at}")
         self.types[self.names.declare(scope, at, t)] = t
 
     def annotations(self, node: Node, scope: Scope) -> Annotations:
         """The annotations among a node's children, and those in comments after it."""
-        return Annotations(trees(node, "annotation"), lambda each: self.evaluate(each, scope), self.note)
+        return Annotations(trees(node, "annotation"), lambda each: self.evaluate(each, scope), self.note_at)
 
     # --- types
 

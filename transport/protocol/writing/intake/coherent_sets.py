@@ -105,7 +105,7 @@ class CoherentSets:
     def _note_end(self) -> None:
         """What the set has replaced counts from now on."""
         if self._keep_last is not None:
-            self._keep_last.note()
+            self._keep_last.note_numbered()
 
     def _write_marker(self, begun: int, now: int) -> None:
         """Write the last change of the set, which holds no sample of the user's."""

@@ -93,7 +93,7 @@ class Framer:
 
     def _skip(self, first_sn: int, last_sn: int) -> Iterator[Change]:
         """The next numbers will never come. They are given away before anybody hears of it."""
-        self._history.skipped.note(first_sn, last_sn)
+        self._history.skipped.skip_numbers(first_sn, last_sn)
         self._state.last_sn = last_sn
         self._broadcast.gap(first_sn, last_sn)
         yield from ()

@@ -19,7 +19,7 @@ class HeldBatches:
         self._changes = changes
         self._kept = kept
 
-    def find(self, batch_sn: int) -> Change | None:
+    def find_batch(self, batch_sn: int) -> Change | None:
         """The change that holds a batch, or the next one; None if there is none."""
         changes = self._changes
         i = bisect_left(changes, batch_sn, key=_batch_sn)
@@ -35,13 +35,13 @@ class HeldBatches:
             return batch_sn
         first = self._changes[i] if i < len(self._changes) else None
         if first is not None and not first.batches:
-            first = self.find(first.batch_sn + 1)
+            first = self.find_batch(first.batch_sn + 1)
         return self._state.last_batch_sn + 1 if first is None else first.batch_sn - first.batches + 1
 
     def missing_samples(self, batches: SequenceNumberSet, acked: int) -> MissingSamples:
         """An ACKNACK_BATCH translated into numbers of samples; ``acked`` is what its reader has at least."""
         # Only the batch before is known to have arrived: samples behind it may have been sent outside a batch.
-        before = self.find(batches.base - 1)
+        before = self.find_batch(batches.base - 1)
         span = None if before is None else before.content.span_of(batches.base - 1, batches.base - 1)
         next_sn = acked + 1 if span is None else span[1] + 1
         if batches.base > self._state.last_batch_sn and (not self._changes or self._changes[-1].batches):

@@ -145,7 +145,7 @@ class WriterHistory:
             except BaseException:
                 self.settle()
                 raise
-        self.skipped.note(change.first_sn, change.last_sn)
+        self.skipped.skip_numbers(change.first_sn, change.last_sn)
 
     # --- what is no longer kept -------------------------------------------------------------------
 
@@ -259,14 +259,14 @@ class WriterHistory:
             self._drop(oldest.first_sn, oldest.content.end_of_batch(last))  # no batch in part
             excess -= before - self.samples
 
-    def find(self, sn: int) -> Change | None:
+    def find_change(self, sn: int) -> Change | None:
         """The change that holds ``sn``, or the next higher one; None if there is none."""
         i = bisect_left(self._changes, sn, key=_last_sn)
         while i < len(self._changes) and self.lifespan.is_over(self._changes[i]):
             i += 1
         found = self._changes[i] if i < len(self._changes) else None
         if self._kept and (found is None or found.first_sn > sn):
-            kept = self._kept.find(sn)
+            kept = self._kept.find_change(sn)
             if found is None or (kept is not None and kept.first_sn < found.first_sn):
                 return kept
         return found

@@ -63,10 +63,10 @@ class KeepLast:
 
     def expect(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
         """Samples of these instances are about to get the numbers from ``first_sn`` on; :meth:`note` follows."""
-        self.note(first_sn)
+        self.note_numbered(first_sn)
         self._expected.append((first_sn, key_hashes.copy(), flags))
 
-    def note(self, before: int = INFINITE) -> None:
+    def note_numbered(self, before: int = INFINITE) -> None:
         """Note which instances belong to what has got numbers, if these are below ``before``."""
         while self._noted and not self._state.set_begun:
             self.note_instances(*self._noted[0])
@@ -154,7 +154,7 @@ class KeepLast:
 
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
         """The newest numbers, first_sn..last_sn, are no samples."""
-        self.note(first_sn)
+        self.note_numbered(first_sn)
         if not self.is_keyed:  # nothing looks at them where instances are told apart
             self._hollow.add_range(first_sn, last_sn)
 
@@ -174,7 +174,7 @@ class KeepLast:
 
     def begin_claim(self, sn: int) -> None:
         """The newest number is that of a sample which is not complete yet."""
-        self.note(sn)
+        self.note_numbered(sn)
         self._claimed[sn] = None
 
     def end_claim(self, sn: int, key_hash: U8 | None) -> None:
@@ -213,7 +213,7 @@ class KeepLast:
 
     def take_replaced(self, last_sn: int) -> tuple[I64, I64]:
         """The ranges up to ``last_sn`` that are replaced, each once; of a keyed topic."""
-        self.note()
+        self.note_numbered()
         firsts, lasts = self._replaced.take_up_to(last_sn)
         return np.array(firsts, np.int64), np.array(lasts, np.int64)
 

@@ -206,7 +206,7 @@ class KeptSamples:
         numbers = numbers[numbers <= last_sn]
         return self.drop(numbers[:1], numbers[-1:])
 
-    def find(self, sn: int) -> Change | None:
+    def find_change(self, sn: int) -> Change | None:
         """The samples from ``sn`` on, or from the next higher one, as a change; None if there is none."""
         for i in range(bisect_left(self._parts, sn, key=_last_sn), len(self._parts)):
             if (found := self._parts[i].range_(sn)) is not None:
@@ -216,7 +216,7 @@ class KeptSamples:
     def changes(self) -> Iterator[Change]:
         """All samples."""
         sn = 0
-        while (found := self.find(sn)) is not None:
+        while (found := self.find_change(sn)) is not None:
             yield found
             sn = found.last_sn + 1
 

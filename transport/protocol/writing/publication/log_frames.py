@@ -80,7 +80,7 @@ class LogFrames:
 
     # --- changes into the log --------------------------------------------------------------------
 
-    def place(self, change: Change, log: MessageLog) -> None:
+    def store_content(self, change: Change, log: MessageLog) -> None:
         """Copy the content of a change into the log, which it views from then on."""
         content, headers = change.content, self.headers_of(change.timestamp)
         headers += content.head_in_log(self._writer_id, change.first_sn)

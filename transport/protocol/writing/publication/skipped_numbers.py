@@ -17,7 +17,7 @@ class SkippedNumbers:
         #: Sets that were aborted, each with the number behind its last one.
         self._aborted = IntervalSet()
 
-    def note(self, first_sn: int, last_sn: int) -> None:
+    def skip_numbers(self, first_sn: int, last_sn: int) -> None:
         """The newest numbers, first_sn..last_sn, will never come."""
         if self._keep_last is not None:
             self._keep_last.note_hollow(first_sn, last_sn)
@@ -28,7 +28,7 @@ class SkippedNumbers:
         self._aborted.add_range(begun, last_sn)
         if len(self._aborted) > REORDER_RUNS_MAX:
             self._aborted.remove_range(*self._aborted.lowest)
-        self.note(begun, last_sn)
+        self.skip_numbers(begun, last_sn)
 
     def settle(self, last_sn: int) -> None:
         """An exception has stopped what changed it: numbers above ``last_sn`` were not given away."""

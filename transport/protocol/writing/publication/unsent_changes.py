@@ -85,7 +85,7 @@ class UnsentChanges:
                 _BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT
             )
         else:
-            self.frames.place(change, self.log)
+            self.frames.store_content(change, self.log)
         self._published(change)
         self.frames.placing = None
 

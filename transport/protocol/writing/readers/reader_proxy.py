@@ -152,12 +152,12 @@ class ReaderProxy:
 
     def sent_again(self, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
         """first..last was sent again, of samples or of the fragments of one."""
-        self.repairs.recent.note(first, last, nbytes, now=now, of=of)
-        self.repairs.repeated.note(first, last, nbytes, of=of)
+        self.repairs.recent.add_repair(first, last, nbytes, now=now, of=of)
+        self.repairs.repeated.add_repair(first, last, nbytes, of=of)
 
     def sent_gap(self, first: int, last: int, nbytes: int) -> None:
         """It was announced that first..last will never come."""
-        self.repairs.repeated.note(first, last, nbytes)
+        self.repairs.repeated.add_repair(first, last, nbytes)
 
     @property
     def is_late_joiner(self) -> bool:

@@ -122,7 +122,7 @@ class ReaderRepairs:
         """Its group was sent first..last again: it is not to be sent the same alone, for so many nanoseconds."""
         self.recent.forget_before(now - suppression)
         if not self.recent.is_full:
-            self.recent.note(first, last, 0, now=now, of=of)
+            self.recent.add_repair(first, last, 0, now=now, of=of)
         self.requested.remove_range(first, last, of=of)
 
     def gone(self) -> None:
@@ -207,7 +207,7 @@ class RecentRepairs:
                 if not len(numbers):
                     del self._numbers[of]
 
-    def note(self, first: int, last: int, nbytes: int, *, now: int, of: int = 0) -> None:
+    def add_repair(self, first: int, last: int, nbytes: int, *, now: int, of: int = 0) -> None:
         self._sent.append((now, of, first, last, nbytes))
         self._numbers.setdefault(of, IntervalSet()).add_range(first, last)
         self.nbytes += nbytes

@@ -78,7 +78,7 @@ class RepeatedRepairs:
         samples = self._before.get(0)
         return samples is not None and next(samples.holes(first, last), None) is None
 
-    def note(self, first: int, last: int, nbytes: int, *, of: int = 0) -> None:
+    def add_repair(self, first: int, last: int, nbytes: int, *, of: int = 0) -> None:
         """first..last was sent again, in ``nbytes``."""
         before = self._before.get(of)
         if self._scattered >= REORDER_RUNS_MAX or (of or first) <= self._acked:

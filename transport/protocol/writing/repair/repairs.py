@@ -118,7 +118,7 @@ class RepairDatagrams(Packer):
         repairs, history = self._proxy.repairs, self._history
         sn, asked = first, last
         while sn <= last:
-            change = history.find(sn)
+            change = history.find_change(sn)
             if change is None or change.first_sn > sn:
                 # No further than what was sent: a reader that passes more acknowledges more, which is not believed.
                 next_sn = self._state.sent_sn + 1
@@ -129,7 +129,7 @@ class RepairDatagrams(Packer):
                 continue
             if at_end and change.last_sn >= last:
                 last = change.last_sn
-                following = history.find(last + 1)
+                following = history.find_change(last + 1)
                 if (
                     following is not None
                     and last >= repairs.history_sent
@@ -214,7 +214,7 @@ class RepairDatagrams(Packer):
         """Add fragments of one sample; a GAP if it is no more."""
         if sn > self._state.sent_sn:
             return  # it waits to be sent, or is claimed: what lies in the log there nobody has written yet
-        change = self._history.find(sn)
+        change = self._history.find_change(sn)
         if sn < self._proxy.first_relevant:
             self._announce_not_for_it(sn, sn)
         elif change is None or change.first_sn > sn:

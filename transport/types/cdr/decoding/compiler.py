@@ -35,7 +35,7 @@ from .unions import MutableUnionDecoder, PlainUnionDecoder
 def compile_node(rules: Rules, t: Type, target: pa.DataType | None) -> ValueDecoder:
     """The node of a value that may start anywhere; without a target the value is only skipped."""
     alignment = rules.first_alignment(t)
-    placed = rules.place(t, 0, alignment)
+    placed = rules.lay_out_value(t, 0, alignment)
     if placed is not None:
         return FixedValueDecoder(placed[0], alignment, placed[1], target)
     if isinstance(t, String):

@@ -13,7 +13,7 @@ from .nodes import ChoiceEncoder, FixedValueEncoder, RecordEncoder, TextEncoder,
 def compile_node(rules: Rules, t: Type) -> ValueEncoder:
     """The node of a value that may start anywhere."""
     alignment = rules.first_alignment(t)
-    placed = rules.place(t, 0, alignment)
+    placed = rules.lay_out_value(t, 0, alignment)
     if placed is not None:
         return FixedValueEncoder(placed[0], alignment, placed[1])
     if isinstance(t, String):
