@@ -14,7 +14,7 @@ from .transport.protocol.reading.flow.congestion_control import (
     StaticWindow,
     WindowOutcome,
 )
-from .transport.protocol.writing.flow import FlowControl, FlowReceiver
+from .transport.protocol.writing.flow import FlowControl, Receiver
 
 __all__ = [
     "CongestionControl",
@@ -22,7 +22,7 @@ __all__ = [
     "Cubic",
     "FlowControl",
     "FlowControlPolicy",
-    "FlowReceiver",
+    "Receiver",
     "StaticWindow",
     "StreamInfo",
     "WindowOutcome",

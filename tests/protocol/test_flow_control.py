@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.errors import UsageError, WriterLimit
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControlPolicy, WriterPolicy
-from spark_rtps.transport.protocol.writing.flow import FlowControl, FlowReceiver, flow_control_of
+from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver, flow_control_of
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import RttMeasurement
@@ -470,7 +470,7 @@ def test_a_strategy_of_the_users_own() -> None:
     class First(FlowControl):
         """Whoever came first."""
 
-        def limit(self, receivers: dict[Guid, FlowReceiver]) -> int:  # type: ignore[override]
+        def limit(self, receivers: dict[Guid, Receiver]) -> int:  # type: ignore[override]
             return next(iter(receivers.values())).limit
 
     s = Script(readers=0, flow_control=First(FlowControlPolicy(strategy="mine:First")))

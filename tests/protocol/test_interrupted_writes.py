@@ -20,7 +20,7 @@ from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, FlowControlPolicy
-from spark_rtps.transport.protocol.writing.flow import FlowControl, FlowReceiver
+from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
 from tests.log.publishing_scene import Driver, number_of, payload, read_all, samples_of
@@ -223,12 +223,12 @@ def test_a_strategy_that_raises_once_when_a_reader_is_matched_makes_no_differenc
     class Faulty(FlowControl):
         fails = False
 
-        def limit(self, receivers: Mapping[Guid, FlowReceiver]) -> int:
+        def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
             if self.fails:
                 raise Interrupted
             return super().limit(receivers)
 
-        def is_connected(self, receivers: Mapping[Guid, FlowReceiver]) -> bool:
+        def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
             self.limit(receivers)
             return super().is_connected(receivers)
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark_rtps.plugins import FlowControl, FlowControlPolicy, FlowReceiver, StreamInfo
+from spark_rtps.plugins import FlowControl, FlowControlPolicy, Receiver, StreamInfo
 from spark_rtps.transport.structure import Guid
 
 
@@ -31,7 +31,7 @@ class Noted(FlowControl):
             group=policy.group_min_size,
         )
 
-    def limit(self, receivers: Mapping[Guid, FlowReceiver]) -> int:
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
         self._note(receivers=len(receivers))
         return super().limit(receivers)
 

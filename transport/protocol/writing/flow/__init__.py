@@ -1,13 +1,13 @@
 """How fast a writer may send: what readers report (:mod:`.flow_control`), and token buckets (:mod:`.token_bucket`)."""
 
-from .flow_control import STRATEGIES, FlowControl, FlowReceiver, flow_control_of, of_groups
+from .flow_control import STRATEGIES, FlowControl, Receiver, flow_control_of, of_groups
 from .token_bucket import PREDEFINED, TokenBucket
 
 __all__ = [
     "FlowControl",
     "TokenBucket",
     "PREDEFINED",
-    "FlowReceiver",
+    "Receiver",
     "STRATEGIES",
     "flow_control_of",
     "of_groups",

@@ -21,7 +21,7 @@ from ...policies import FlowControlPolicy
 
 
 @slotted
-class FlowReceiver:
+class Receiver:
     """What is known of one reader: consumed up to ``position``, with room for ``window`` bytes behind it."""
 
     position: int
@@ -47,19 +47,19 @@ class FlowControl:
         #: What is known of the writer; None: it is one of ours, which does not look at it.
         self.stream = stream
 
-    def limit(self, receivers: Mapping[Guid, FlowReceiver]) -> int:
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
         """How far may be sent; there is at least one receiver."""
         return min(receiver.limit for receiver in receivers.values())
 
-    def acknowledged(self, receivers: Mapping[Guid, FlowReceiver], acked: Mapping[Guid, int]) -> int:
+    def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
         """The sequence number up to which nothing is waited for any more; there is at least one receiver."""
         return min(acked[guid] for guid in self.pacing(receivers))
 
-    def pacing(self, receivers: Mapping[Guid, FlowReceiver]) -> Mapping[Guid, FlowReceiver]:
+    def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
         """The receivers that are waited for: at least one."""
         return receivers
 
-    def is_connected(self, receivers: Mapping[Guid, FlowReceiver]) -> bool:
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
         """Whether enough receivers are there (``group_min_size``)."""
         return len(receivers) >= self.policy.group_min_size
 
@@ -67,24 +67,24 @@ class FlowControl:
 class Unicast(FlowControl):
     """For one reader, which is all there is to wait for. If there are several, the slowest sets the pace."""
 
-    def is_connected(self, receivers: Mapping[Guid, FlowReceiver]) -> bool:
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
         return True
 
 
 class Max(FlowControl):
     """The fastest reader sets the pace; a slow one falls behind, is dropped, and rejoins at the newest."""
 
-    def limit(self, receivers: Mapping[Guid, FlowReceiver]) -> int:
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
         return max(receiver.limit for receiver in receivers.values())
 
-    def pacing(self, receivers: Mapping[Guid, FlowReceiver]) -> Mapping[Guid, FlowReceiver]:
+    def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
         fastest = max(receivers, key=lambda guid: receivers[guid].position)
         return {fastest: receivers[fastest]}
 
-    def acknowledged(self, receivers: Mapping[Guid, FlowReceiver], acked: Mapping[Guid, int]) -> int:
+    def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
         return max(acked[guid] for guid in receivers)
 
-    def is_connected(self, receivers: Mapping[Guid, FlowReceiver]) -> bool:
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
         return True
 
 
@@ -95,21 +95,21 @@ class Tagged(FlowControl):
         super().__init__(policy)
         self._without = Max(policy)
 
-    def limit(self, receivers: Mapping[Guid, FlowReceiver]) -> int:
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
         tagged = self._tagged(receivers)
         return super().limit(tagged) if tagged else self._without.limit(receivers)
 
-    def pacing(self, receivers: Mapping[Guid, FlowReceiver]) -> Mapping[Guid, FlowReceiver]:
+    def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
         return self._tagged(receivers) or self._without.pacing(receivers)
 
-    def acknowledged(self, receivers: Mapping[Guid, FlowReceiver], acked: Mapping[Guid, int]) -> int:
+    def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
         tagged = self._tagged(receivers)
         return min(acked[guid] for guid in tagged) if tagged else self._without.acknowledged(receivers, acked)
 
-    def is_connected(self, receivers: Mapping[Guid, FlowReceiver]) -> bool:
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
         return len(self._tagged(receivers)) >= self.policy.group_min_size
 
-    def _tagged(self, receivers: Mapping[Guid, FlowReceiver]) -> dict[Guid, FlowReceiver]:
+    def _tagged(self, receivers: Mapping[Guid, Receiver]) -> dict[Guid, Receiver]:
         tag = self.policy.group_tag
         return {guid: receiver for guid, receiver in receivers.items() if receiver.group_tag == tag}
 

@@ -16,7 +16,7 @@ from typing import Final
 from ....structure import INFINITE, Guid
 from ....wire.status_messages import StatusMessage
 from ...policies import WriterPolicy
-from ..flow import FlowControl, FlowReceiver
+from ..flow import FlowControl, Receiver
 from ..publication import SequencePositions
 from .reader_proxy import ReaderProxy
 
@@ -100,7 +100,7 @@ class Pacing:
         reports = proxy.info.status_messages
         window = min(_FIRST_WINDOW, self._window, self._window_max) if reports else INFINITE
         proxy.consumed = proxy.acked
-        proxy.receiver = FlowReceiver(self._numbers.position_of(proxy.acked), window, presumed=reports)
+        proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window, presumed=reports)
         if reports:
             self._reporting.add(proxy.guid)
 
@@ -192,7 +192,7 @@ class Pacing:
         slowest = min(pacing, key=lambda guid: pacing[guid].limit, default=None)
         return self.limit, slowest if slowest in self._active else None
 
-    def _receivers(self) -> dict[Guid, FlowReceiver]:
+    def _receivers(self) -> dict[Guid, Receiver]:
         active = self._active.items()
         here = {guid: proxy.receiver for guid, proxy in active if not proxy.rejoins_at}
         return here or {guid: proxy.receiver for guid, proxy in active}

@@ -15,7 +15,7 @@ from ....structure import INFINITE, Guid, Locator
 from ...counts import CountFilter
 from ...endpoint_info import ReaderInfo
 from ..changes import DATA
-from ..flow import FlowReceiver
+from ..flow import Receiver
 from .activity import ACTIVE, Activity
 from .heartbeat_timer import HeartbeatTimer
 from .reader_repairs import ReaderRepairs
@@ -107,7 +107,7 @@ class ReaderProxy:
         self.counts = SubmessageCounts()
         #: What it reports to have consumed, where it does; and what that means for flow control (:mod:`.pacing`).
         self.consumed = self.acked
-        self.receiver = FlowReceiver(0, 0)
+        self.receiver = Receiver(0, 0)
         self.activity = Activity()
         self.heartbeats = HeartbeatTimer()
         self.repairs = ReaderRepairs()

@@ -19,7 +19,7 @@ from ....structure import ENTITYID_UNKNOWN, INFINITE, PREFIX_UNKNOWN, Guid, Loca
 from ...endpoint_info import ReaderInfo
 from ...intervals import IntervalSet
 from ...policies import WriterPolicy
-from ..flow import FlowReceiver
+from ..flow import Receiver
 from ..readers import ReaderProxy, Requested
 
 #: Nanoseconds within which requests for the same count together: a reader asks again no sooner.
@@ -50,7 +50,7 @@ class GroupProxy(ReaderProxy):
         self.acked = min(proxy.acked for proxy in askers)
         self.first_relevant = max(max(proxy.first_relevant, proxy.joined_sn + 1) for proxy in members)
         windows = [proxy.receiver.window for proxy in askers if not proxy.receiver.presumed]
-        self.receiver = FlowReceiver(0, min(windows, default=INFINITE))
+        self.receiver = Receiver(0, min(windows, default=INFINITE))
         size = min(proxy.info.message_size_max for proxy in members)
         if size != self.info.message_size_max:
             self.info = self.info.resized(size)
