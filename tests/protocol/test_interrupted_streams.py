@@ -245,7 +245,7 @@ TRAINS = [write(20, 400), RUN, write(9, 400), RUN, write(1), RUN]
 BATCHING = ("/writing/batching/", "/intake/intake.py", "/writing/writer.py")
 NOTING = ("/keep_last.py", "/writing/writer.py", "/coherent_sets.py")
 ENDING = ("/coherent_sets.py", "/sender.py", "/unsent_changes.py")
-FRAMING = ("/unsent_changes.py", "/train_framer.py", "/log_frames.py")
+FRAMING = ("/unsent_changes.py", "/gso_framer.py", "/log_frames.py")
 FLOW = ("/token_bucket.py", "/writing/asynchronous.py")
 ALL = ("/transport/protocol/writing/", "/transport/log/")
 

@@ -149,7 +149,7 @@ def gso_batch_framer(
     key_hashes: U8 | None,
     coherent_set: int,
 ) -> GsoBatchFramer:
-    """Prepare uniform samples of one encapsulation for :meth:`BatchTrainFramer.frame`; ``headers`` begin each message.
+    """Prepare uniform samples of one encapsulation for :meth:`BatchGsoFramer.frame`; ``headers`` begin each message.
 
     The other parameters are as in :func:`.batch.frame_batch`, which also says what is wrong with a batch too long.
     """

@@ -62,7 +62,7 @@ class BatchContent(Content):
         "_budget",
         "_compressed",
         "_policy",
-        "_sample_ranges",
+        "_sample_blocks",
         "batch",
         "last_batch_sn",
         "removed",
@@ -88,7 +88,7 @@ class BatchContent(Content):
         self.removed = 0
         self._policy = policy
         self._budget = budget
-        self._sample_ranges: list[SampleBlock] | None = None
+        self._sample_blocks: list[SampleBlock] | None = None
         self._compressed: dict[str, Buffer] = {}
 
     @property
@@ -108,11 +108,11 @@ class BatchContent(Content):
             packer.begin_datagram()  # a batch is a packet; what is lost is one of them
             packer.add_submessage(self.encoded(packer.form), self.timestamp, reserve=HEARTBEAT_ROOM)
             return
-        for range_ in self.sample_blocks():
-            if range_.block is None:
-                packer.add_gap(range_.first, range_.last)
+        for part in self.sample_blocks():
+            if part.block is None:
+                packer.add_gap(part.first, part.last)
             else:
-                packer.add_block(range_.block, range_.first, range_.last, range_.timestamp)
+                packer.add_block(part.block, part.first, part.last, part.timestamp)
 
     def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:
         """The whole batch to a reader that reads batches of its size, else the samples that are asked for."""
@@ -123,21 +123,21 @@ class BatchContent(Content):
             data = self.encoded(answer.form, answer.reader_id)
             answer.resend_batch(data, timestamp, batch.first_sn, batch.last_sn)
             return True
-        for range_ in self.sample_blocks():
-            a, b = max(first, range_.first), min(last, range_.last)
+        for part in self.sample_blocks():
+            a, b = max(first, part.first), min(last, part.last)
             if a > b:
                 continue
-            if range_.block is None:
+            if part.block is None:
                 answer.announce_gap(a, b)
-            elif not answer.resend_block(range_.block, range_.timestamp, a, b):
+            elif not answer.resend_block(part.block, part.timestamp, a, b):
                 return False
         return True
 
     def in_fragments(self, sn: int, timestamp: int, fits: int) -> tuple[LargeSample, int] | None:
-        range_ = next(each for each in self.sample_blocks() if each.last >= sn)
-        if range_.block is None:
+        part = next(each for each in self.sample_blocks() if each.last >= sn)
+        if part.block is None:
             return None
-        return DataContent(range_.block).in_fragments(sn, range_.timestamp, fits)
+        return DataContent(part.block).in_fragments(sn, part.timestamp, fits)
 
     def encoded(self, form: str, reader_id: bytes = ENTITYID_UNKNOWN) -> Buffer:
         """The DATA_BATCH; or, if that is smaller, the submessage that holds it compressed."""
@@ -168,9 +168,9 @@ class BatchContent(Content):
     def remove_range(self, first: int, last: int) -> bool:
         """Mark samples as removed, which readers of batches see. False when none is left."""
         gone = sum(
-            max(0, min(range_.last, last) - max(range_.first, first) + 1)
-            for range_ in self.sample_blocks()
-            if range_.block is not None
+            max(0, min(part.last, last) - max(part.first, first) + 1)
+            for part in self.sample_blocks()
+            if part.block is not None
         )
         if gone:
             self.removed += gone
@@ -178,7 +178,7 @@ class BatchContent(Content):
             self.batch = replace(self.batch, data=self.batch.data.copy())
             self.batch.mark_removed(first, last)
             self._compressed.clear()
-            self._sample_ranges = None
+            self._sample_blocks = None
         return self.removed < self.batch.count
 
     def end_of_batch(self, sn: int) -> int:
@@ -190,10 +190,10 @@ class BatchContent(Content):
 
     def sample_blocks(self) -> list[SampleBlock]:
         """The samples as DATA submessages, in order and without a hole."""
-        if self._sample_ranges is None:
+        if self._sample_blocks is None:
             runs = self.batch.to_run(PREFIX_UNKNOWN, self.timestamp)
-            self._sample_ranges = [range_ for run in runs for range_ in self._of_run(run)]
-        return self._sample_ranges
+            self._sample_blocks = [part for run in runs for part in self._of_run(run)]
+        return self._sample_blocks
 
     def _of_run(self, run: Run) -> Iterator[SampleBlock]:
         writer_id = self.batch.data[_WRITER_ID].tobytes()

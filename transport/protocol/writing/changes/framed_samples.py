@@ -144,9 +144,9 @@ def _changes(
             large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
             yield Change(first_sn + first, first_sn + first, timestamp, LargeContent(large), batch_sn)
             continue
-        range_ = samples.take_range(first, last)
+        part = samples.take_range(first, last)
         for block in frame(
-            range_,
+            part,
             writer_id,
             first_sn + first,
             budget=budget,

@@ -36,7 +36,7 @@ class Framer:
     ) -> None:
         self._state = state
         self._history = history
-        self._trains = unsent.gso_buffers
+        self._gso_framer = unsent.gso_framer
         self._readers = readers
         self._window = window
         self._pacing = pacing
@@ -63,7 +63,7 @@ class Framer:
         first_sn, coherent_set = state.last_sn + 1, state.set_begun
         if self._takes_together(pending):
             if self._goes_by_gso(pending):
-                return self._trains.message_trains(
+                return self._gso_framer.gso_messages_of(
                     pending,
                     first_sn,
                     framing.budget,
@@ -71,7 +71,7 @@ class Framer:
                     coherent_set=coherent_set,
                 )
             if self._goes_by_gso_fragments(pending):
-                return self._trains.gso_fragments_of(
+                return self._gso_framer.gso_fragments_of(
                     pending,
                     first_sn,
                     framing,
@@ -80,7 +80,7 @@ class Framer:
                 )
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
-            return self._trains.gso_batches_of(
+            return self._gso_framer.gso_batches_of(
                 pending, first_sn, batch_sn, framing, coherent_set=coherent_set
             )
         if pending.alone or not self._broadcast.wants_batches:
@@ -121,7 +121,7 @@ class Framer:
             and not int(pending.flags) & (DISPOSED | UNREGISTERED | FILTERED)
             and pending.key_hashes is None
             and not self._state.set_begun
-            and self._trains.takes_gso_fragments
+            and self._gso_framer.takes_gso_fragments
         )
 
     def _group_bytes(self) -> int:

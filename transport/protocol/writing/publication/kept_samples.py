@@ -120,7 +120,7 @@ class _Part:
             a.nbytes + b.nbytes,
         )
 
-    def range_(self, sn: int) -> Change | None:
+    def change_from(self, sn: int) -> Change | None:
         """The samples from ``sn`` on, or the next one that is kept, as far as neither number nor time jumps."""
         numbers, stamps = self.numbers, self.timestamps
         low = int(np.searchsorted(numbers, sn))
@@ -209,7 +209,7 @@ class KeptSamples:
     def find_change(self, sn: int) -> Change | None:
         """The samples from ``sn`` on, or from the next higher one, as a change; None if there is none."""
         for i in range(bisect_left(self._parts, sn, key=_last_sn), len(self._parts)):
-            if (found := self._parts[i].range_(sn)) is not None:
+            if (found := self._parts[i].change_from(sn)) is not None:
                 return found
         return None
 

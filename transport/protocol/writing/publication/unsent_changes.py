@@ -20,11 +20,11 @@ from ....wire.message import HEADER_SIZE
 from ...policies import FlowControlPolicy
 from ..changes import Change
 from ..state import WriterState
+from .gso_framer import GsoFramer
 from .history import WriterHistory
 from .log_frames import LogFrames
 from .message_log import FRAME_ALIGNMENT, FRAME_HEADER_BYTES, TERM_LENGTH, LogClaim, MessageLog
 from .positions import PublicationPositions, SequencePositions
-from .train_framer import TrainFramer
 
 #: What comes before a change in its place: the headers of frame and message, and INFO_TS.
 _BEFORE_CONTENT: Final = FRAME_HEADER_BYTES + HEADER_SIZE + INFO_TS_SIZE
@@ -49,7 +49,7 @@ class UnsentChanges:
         #: Where the changes lie in the log.
         self.frames = LogFrames(state, history, self.positions, log)
         #: What leaves together is framed there.
-        self.gso_buffers = TrainFramer(state, self.frames)
+        self.gso_framer = GsoFramer(state, self.frames)
         #: How far spies on this host have read the log.
         self.spies: list[int] = []
         self._state = state

@@ -36,7 +36,7 @@ _GSO_IN_WINDOW: Final = 16
 _EMPTY: Final = DataContent(DataBlock(0, 0, np.zeros(0, np.uint8), 0))
 
 
-class TrainFramer:
+class GsoFramer:
     """Frames the trains of one writer in its publication log, if it has one."""
 
     def __init__(self, state: WriterState, frames: LogFrames) -> None:
@@ -45,7 +45,7 @@ class TrainFramer:
         self._log = frames.log
         self._writer_id = state.guid.entity
 
-    def message_trains(
+    def gso_messages_of(
         self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
     ) -> Iterator[Change]:
         """Uniform samples framed in their place, as trains of whole messages."""
