@@ -5,34 +5,34 @@
     RtpsError
     ├── UsageError                 the caller did something the API does not allow
     │   ├── OptionError            an option's key or value is wrong: names it, and the fix
-    │   ├── PluginError            code of the user's that is named in settings cannot be used
+    │   ├── PluginError            user code that is named in the settings cannot be used
     │   ├── CoherentSetError       a coherent set is larger than its writer can hold
-    │   ├── UnloggedError          a sample is claimed of a writer without a publication log
-    │   ├── TooManySamplesError    samples that would take too much memory together: decode fewer at once
-    │   └── PySparkVersionError    PySpark is missing, or of a version that is not known here
-    ├── TypeDefinitionError        IDL or schema that makes no DDS type (file, line, column)
+    │   ├── UnloggedError          a sample was claimed from a writer without a publication log
+    │   ├── TooManySamplesError    decoding these samples together needs too much memory: decode fewer at once
+    │   └── PySparkVersionError    PySpark is missing, or its version is not supported
+    ├── TypeDefinitionError        an IDL file or a schema that defines no DDS type (file, line, column)
     ├── UnknownTypeError           no peer announced the type of a topic, or they announced different ones
-    ├── FilterError                a content filter is wrong: where, and what would be right
+    ├── FilterError                a content filter is wrong: names the position, and the fix
     ├── DecodeError                a peer's bytes are wrong; carries a DropReason, never escapes
-    ├── MalformedSampleError       a sample does not decode, and the user wants to fail then
+    ├── MalformedSampleError       a sample does not decode, and the user asked to fail in this case
     ├── EncodeError                a value does not fit its DDS type (column, row)
     ├── TransportError             sockets: no interface, port taken, name not resolved
-    │   └── OutOfTokensError       a flow controller does not let samples go in time
-    ├── RangeServerError           what serves a log's ranges is not reached, or answers what cannot be (addresses)
-    ├── NoReaderError              no reader to write to within the time given
-    ├── NoWriterError              a topic's writers do not match, or the topic has another name
-    ├── RecordingError             a recording cannot be read: damaged, unfinished, or of an unknown kind (path)
+    │   └── OutOfTokensError       a flow controller does not release samples in time
+    ├── RangeServerError           a log server is unreachable, or its answer is invalid (addresses)
+    ├── NoReaderError              no reader matched within the time given
+    ├── NoWriterError              the topic's writers do not match, or the topic has another name
+    ├── RecordingError             a recording cannot be read: damaged, unfinished, or of an unknown format (path)
     ├── AcknowledgmentError        a reliable reader did not acknowledge in time (limit, readers, positions)
     └── LogError                   a stream log or a publication log cannot be used (path, process)
-        ├── LogAccessError         it belongs to another user, or is closed to this one (owner)
-        ├── LogFullError           its limit or its disk is used up (needed, limit, free)
-        └── LogLostError           it cannot be resumed, or a position is no longer, or not yet, in it (position)
-            ├── LogDamagedError    a part of it is not as it was written (position, stop, rows, writer, first_sn)
-            └── LogFormatError     another version wrote it, in a format that is not known here (version)
+        ├── LogAccessError         the log belongs to another user, or this user may not read it (owner)
+        ├── LogFullError           the log has reached its limit, or the disk is full (needed, limit, free)
+        └── LogLostError           the log cannot be resumed, or does not hold a position (position)
+            ├── LogDamagedError    a part of the log is corrupted (position, stop, rows, writer, first_sn)
+            └── LogFormatError     another version wrote the log, in a format that this one cannot read (version)
 
-Errors carry facts as attributes. They do not name the settings which would help: those have other names in each
-interface of the project, which adds them as ``hint``. Each error can be made of its message alone, so that pickle
-and the parent of a receiver process can make it again.
+Errors carry facts as attributes. They do not name the settings that would help: each interface of the project has its
+own names for those, and adds them as ``hint``. Each error can be constructed from its message alone, so that pickle
+and the parent of a receiver process can recreate it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SECRET: Final = re.compile("(?i)secret|password|token$")
 class RtpsError(Exception):
     """Base of all errors raised by spark-rtps."""
 
-    #: What the user can do about it, in the words of the interface in use; empty until that interface has added it.
+    #: What the user can do, in the terms of the interface in use; empty until that interface has added it.
     hint: str = ""
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class OptionError(UsageError):
 
 
 class Plugin(enum.Enum):
-    """The places where code of the user's can be put in."""
+    """The extension points at which user code can be plugged in."""
 
     INTERCEPTOR = "batch interceptor"
     FLOW_CONTROL = "flow control strategy"
@@ -90,10 +90,10 @@ class Plugin(enum.Enum):
 
 
 class PluginError(UsageError):
-    """Code of the user's, given as ``module:callable``, cannot be used.
+    """User code, given as ``module:callable``, cannot be used.
 
-    ``plugin`` is what it was to become (a value of :class:`Plugin`), ``name`` how it was given, ``reason`` what is
-    wrong with it, and ``is_loaded`` whether there is such code at all.
+    ``plugin`` is its extension point (a value of :class:`Plugin`), ``name`` the ``module:callable`` that was given,
+    ``reason`` why it cannot be used, and ``is_loaded`` whether it could be imported.
     """
 
     def __init__(
@@ -104,29 +104,29 @@ class PluginError(UsageError):
 
     @classmethod
     def for_plugin(cls, plugin: Plugin, name: str, reason: str, *, is_loaded: bool = True) -> PluginError:
-        """The error for code that was given as ``name``."""
+        """The error for the user code ``name``."""
         message = f"{plugin.value} {name!r}: {reason}"
         return cls(message, plugin=plugin.value, name=name, reason=reason, is_loaded=is_loaded)
 
 
 class CoherentSetError(UsageError):
-    """A coherent set is too large: readers acknowledge nothing of it before its end."""
+    """A coherent set is larger than its writer can hold; readers acknowledge none of its samples before its end."""
 
 
 class UnloggedError(UsageError):
-    """A sample can be claimed only in a publication log, and this writer has none."""
+    """A sample was claimed from a writer without a publication log."""
 
 
 class TooManySamplesError(UsageError):
-    """Samples would take too much memory together; decode fewer of them at once."""
+    """Decoding these samples together needs too much memory; decode fewer of them at once."""
 
 
 class PySparkVersionError(UsageError):
-    """PySpark is not installed, or is of a version that this package does not know."""
+    """PySpark is not installed, or this package does not support its version."""
 
 
 class TypeDefinitionError(RtpsError):
-    """A type definition is wrong or uses what is not supported."""
+    """A type definition is wrong, or uses an unsupported feature."""
 
 
 class TypeGap(enum.Enum):
@@ -139,7 +139,7 @@ class TypeGap(enum.Enum):
 
 
 class UnknownTypeError(RtpsError):
-    """No endpoint announced a topic's type; ``gap`` is why it is not known."""
+    """The type of a topic is not known; ``gap`` is the reason."""
 
     def __init__(self, message: str, *, gap: TypeGap | None = None) -> None:
         super().__init__(message)
@@ -147,9 +147,9 @@ class UnknownTypeError(RtpsError):
 
 
 class MalformedSampleError(RtpsError):
-    """A sample does not decode, and is not to be passed over."""
+    """A sample does not decode, and the user asked not to skip such samples."""
 
-    #: Which one: GUID of its writer, and its sequence number.
+    #: The GUID of the sample's writer, and its sequence number.
     sample: tuple[Guid, int] | None = None
 
 
@@ -158,7 +158,7 @@ class FilterError(RtpsError):
 
 
 class NullPlace(enum.Enum):
-    """Where a null stands that has no place in a DDS type, and what it is called."""
+    """Where a value is null that the DDS type requires, and the text of the error."""
 
     MEMBER = "null, but the member is not @optional"
     KEY = "null, but a key is never optional"
@@ -169,9 +169,9 @@ class NullPlace(enum.Enum):
 
 
 class EncodeError(RtpsError):
-    """A value does not fit the DDS type it is written as; ``null`` is where it stands if it is a null.
+    """A value does not fit its DDS type; for a null, ``null`` is its place in the type.
 
-    ``rows``: those with such a value, if the error is one of values.
+    ``rows``: the indices of the rows with such a value; empty if the error is not about values.
     """
 
     def __init__(self, message: str, *, null: NullPlace | None = None, rows: tuple[int, ...] = ()) -> None:
@@ -181,13 +181,13 @@ class EncodeError(RtpsError):
 
 
 class TransportError(RtpsError):
-    """A socket cannot be had or used."""
+    """A socket cannot be opened or used."""
 
 
 class OutOfTokensError(TransportError):
-    """A flow controller does not let samples go in time.
+    """A flow controller does not release samples in time.
 
-    ``admitted``: they wait in its queue; otherwise the queue takes no more of them.
+    ``admitted``: the samples wait in its queue; otherwise the queue was full and they were refused.
     """
 
     def __init__(self, message: str, *, admitted: bool = False) -> None:
@@ -196,9 +196,9 @@ class OutOfTokensError(TransportError):
 
 
 class RangeServerError(RtpsError):
-    """A server of ranges of stream logs is not reached, or what it answers cannot be right.
+    """A log server is unreachable, or its answer is invalid.
 
-    ``addresses`` are those that were tried; ``is_reached`` says whether any answered.
+    ``addresses`` are the addresses that were tried; ``is_reached`` says whether any of them answered.
     """
 
     def __init__(self, message: str, *, addresses: tuple[str, ...] = (), is_reached: bool = True) -> None:
@@ -212,13 +212,13 @@ class NoReaderError(RtpsError):
 
 
 class NoWriterError(RtpsError):
-    """No writer matched while a batch read listened, and the reason is known."""
+    """No writer matched during a batch read, and the reason is known."""
 
 
 class RecordingError(RtpsError):
     """A file of a recording cannot be read, or not to its end; ``path`` is the file.
 
-    ``is_damage``: a part of it is not as it was written, and the others may be read.
+    ``is_damage``: a part of the file is corrupted, and the other parts may be readable.
     """
 
     def __init__(self, message: str, *, path: str = "", is_damage: bool = False) -> None:
@@ -233,26 +233,26 @@ class RecordingError(RtpsError):
 class WriterLimit(enum.StrEnum):
     """What stops a writer from taking more samples."""
 
-    #: As much is on its way as the readers take, or as the writer keeps for repairs.
+    #: The unacknowledged samples fill the windows of the readers, or what the writer keeps for repairs.
     SEND_WINDOW = "send window"
-    #: The publication is as far ahead of its sender as it may be.
+    #: The publication is ahead of its sender by its limit.
     PUBLICATION = "publication limit"
-    #: RESOURCE_LIMITS: the history holds as many samples as it may.
+    #: The history holds RESOURCE_LIMITS max_samples samples.
     MAX_SAMPLES = "max_samples"
-    #: The history holds as many batches as it may.
+    #: The history holds its maximum of batches.
     MAX_BATCHES = "max_batches"
-    #: Tokens are lacking.
+    #: The flow controller has no tokens left.
     FLOW_CONTROLLER = "flow controller"
-    #: Fewer readers are there than the flow control strategy wants.
+    #: Fewer readers are matched than the flow control strategy requires.
     GROUP = "group of readers"
 
 
 class AcknowledgmentError(RtpsError):
     """Matched reliable readers did not acknowledge in time.
 
-    ``limit`` is what stopped the writer, None where it only waited for acknowledgments. ``readers`` are those that it
-    waits for, each with the highest sequence number that it acknowledged of ``last_sn``; ``positions`` are the
-    writer's, in bytes.
+    ``limit`` is what stopped the writer, None if it only waited for acknowledgments. ``readers`` are the readers that
+    it waits for, each with the highest sequence number that it acknowledged, at most ``last_sn``; ``positions`` are the
+    writer's positions, in bytes.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class AcknowledgmentError(RtpsError):
 class LogError(RtpsError):
     """A stream log or a publication log cannot be used.
 
-    ``path`` is its file or directory, ``process`` the id of the process that holds it, or held it; None: unknown.
+    ``path`` is its file or directory, ``process`` the id of the process that uses or used it; None: unknown.
     """
 
     def __init__(self, message: str, *, path: Path | None = None, process: int | None = None) -> None:
@@ -284,7 +284,7 @@ class LogError(RtpsError):
 
 
 class LogAccessError(LogError):
-    """A log belongs to another user, or this user may not read it; ``owner`` is the id of the user it belongs to."""
+    """A log belongs to another user, or this user may not read it; ``owner`` is the id of the log's user."""
 
     def __init__(self, message: str, *, path: Path | None = None, owner: int | None = None) -> None:
         self.owner = owner
@@ -294,8 +294,8 @@ class LogAccessError(LogError):
 class LogFullError(LogError):
     """A log has reached its limit, or its disk is full.
 
-    ``needed`` is how many bytes were asked for, or what ``limit`` would have to be; ``limit`` is how many bytes the
-    log may have, ``free`` how many the disk has left. None: it was not the limit, or not the disk.
+    ``needed`` is the number of bytes requested, or the least ``limit`` that would do; ``limit`` is the log's maximum in
+    bytes, None if the limit was not the reason; ``free`` is the disk space left, None if the disk was not the reason.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class LogFullError(LogError):
 
 
 class LogLostError(LogError):
-    """A stream log cannot be resumed, or ``position`` lies outside what it still holds."""
+    """A stream log cannot be resumed, or ``position`` lies outside the range that it holds."""
 
     def __init__(self, message: str, *, path: Path | None = None, position: int | None = None) -> None:
         self.position = position
@@ -322,10 +322,10 @@ class LogLostError(LogError):
 
 
 class LogDamagedError(LogLostError):
-    """Bytes [``position``, ``stop``) of a stream log are not as they were written, and what they held is lost.
+    """Bytes [``position``, ``stop``) of a stream log are corrupted, and their samples are lost.
 
-    ``rows`` is how many samples they held, ``writer`` whose they are, ``first_sn`` the first sequence number. None: it
-    cannot be told.
+    ``rows`` is the number of samples lost, ``writer`` the GUID of their writer, ``first_sn`` the first sequence number.
+    None: unknown.
     """
 
     def __init__(
@@ -347,7 +347,7 @@ class LogDamagedError(LogLostError):
 
 
 class LogFormatError(LogLostError):
-    """A stream log is of a ``version`` of its format that is not known here."""
+    """A stream log has a format ``version`` that this package cannot read."""
 
     def __init__(self, message: str, *, path: Path | None = None, version: object = None) -> None:
         self.version = version
@@ -371,9 +371,9 @@ class DropReason(enum.Enum):
     OVER_LIMIT = "over_limit"
     MESSAGE_TOO_LARGE = "message_too_large"
     UNKNOWN_WRITER = "unknown_writer"
-    #: The sender's address is in none of the networks that the participant listens to.
+    #: The sender's address is in none of the networks of the peers that the participant accepts.
     PEER_NOT_ADMITTED = "peer_not_admitted"
-    #: It names a participant which has announced other addresses than the sender's.
+    #: The message names a participant that has not announced the sender's address.
     FOREIGN_ADDRESS = "foreign_address"
 
 
@@ -387,7 +387,7 @@ class DecodeError(RtpsError):
 
 
 def reason(error: OSError) -> str:
-    """Why the system refused something, and the limit if it is one of this process."""
+    """The operating system's reason, with the limit if the process has reached one."""
     if error.errno == errno.EMFILE:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return f"{error.strerror} (ulimit -n of this process is {limit})"

@@ -1,4 +1,4 @@
-"""What was said in a log, so that it is said once."""
+"""Suppresses repeated log messages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Hashable
 
 
 class LogOnce:
-    """Remembers ``most`` things that were said; then nothing else is new."""
+    """Keeps up to ``most`` keys; when it is full, every other key counts as already logged."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._logged: set[Hashable] = set()
 
-    def is_new(self, what: Hashable) -> bool:
-        """Whether it is to be said now; from now on it counts as said."""
-        if what in self._logged or len(self._logged) >= self._most:
+    def is_new(self, key: Hashable) -> bool:
+        """Return True the first time that ``key`` is given."""
+        if key in self._logged or len(self._logged) >= self._most:
             return False
-        self._logged.add(what)
+        self._logged.add(key)
         return True

@@ -121,12 +121,12 @@ class Qos:
 
     @property
     def is_transient_local(self) -> bool:
-        """Whether history is kept for late joiners (we keep it in the writer, whatever is stronger)."""
+        """Whether history is kept for late joiners; stronger kinds keep it in the writer, too."""
         return self.durability >= DurabilityKind.TRANSIENT_LOCAL
 
     @property
     def reports_instances(self) -> bool:
-        """Whether a policy makes a reader tell instances apart."""
+        """Whether a policy makes a reader distinguish instances."""
         return (
             self.ownership is OwnershipKind.EXCLUSIVE
             or self.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
@@ -141,8 +141,8 @@ class Qos:
 def best_available(qos: Qos, policies: Iterable[str], offers: Iterable[Qos]) -> Qos:
     """``qos`` with the strongest of the named policies, RELIABILITY and DURABILITY, that all offers satisfy.
 
-    With TRANSIENT and PERSISTENT the history would come from elsewhere: TRANSIENT_LOCAL is all that is requested.
-    Without any offer the policies stay.
+    At most TRANSIENT_LOCAL is requested: with TRANSIENT and PERSISTENT a durability service would send the history.
+    Without any offer the policies are unchanged.
     """
     offered = list(offers)
     if not offered:
@@ -153,7 +153,7 @@ def best_available(qos: Qos, policies: Iterable[str], offers: Iterable[Qos]) -> 
 
 
 def requested_by_reader(qos: Qos) -> Qos:
-    """What a reader of ours with this QoS requests: without a word on DATA_REPRESENTATION, either."""
+    """What our reader with this QoS requests: either representation, unless DATA_REPRESENTATION is set."""
     if qos.data_representation:
         return qos
     return replace(qos, data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2))
@@ -189,7 +189,7 @@ class QosPolicyId(enum.IntEnum):
 
 
 def policies_of(reasons: Iterable[str]) -> list[str]:
-    """What each reason of a mismatch is about, each once: the name of a policy, or TYPE, or KEY."""
+    """The subject of each mismatch reason, each once: the name of a policy, or TYPE, or KEY."""
     return list(dict.fromkeys(reason.replace(":", " ").split()[0] for reason in reasons if reason))
 
 
@@ -252,7 +252,7 @@ def incompatibilities(offered: Qos, requested: Qos) -> list[str]:
 
 
 def written_representation(offered: Qos) -> int:
-    """What a writer's samples are in: the first that it offers; XCDR1 if it offers none (XTypes 1.3 §7.6.3.1.1)."""
+    """The representation of a writer's samples: the first one offered; XCDR1 by default (XTypes 1.3 §7.6.3.1.1)."""
     return (offered.data_representation or (DataRepresentation.XCDR1,))[0]
 
 
@@ -283,10 +283,10 @@ def _match(x: str, y: str) -> bool:
 
 
 def glob_matches(pattern: str, name: str) -> bool:
-    """Whether a name matches a pattern with ``*``, ``?`` and ``[...]``, as `fnmatch.fnmatchcase` has it.
+    """Whether a name matches a pattern with ``*``, ``?`` and ``[...]``, by the rules of `fnmatch.fnmatchcase`.
 
-    That makes a regular expression first, which takes seconds for what one announcement of a peer can hold; this looks
-    at no more of a pattern than the name reaches.
+    `fnmatch` compiles a regular expression first, which takes seconds for the patterns that one announcement can hold;
+    this function reads a pattern only as far as the name reaches.
     """
     p = i = mark = 0
     star = -1
@@ -305,7 +305,7 @@ def glob_matches(pattern: str, name: str) -> bool:
 
 
 def _behind_one(pattern: str, p: int, character: str) -> int:
-    """Where a pattern goes on that takes a character at ``p``; 0: it does not take it."""
+    """The index in the pattern behind the item at ``p`` if that item matches the character; else 0."""
     if pattern[p] == "[":
         first = p + 2 if pattern[p + 1 : p + 2] == "!" else p + 1
         end = pattern.find("]", first + 1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-# --- time: integer nanoseconds everywhere; the wire's forms live at its edge ---------------------
+# --- time: integer nanoseconds everywhere; transport.wire converts to and from the wire -----------
 
 NANOSECONDS: Final = 1_000_000_000
-#: No bound: a duration, a number of bytes, of samples or of anything else that nothing limits. It is the one spelling
-#: inside this package: options have their words for it, and RTPS has -1 and DURATION_INFINITE on the wire.
+#: An unlimited duration, number of bytes or of samples, everywhere in this package. Options have their own words
+#: for it, and RTPS has -1 and DURATION_INFINITE on the wire.
 INFINITE: Final = (1 << 63) - 1
 
 PROTOCOL_VERSION: Final = (2, 5)
@@ -42,7 +42,7 @@ class Guid(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Guid | None:
-        """What ``str`` made of a GUID; None: it did not make this."""
+        """Parse the text that ``str`` makes of a GUID; None if it is no such text."""
         found = _GUID.fullmatch(text)
         return None if found is None else cls.from_bytes(bytes.fromhex("".join(found.groups())))
 
@@ -101,12 +101,12 @@ class Locator(NamedTuple):
     address: str
     port: int
     kind: int = LOCATOR_KIND_UDPV4
-    #: Of a multicast group: our own address on the interface to send through; empty: every one. It is on no wire.
+    #: For a multicast group: our address on the interface to send through; empty: all interfaces. It is never sent.
     via: str = ""
 
     @property
     def is_multicast(self) -> bool:
-        """224.0.0.0/4; asked for with every datagram."""
+        """Whether the address is in 224.0.0.0/4; the property is read for every datagram."""
         return 224 <= int(self.address.partition(".")[0]) < 240
 
     def __str__(self) -> str:
@@ -149,10 +149,10 @@ def default_group(domain: int) -> Locator:
 
 
 def is_of_discovery(group: Locator) -> bool:
-    """Whether participants of some domain announce themselves there."""
+    """Whether participants of any domain announce themselves to this group."""
     return group.address == SPDP_MULTICAST_ADDRESS and (group.port - PORT_BASE) % DOMAIN_ID_GAIN == 0
 
 
 def is_for_routers(group: Locator) -> bool:
-    """224.0.0.0/24 (RFC 5771 §4): no switch keeps it back, and what listens there are no readers."""
+    """Whether the group is in 224.0.0.0/24 (RFC 5771 §4), which switches always flood and readers do not use."""
     return group.address.startswith("224.0.0.")

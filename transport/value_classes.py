@@ -1,8 +1,8 @@
 """Dataclass decorators that are cheap to apply: ``value``, compared and hashed by its fields, and ``slotted``.
 
-`dataclasses` compiles six methods for each frozen class, a quarter of a millisecond, and what a command or a receiver
-imports has hundreds of classes. Here only ``__init__`` is compiled. Nothing stops a program from setting a field of a
-``value``: the type checker reports it. Values that users get are ``dataclass(frozen=True, slots=True)``, which raises.
+`dataclasses` compiles six methods for each frozen class, which takes a quarter of a millisecond, and a command or a
+receiver imports hundreds of classes. Here only ``__init__`` is compiled. Setting a field of a ``value`` does not raise;
+the type checker reports it. Values that users get are ``dataclass(frozen=True, slots=True)``, which raises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def value(kind: type[T]) -> type[T]:
-    """As ``dataclass(frozen=True, slots=True)``, equal and hashed by its fields; that none is set is not enforced."""
+    """As ``dataclass(frozen=True, slots=True)``, equal and hashed by its fields, but not protected against setting."""
     made = slotted(kind)
     if "__hash__" not in kind.__dict__:
         made.__hash__ = _hash_of(_compared(made))  # type: ignore[assignment]
@@ -45,7 +45,7 @@ def slotted(kind: type[T]) -> type[T]:
 
 
 def _compared(made: Any) -> Callable[[object], object]:
-    """What reads the fields that count when two are compared."""
+    """A function that reads the fields which take part in comparison."""
     names = [each.name for each in dataclasses.fields(made) if each.compare]
     return attrgetter(*names) if names else _nothing
 
