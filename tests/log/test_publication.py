@@ -114,7 +114,7 @@ def test_term_windows() -> None:
     assert PublicationPositions(TERM).term_window == WINDOW
     assert PublicationPositions(TERM, 4096).term_window == 4096
     assert PublicationPositions(TERM, TERM).term_window == WINDOW, "half a term is the most"
-    with pytest.raises(UsageError, match="cannot have -1 bytes"):
+    with pytest.raises(UsageError, match="-1 is negative"):
         PublicationPositions(TERM, -1)
     assert Scene().positions.term_length == TERM, "a writer's positions have the terms of its log"
 

@@ -236,7 +236,7 @@ def test_a_sample_is_decided_on_once() -> None:
     s = Script(decide)
     s.write(1)
     for again in (kept[0].enqueue, kept[0].hold, kept[0].drop):
-        with pytest.raises(UsageError, match="'t': this sample was queued before"):
+        with pytest.raises(UsageError, match="'t': this sample is already queued"):
             again()
     assert s.flush() == [[0]]
 

@@ -243,5 +243,5 @@ def test_what_may_be_in_flight_may_be_offered_at_once() -> None:
     s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
     s.writer.admission.check_fits(s.samples(100, 1 << 16))
     s.match(2).acknack(1, i=2)
-    with pytest.raises(UsageError, match="4194304 bytes may be on their way"):
+    with pytest.raises(UsageError, match="4194304 bytes may be in flight"):
         s.writer.admission.check_fits(s.samples(100, 1 << 16))

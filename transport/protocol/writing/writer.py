@@ -117,7 +117,7 @@ class StatefulWriter:
         )
         self._matched = matched = MatchedReaders(state, broadcast.redirect)
         if matched.framing.fragment_size < _FRAGMENT_SIZE_MIN:
-            raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
+            raise UsageError(f"message_size {message_size} is too small: set 576, which fits every network")
         #: All that are matched.
         self.readers = matched.proxies
         self._sender = sender = Sender(state, history, unsent, self.readers, acks, broadcast)
@@ -271,7 +271,7 @@ class StatefulWriter:
         """
         self.state.touch()
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
-            raise UsageError("payloads have to be padded to a multiple of 4 bytes")
+            raise UsageError("a payload is not padded to a multiple of 4 bytes: append the missing bytes")
         check_timestamp(timestamp)
         self.state.written_stamp, self.state.written_at = timestamp, now
         self.history.lifespan.note_time(timestamp if wall_clock is None else wall_clock, now)

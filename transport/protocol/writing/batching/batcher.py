@@ -157,7 +157,7 @@ class Batcher:
         next call.
         """
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
-            raise UsageError("payloads have to be padded to a multiple of 4 bytes")
+            raise UsageError("a payload is not padded to a multiple of 4 bytes: append the missing bytes")
         self._now = now
         self.leaving.take_back()
         if self._gate is None:

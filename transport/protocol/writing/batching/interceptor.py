@@ -184,7 +184,8 @@ class BatchRequest:
 
     def _expect_asked(self) -> None:
         if not self.is_undecided:
-            raise UsageError(f"topic {self.topic!r}: this sample was {self._state.name.lower()} before")
+            state = self._state.name.lower()
+            raise UsageError(f"topic {self.topic!r}: this sample is already {state}: decide once about each")
 
 
 class Gate:

@@ -127,7 +127,7 @@ class Content(ABC):
 
     def rows(self, first: int, last: int) -> tuple[U8, I64]:
         """The DATA submessages first..last end to end, and how long each is."""
-        raise NotImplementedError(f"{type(self).__name__} is no DATA")
+        raise NotImplementedError(f"{type(self).__name__} does not hold DATA submessages")
 
     # --- what is no longer kept ------------------------------------------------------------------
 

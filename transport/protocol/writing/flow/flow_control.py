@@ -125,10 +125,12 @@ STRATEGIES: Final[dict[str, Callable[[FlowControlPolicy], FlowControl]]] = {
 def flow_control_of(policy: FlowControlPolicy) -> FlowControl:
     """The strategy that a policy names; a strategy of the user's own is handed in instead (`net.plugins`)."""
     if policy.strategy not in STRATEGIES:
-        raise UsageError(f"no flow control strategy {policy.strategy!r}; there are {', '.join(STRATEGIES)}")
+        raise UsageError(
+            f"unknown flow control strategy {policy.strategy!r}: choose one of {', '.join(STRATEGIES)}"
+        )
     strategy = STRATEGIES[policy.strategy](policy)
     if policy.strategy == "tagged" and policy.group_tag is None:
-        raise UsageError("the strategy tagged needs a group_tag")
+        raise UsageError("flow control strategy 'tagged' has no tag to look for: set group_tag")
     return strategy
 
 

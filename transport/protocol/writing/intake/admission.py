@@ -87,8 +87,9 @@ class Admission:
         begun, window = self._state.set_begun, self._window
         if begun and window.is_full_of_one_set:
             raise CoherentSetError(
-                f"the coherent set begun at sample {begun} is too large: {stopped_by} is reached "
-                f"at {window.nbytes >> 10} KiB, and readers acknowledge nothing of a set before its end"
+                f"the coherent set begun at sample {begun} is too large: it reaches {stopped_by} at "
+                f"{window.nbytes >> 10} KiB, and readers acknowledge no part of a set before its end; "
+                "write smaller sets"
             )
 
     def begin_term(self, count: int, nbytes: int, *, keyed: bool) -> PublicationResult | None:
@@ -107,8 +108,8 @@ class Admission:
         nbytes = int(samples.all_lengths().sum()) + samples.count * overhead(0, with_key_hash=False)
         if samples.count > 1 and nbytes > window:
             raise UsageError(
-                f"{samples.count} samples of {nbytes} bytes never fit at once: {window} bytes may be on their way; "
-                "write them, or offer fewer"
+                f"{samples.count} samples of {nbytes} bytes never fit at once: {window} bytes may be in flight; "
+                "offer fewer samples, or write them"
             )
 
     def _acceptable(self, samples: Samples, framing: int, now: int) -> tuple[int, str]:

@@ -123,4 +123,6 @@ class CoherentSets:
 
     def _check_open(self, *, is_open: bool) -> None:
         if is_open != (self._state.set_begun > 0):
-            raise UsageError("no coherent set is open" if is_open else "a coherent set is open already")
+            raise UsageError(
+                "no coherent set is open: begin one" if is_open else "a coherent set is open already: end it"
+            )

@@ -108,9 +108,9 @@ class SampleClaims:
         padded = size + 3 & ~3
         framed = padded + overhead(0, with_key_hash=self._keyed)
         if framed > self._readers.framing.budget:
-            raise UsageError(f"a sample of {size} bytes is too large to be claimed; write it")
+            raise UsageError(f"a sample of {size} bytes is too large to be claimed: write it instead")
         if state.set_begun:
-            raise UsageError("no sample can be claimed in a coherent set; write it")
+            raise UsageError("a coherent set is open, in which no sample can be claimed: write it instead")
         one = Samples.uniform(np.zeros(padded, np.uint8), 1, padded)
         count = self._admission.admit(one, 0, keyed=self._keyed, now=now)
         self._admission.conclude(now, wrote=False)

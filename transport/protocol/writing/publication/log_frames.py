@@ -101,7 +101,7 @@ class LogFrames:
         """Claim the frame of a change that is still to be filled; it is to be committed once it is."""
         log, content, headers = self.log, change.content, self.headers_of(change.timestamp)
         if log is None:
-            raise UnloggedError("a sample can be claimed only in a publication log, and the writer has none")
+            raise UnloggedError("the writer has no publication log to claim a sample in: write it instead")
         data, head = content.data, len(headers)
         claim = self._claim(log, head + data.nbytes, change)
         self.placing = change, claim
@@ -146,7 +146,9 @@ class LogFrames:
             if claim is PublicationResult.ADMIN_ACTION:
                 continue  # a term was full: the next one has room
             if claim is not PublicationResult.BACK_PRESSURED or not self.clean():
-                raise TransportError(f"the publication log takes nothing more ({claim.name})")
+                raise TransportError(
+                    f"cannot append a frame of {length} bytes to the publication log: {claim.name}"
+                )
 
     # --- a term behind the sender ----------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class PublicationPositions:
 
     def __init__(self, term_length: int, term_window: int = 0) -> None:
         if term_window < 0:
-            raise UsageError(f"a term window cannot have {term_window} bytes; 0 takes half a term")
+            raise UsageError(f"term_window {term_window} is negative: set it to 0 for half a term")
         self.term_length = term_length
         self.term_window = min(term_window or term_length // 2, term_length // 2)
         self.pub_pos = 0
