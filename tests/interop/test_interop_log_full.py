@@ -113,7 +113,7 @@ def test_fail_ends_the_receiver_and_frees_the_writer(
         return False
 
     wait_until(has_failed, "the receiver to end")
-    with pytest.raises(LogFullError, match=r"the log in .* is full: it may take 16777216 bytes"):
+    with pytest.raises(LogFullError, match=r"the log in .* is full: its limit is 16777216 bytes"):
         receiver.process.check()
     peer.wait_for_match("t", 0)
     written = peer.call("streamed")

@@ -239,4 +239,4 @@ def test_a_batch_read_that_finds_another_spelling(
             output = str(error)
             break
         assert found == []
-    assert re.search(f"nobody writes any topic of .*did you mean 'rt/{topic}'", output)
+    assert re.search(f"any topic of .* has no writer on .*did you mean 'rt/{topic}'", output)

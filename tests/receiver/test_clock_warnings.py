@@ -27,7 +27,7 @@ def test_each_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     warnings.warn_if_new(counters)
     expired, ahead = caplog.messages
     assert expired.startswith(
-        "topic 'Pressure': samples dropped that had outlived their LIFESPAN when they came ("
+        "topic 'Pressure': samples dropped that had outlived their LIFESPAN when they were received ("
     )
     assert "compare the clocks of this host and of the writers'" in expired
     assert ahead.startswith(

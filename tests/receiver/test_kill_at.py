@@ -144,7 +144,7 @@ def test_killed_there_nothing_is_lost_or_doubled(
             assert log.counts == {plain.guid: loads[0].written, batching.guid: loads[1].written}
             wait_until(lambda: "reader.lost_samples" in receiver.counters(), "the counters to be shown")
             assert receiver.counters()["reader.lost_samples"] == 0
-            ends = ("the receiver could not start: it ended without saying why", "ended: exit status -9")
+            ends = ("the receiver could not start: it ended without a message", "ended: exit status -9")
             assert len(found) >= len(LINES) and all(each.endswith(ends) for each in found)
         finally:
             receiver.stop()

@@ -230,5 +230,5 @@ def test_a_disk_that_takes_no_more(
         host.stop(dispose=True)
         thread.join(PATIENCE)
         host.close()
-    assert "a successor will ask the topic's writers again" in caplog.text
+    assert "a restarted receiver adopts the settings of the first writer" in caplog.text
     assert reported(directory) == (None, None)

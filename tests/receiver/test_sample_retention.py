@@ -89,7 +89,7 @@ def test_by_bytes_the_oldest_make_room(tmp_path: Path, caplog: pytest.LogCapture
     assert scene.trimmed() == scene.log.base > 0
     files = [path.stat().st_size for path in scene.log.directory.glob("*.s*")]
     assert sum(files) <= scene.log.max_bytes
-    output = [each.message for each in caplog.records if "make room for new ones" in each.message]
+    output = [each.message for each in caplog.records if "are removed for new ones" in each.message]
     assert len(output) == 1 and "topic 'numbers'" in output[0]
 
 
@@ -244,4 +244,4 @@ def test_what_is_too_old_goes_later_where_the_system_refuses_it(
         assert len(LogView(scene.log.directory).segments) == 1
         assert scene.held()[-1] == 100 and scene.trimmed() == scene.log.base
         scene.log.close()
-    assert number > 2 and "it is tried again" in caplog.text
+    assert number > 2 and "retrying" in caplog.text

@@ -189,8 +189,8 @@ def test_a_log_that_was_received_with_another_filter_says_so(
     other = replace(asked, filter=("x > %0", ("8",)), slice=None)
     for _ in range(2):
         open_log(other).close()
-    assert caplog.text.count("received with filter_parameters=['7'], and what follows with ['8']") == 1
-    assert caplog.text.count("received with slice='1/2', and what follows with None") == 1
+    assert caplog.text.count("received with filter_parameters=['7'], and those that follow with ['8']") == 1
+    assert caplog.text.count("received with slice='1/2', and those that follow with None") == 1
 
 
 def test_the_log_is_the_one_that_is_asked_for(tmp_path: Path) -> None:

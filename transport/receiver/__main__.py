@@ -1,11 +1,11 @@
 """``python -m spark_rtps.transport.receiver``: the process that :class:`.process.ReceiverProcess` starts.
 
 The configuration comes on the first line of standard input, and one line answers it. Standard input stays open while
-the parent lives: its end means that the parent died (no goodbye, so that a successor can go on), the line ``stop``
-means an orderly end.
+the parent lives: its end means that the parent died (the participant is not disposed, so that a successor can resume),
+the line ``stop`` means an orderly end.
 
-A user's plug-in runs in this process, too. What it prints goes to standard error, and it reads nothing: both pipes are
-the parent's alone.
+A user's plug-in runs in this process, too. Its output goes to standard error, and it has no standard input: both pipes
+belong to the parent alone.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 
 def main() -> int:
-    """Run one receiver until it is told to stop; returns the exit status."""
+    """Run one receiver until its parent stops it; returns the exit status."""
     log_lines_to(logging.StreamHandler())
     commands, answers = _own_pipes()
     given = commands.readline()
     if not given:
-        return 0  # it was prepared, and never wanted
+        return 0  # the process was prepared, and no receiver was needed
     config = ReceiverConfig.from_json(given)
     directory = Path(config.log_directory)
     log_errors(lambda: directory / ERROR_LOG)
@@ -58,12 +58,12 @@ def main() -> int:
         host.run()
     except Exception as error:
         _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
-        # Writers wait for a successor on the log. Not for one that ended rather than have them wait.
+        # Writers wait for a successor on the log, but not where the receiver ends so that they need not wait.
         host.stop(dispose=isinstance(error, LogFullError))
         try:
-            host.close(keep_log=True)  # which gives back what may be short: descriptors
+            host.close(keep_log=True)  # frees descriptors, which may be short
         except (RtpsError, OSError) as failure:
-            _log.critical("the receiver is not closed: %s", failure)
+            _log.critical("closing the receiver failed: %s", failure)
         with contextlib.suppress(OSError):
             replace_text(
                 directory / ERROR_FILE, f"{type(error).__name__}: {error}\n{json.dumps(_facts(error))}"
@@ -74,13 +74,13 @@ def main() -> int:
 
 
 def _own_pipes() -> tuple[TextIO, TextIO]:
-    """The pipes from and to the parent, under numbers that nobody else knows."""
+    """The pipes from and to the parent, under descriptors that no other code knows."""
     commands, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     try:
         os.dup2(2, 1)
-    except OSError:  # it is closed
+    except OSError:  # standard output is closed
         os.dup2(nothing, 1)
     os.close(nothing)
     return commands, answers

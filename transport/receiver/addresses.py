@@ -1,16 +1,17 @@
-"""Where a receiver was reached when it last ran, in a file beside its log.
+"""The addresses at which a receiver was reached when it last ran, in a sidecar file of its log.
 
-Peers keep sending to where they found a participant first. Other addresses or ports that they hear of under the same
-GUID change nothing (Cyclone DDS merges only USER_DATA), and peers may use any of those that were announced. So a
-receiver asks for its old ports again, and keeps its GUID only as long as all that it announced is still its own. Else
-it has *moved*: it takes a new GUID prefix, under which it is found again, while its log goes on. What the log's writers
-sent in between and do not send again is missed, which the reader counts.
+Peers keep sending to the locators at which they found a participant first. Other locators that they receive under the
+same GUID change nothing (Cyclone DDS merges only USER_DATA), and peers may use any locator that was announced. So a
+receiver asks for its old ports again, and keeps its GUID only while every locator that it announced is still its own.
+Otherwise it has *moved*: it takes a new GUID prefix, under which peers discover it again, and its log continues. The
+reader counts as missed what the log's writers sent in between and do not send again.
 
-Whoever starts meanwhile leaves the ports of a receiver that is down alone, for as long as its peers wait for it: each
-receiver reads these files of the logs beside its own, and every other participant those of the logs it knows of.
+A participant that starts while a receiver is down leaves that receiver's ports alone, for as long as its peers wait for
+it: each receiver reads these files of the logs beside its own, and every other participant those of the logs that it
+knows.
 
-The file also says how far each writer was known when the receiver moved, until something of that writer is in the log:
-a receiver which is killed again before still counts as moved, and counts nothing twice.
+The file also records how far each writer was known when the receiver moved, until a sample of that writer is in the
+log: a receiver which is killed again before that still counts as moved, and counts nothing twice.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..value_classes import slotted
 _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "addresses.json"
-#: Of a file that nobody has written like this.
+#: Errors of a file that :func:`write_addresses` did not write.
 _UNREADABLE: Final = (
     OSError,
     ValueError,
@@ -49,15 +50,15 @@ _UNREADABLE: Final = (
 
 @slotted
 class Addresses:
-    """What was announced, and the writers which knew it under another GUID."""
+    """The announced locators, and the writers which knew the receiver under another GUID."""
 
     participant_index: int
     locators: frozenset[str]
     #: The last sequence number of each writer that was received, or counted as missed.
     moved_from: dict[Guid, int] = field(default_factory=dict)
-    #: How long peers wait for a receiver that is down, in ns; 0: they do not, since it has taken its leave.
+    #: How long peers wait for a receiver that is down, in ns; 0: they do not, since it disposed its participant.
     lease_duration: int = 0
-    #: Under which all that was announced; empty: nobody has written that down.
+    #: The GUID prefix under which the locators were announced; empty: not recorded.
     guid_prefix: bytes = b""
 
     @classmethod
@@ -78,7 +79,7 @@ class Addresses:
         }
 
     def follow(self, earlier: Addresses, writers: Mapping[Guid, int], *, moved: bool) -> None:
-        """Go on from ``earlier`` with a log that has these ``writers``, each up to a sequence number."""
+        """Continue from ``earlier`` with a log that has these ``writers``, each up to a sequence number."""
         known = earlier.moved_from
         if moved:
             self.moved_from = {guid: max(sn, known.get(guid, 0)) for guid, sn in writers.items()}
@@ -87,14 +88,14 @@ class Addresses:
 
 
 def read_addresses(directory: Path) -> Addresses | None:
-    """Where the last receiver of the log in ``directory`` was reached; None if nobody has written that down."""
+    """The addresses of the last receiver of the log in ``directory``; None if they are not recorded."""
     path = directory / _FILE
     try:
         return _read(path)
     except FileNotFoundError:
         return None
     except _UNREADABLE as error:
-        _log.warning("%s is ignored: %s", path, error)
+        _log.warning("ignored the receiver's addresses in %s: %s", path, error)
         return None
 
 
@@ -107,8 +108,8 @@ def reserved_ports(directory: Path, *, now: Clocks) -> tuple[int, ...]:
 
 
 def with_reserved_ports(config: NodeConfig, root: Path) -> NodeConfig:
-    """``config`` for a participant that is no receiver: it leaves the ports of those alone whose logs lie in ``root``,
-    as :func:`reserved_ports` has them."""
+    """``config`` for a participant that is not a receiver: it leaves alone the ports of receivers whose logs lie in
+    ``root``, as :func:`reserved_ports` has them."""
     return replace(config, reserved_ports=_reserved(root, Clocks.read_now()))
 
 
@@ -120,18 +121,18 @@ def _reserved(root: Path, now: Clocks, *, but: Path | None = None) -> tuple[int,
         try:
             dated = path.stat()
             if not stat.S_ISREG(dated.st_mode):
-                continue  # a pipe would be waited for
+                continue  # opening a pipe would block
             addresses = _read(path)
             lease = addresses.lease_duration
             if lease and age(path.parent, dated.st_mtime_ns, now) <= lease + IN_USE_NS:
                 found |= addresses.ports
         except _UNREADABLE:
-            continue  # its own receiver has a warning for it
+            continue  # the log's own receiver warns of it
     return tuple(sorted(found))
 
 
 def write_addresses(directory: Path, addresses: Addresses) -> None:
-    """Replace the file. If the disk is full, the next receiver believes that it is where the last one was."""
+    """Replace the file. If the disk is full, the next receiver assumes that it is where the last one was."""
     announced = {
         "participant_index": addresses.participant_index,
         "locators": sorted(addresses.locators),
@@ -143,7 +144,7 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
     try:
         replace_text(path, json.dumps(announced))
     except OSError as error:
-        _log.warning("%s is not written: %s", path, reason(error))
+        _log.warning("writing the receiver's addresses to %s failed: %s", path, reason(error))
 
 
 def _read(path: Path) -> Addresses:
@@ -152,12 +153,13 @@ def _read(path: Path) -> Addresses:
 
 
 def _addresses(announced: dict[str, Any]) -> Addresses:
-    """Raises ValueError, TypeError, LookupError, AttributeError or ArithmeticError if nobody can have written this."""
+    """Raises ValueError, TypeError, LookupError, AttributeError or ArithmeticError for content that no receiver
+    writes."""
     moved_from = {_guid(raw): int(sn) for raw, sn in announced["moved_from"].items()}
     if len(moved_from) > WRITERS_MAX:
         raise ValueError(f"it names {len(moved_from)} writers")
     if not all(0 <= sn < INFINITE for sn in moved_from.values()):
-        raise ValueError("it has numbers that no sample has")
+        raise ValueError("it has sequence numbers out of range")
     locators, lease_duration = (
         frozenset(map(str, announced["locators"])),
         int(announced.get("lease_duration", 0)),
@@ -169,5 +171,5 @@ def _addresses(announced: dict[str, Any]) -> Addresses:
 def _guid(raw: str) -> Guid:
     found = bytes.fromhex(raw)
     if len(found) != GUID_BYTES:
-        raise ValueError(f"{raw!r} is no GUID")
+        raise ValueError(f"{raw!r} is not a GUID")
     return Guid.from_bytes(found)

@@ -1,6 +1,7 @@
-"""The receiver's process before it is told what to receive.
+"""The receiver's process before it has its configuration.
 
-It needs a third of a second to import its modules. Who knows early that a receiver will be wanted has it begin then.
+It needs a third of a second to import its modules. A caller that knows early that it will need a receiver starts the
+process then.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import subprocess
 import sys
 from typing import Final
 
-#: What numpy's library would have a thread for each core for, which a receiver never calls.
+#: numpy's library would start a thread for each core, and a receiver never calls it.
 _ONE_THREAD: Final = "OPENBLAS_NUM_THREADS"
 #: The process that waits for the next receiver, and the PYTHONPATH that it has.
 _PREPARED: Final[list[tuple[subprocess.Popen[bytes], str]]] = []
 
 
 def prepare() -> None:
-    """Begin with the process that the next receiver takes. One that nobody takes ends with this process."""
+    """Start the process that the next receiver uses. If it is never used, it ends with this process."""
     if not _PREPARED:
         _PREPARED.append((_spawn(), _path()))
 
@@ -41,7 +42,7 @@ def discard(child: subprocess.Popen[bytes]) -> None:
             try:
                 pipe.close()
             except OSError:
-                pass  # what was not flushed has nobody to read it
+                pass  # the child has ended: nobody reads what was not flushed
 
 
 def _spawn() -> subprocess.Popen[bytes]:

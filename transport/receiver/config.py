@@ -41,15 +41,15 @@ _BYTES = ("user_data", "topic_data", "group_data")
 _TUPLES = ("partition", "data_representation")
 
 # Files of a receiver beside its log; its counters are in log.counters.COUNTERS_FILE.
-#: Why a receiver ended, in words, and on the last line the facts of that error as JSON.
+#: Why a receiver ended, as text; the last line has the facts of that error as JSON.
 ERROR_FILE: Final = "error"
-#: Why no writer matches the reader of a batch read, in words.
+#: Why no writer matches the reader of a batch read, as text.
 UNMATCHED_FILE: Final = "unmatched"
 
 
 @value
 class ReceiverConfig:
-    """What one log takes in. Sizes in bytes; ``node`` as for any participant."""
+    """The subscription of one log. Sizes in bytes; ``node`` as for any participant."""
 
     log_directory: str
     topic: str
@@ -57,7 +57,7 @@ class ReceiverConfig:
     type_name: str | None
     keyed: bool | None
     qos: Qos = field(default_factory=Qos)
-    #: Policies of ``qos`` that follow from what the topic's writers offer when the first one is found.
+    #: Policies of ``qos`` that follow the offers of the topic's writers once the first one is found.
     left_to_writers: tuple[str, ...] = ()
     policy: ReaderPolicy = field(default_factory=ReaderPolicy)
     #: IDL of the topic's struct and its name, where it is known.
@@ -73,29 +73,31 @@ class ReceiverConfig:
     #: Only the writers of this slice are received; None: all.
     slice: Slice | None = None
     accept_writer_removed_batch_samples: bool = False
-    #: The topics that are followed together in one log; ``topic`` is only their name for people then. None: ``topic``.
+    #: The topics that are received together into one log; ``topic`` is then only a display label. None: ``topic``.
     topics: TopicSelection | None = None
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
-    #: Of the log's folder; its files follow.
+    #: Permission bits of the log's folder; its files follow.
     log_mode: int = PRIVATE
-    #: Up to here the log was read. One that ends before lost its end: new samples there would pass for those.
+    #: The log was read up to here. A log that ends before has lost its end: new samples would take those positions.
     log_reached: int = 0
-    #: Whether such a log is gone on with behind ``log_reached``, since others read it who have not come so far; else it
-    #: is lost.
+    #: Whether such a log is resumed behind ``log_reached``, since it has other readers that have not read so far;
+    #: otherwise it is lost.
     log_goes_on_behind_loss: bool = False
-    #: ``committed``: samples stay until they are consumed, and writers are held back while the log is full. ``bytes``:
-    #: the oldest make room for new ones. ``time``: they stay for ``retention_ns`` at most, or as by ``bytes``.
+    #: ``committed``: samples stay until they are consumed, and writers are held back while the log is full.
+    #: ``bytes``: the oldest are trimmed for new ones. ``time``: they stay for ``retention_ns`` at most, or as with
+    #: ``bytes``.
     retention: str = "committed"
     retention_ns: int = 0
-    #: What happens to samples that find no room in the log: ``hold``, ``drop`` or ``fail`` (:mod:`.filling`).
+    #: What happens to samples that do not fit into the log: ``hold``, ``drop`` or ``fail`` (:mod:`.filling`).
     on_log_full: str = "hold"
-    #: How long the logs of others beside this one are kept once they have ended, and how much of them; None: the
-    #: receiver removes none, or however much they take.
+    #: How long the ended logs beside this one are kept, and how many bytes of them; None: the receiver removes none,
+    #: or sets no limit on their bytes.
     ended_logs_period_ns: int | None = None
     ended_logs_bytes: int | None = None
-    #: Writers of ours count samples as consumed when they are ``logged``, or when Spark has ``committed`` them.
+    #: This product's writers count samples as consumed when they are ``logged``, or when Spark has ``committed``
+    #: them.
     consumption: str = "logged"
     #: Read the publication logs of writers on this host, without the network.
     spy: bool = False

@@ -1,4 +1,4 @@
-"""Which samples of each writer are committed when the log is committed up to a position.
+"""The samples of each writer that are committed once the log is committed up to a position.
 
 Writers get sequence numbers, Spark commits positions of the log. One entry for each appended run is exact. When there
 are too many entries, every other entry of a writer is merged into its next one: the writer then learns of the
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from ..structure import Guid
 
-#: Entries kept before they are thinned, as long as there are fewer writers.
+#: Entries that are kept before they are thinned; with more writers than this, one for each.
 _ENTRIES_MAX: Final = 4_096
 
 
 class Consumed(NamedTuple):
-    """``nbytes`` more of a writer are consumed, up to ``last_sn``, once all before ``position`` is committed."""
+    """``nbytes`` more of a writer are consumed, up to ``last_sn``, once everything before ``position`` is committed."""
 
     position: int
     writer: Guid
@@ -37,13 +37,13 @@ class Consumption:
         return len(self._waiting)
 
     def on_append(self, position: int, writer: Guid, last_sn: int, nbytes: int) -> None:
-        """Everything of a writer up to ``last_sn`` is in the log, which ends at ``position``, or was dropped."""
+        """All samples of a writer up to ``last_sn`` are in the log, which ends at ``position``, or were dropped."""
         self._waiting.append(Consumed(position, writer, last_sn, nbytes))
         if len(self._waiting) >= self._thin_at:
             self._thin()
 
     def on_commit(self, position: int) -> Iterator[Consumed]:
-        """Everything before ``position`` is committed: one entry for each writer of which something is consumed now."""
+        """Everything before ``position`` is committed: one entry for each writer that has samples consumed by it."""
         done: dict[Guid, Consumed] = {}
         while self._waiting and self._waiting[0].position <= position:
             entry = self._waiting.popleft()
@@ -61,7 +61,7 @@ class Consumption:
         for entry in self._waiting:
             writer = entry.writer
             seen[writer] = seen.get(writer, 0) + 1
-            # Counted from the last one, which stays: there may be no next.
+            # Counted from the last entry, which stays: an entry without a next one cannot be merged.
             if (counts[writer] - seen[writer]) % 2:
                 into_next[writer] = entry
             else:

@@ -1,4 +1,4 @@
-"""Explains why a receiver's reader gets nothing: mismatches, and topics that nobody writes."""
+"""Explains why a receiver's reader gets nothing: mismatches, and topics without a writer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .hints import NO_PUBLICATION_LOG, reasons_with_hints, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: A topic without a writer for so long is worth a warning; less than a batch read listens by default.
+#: A topic that has no writer for this long is worth a warning; less than a batch read listens by default.
 _NOBODY_NS: Final = 4_000_000_000
 _TOPICS_NAMED_MAX: Final = 20
-#: Of the DDS names of ROS 2's topics.
+#: Prefix of the DDS names of ROS 2's topics.
 _ROS_PREFIX: Final = "rt/"
 
 
@@ -28,7 +28,7 @@ class EmptyTopicWarning:
         self._config = config
         self._node = node
         self._explained: set[str] = set()
-        #: When to warn that nobody writes the topic; None: never again.
+        #: When to warn that the topic has no writer; None: never again.
         self._warns_at: int | None = now + _NOBODY_NS
 
     def on_mismatch(self, event: IncompatibleQos) -> None:
@@ -39,18 +39,18 @@ class EmptyTopicWarning:
         _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
 
     def why_unmatched(self) -> str | None:
-        """Why no writer that is known matches, in one sentence; None: nothing that is known could be meant."""
+        """Why no known writer matches, in one sentence; None: no known writer could be the intended one."""
         domain, written = self._config.node.domain, self._node.directory.written_topics()
         if self._explained:
             reasons = "; ".join(sorted(self._explained))
             return f"{self._what} has writers on domain {domain}, and none matches: {reasons}"
         others = [self._other_spelling(topic, written) for topic in self._topics]
         found = ", ".join(repr(other) for other in others if other is not None)
-        return f"nobody writes {self._what} on domain {domain}; did you mean {found}?" if found else None
+        return f"{self._what} has no writer on domain {domain}; did you mean {found}?" if found else None
 
     def warn_if_empty(self, now: int, *, matched: Collection[str], type_name: object) -> None:
-        """Warn if it is time to, and nothing else explains that a topic is empty; ``matched`` are those that are not,
-        and ``type_name`` may be unknown."""
+        """Warn if it is time to, and nothing else explains that a topic is empty. ``matched`` are the topics with a
+        matched writer; ``type_name`` may be unknown."""
         if self._warns_at is None or now < self._warns_at:
             return
         self._warns_at = None
@@ -103,11 +103,11 @@ class EmptyTopicWarning:
         if selection is not None and selection.pattern is not None:
             is_written = bool(selection.among(topics))
             if is_written and self._config.type_name is not None:
-                return  # topics of other types are named where they are left out
+                return  # topics of other types have a warning of their own
         if is_written and self._config.slice is not None:
             _log.info("topic %r: none of its writers so far belongs to slice %s", topic, self._config.slice)
             return
-        if is_written:  # a writer that might match has been followed
+        if is_written:  # a writer that might match has a reader by now
             _log.warning(
                 "topic %r: no match with its writers: %s",
                 topic,
@@ -125,8 +125,8 @@ class EmptyTopicWarning:
 
 
 def other_spelling(topic: str, written: Collection[str]) -> str | None:
-    """The one of the topics ``written`` that is this topic but for ROS 2's prefix ``rt/`` or a leading slash; None:
-    there is none, or ``topic`` itself is written."""
+    """The one of the topics ``written`` that differs from this topic only by ROS 2's prefix ``rt/`` or a leading slash;
+    None: there is none, or ``topic`` itself is written."""
     bare = topic.removeprefix("/").removeprefix(_ROS_PREFIX)
     others = (f"{_ROS_PREFIX}{bare}", bare, f"/{bare}")
     return None if topic in written else next((other for other in others if other in written), None)

@@ -1,8 +1,9 @@
-"""Which topics a receiver subscribes to, and when: its one topic, or those that are selected, as their writers appear.
+"""The topics a receiver subscribes to, and when: its one topic, or the selected ones as their writers appear.
 
-A reader is matched by the name of its type. Where nobody gave that name, there is a reader from when the topic's first
-writer is found, whose name for the type it takes; the log keeps it for a successor. With several topics the log also
-the entity key of each reader, so that a restarted receiver has the same readers under the same GUIDs.
+A reader is matched by the name of its type. If the configuration has no type name, the reader is made when the topic's
+first writer is found, and takes that writer's name for the type; the log keeps it for a successor. With several topics
+the log also keeps the entity key of each reader, so that a restarted receiver has the same readers under the same
+GUIDs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .subscription import READER_ENTITY_KEY
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: Topics of another type that are named in a warning each.
+#: Topics of another type that get a warning of their own.
 _OTHERS_NAMED_MAX: Final = 64
 
 
@@ -42,11 +43,11 @@ class FollowedTopics(Protocol):
     """Decides what a receiver subscribes to."""
 
     def begin(self) -> Iterator[Followed]:
-        """What is known before anybody has been heard."""
+        """The topics that are known before any peer is discovered."""
         ...
 
     def new_topics(self) -> Iterator[Followed]:
-        """What is new since the last call."""
+        """The topics that are new since the last call."""
         ...
 
 
@@ -83,15 +84,17 @@ class _OneTopic:
         decided: dict[str, Any] = {} if known else {"type": named.type_name, "keyed": named.keyed}
         if requested:
             decided[REQUESTED] = requested
-        _log.info("topic %r: as its first writer is, so is the reader: %s", topic, decided)
+        _log.info("topic %r: reader adopts the first writer's settings: %s", topic, decided)
         try:
             self._log.amend(**decided)
         except LogError as error:
-            _log.warning("%s; a successor will ask the topic's writers again", error)
+            _log.warning(
+                "%s; a restarted receiver adopts the settings of the first writer that it finds", error
+            )
         yield self._followed(named, requested)
 
     def _named(self) -> NamedType | None:
-        """The type's name, as the log has it; None: nobody has named it so far."""
+        """The type's name, as the log has it; None: it is not known yet."""
         type_name = self._log.metadata["type"]
         return None if type_name is None else NamedType(str(type_name), bool(self._log.metadata.get("keyed")))
 
@@ -111,19 +114,19 @@ class _SelectedTopics:
         self._left = LeftToWriters(config, node)
         self._changes_seen = -1
         self._followed: set[str] = set()
-        #: Topics that are not followed although they are selected, which has been said.
+        #: Topics that are selected but not followed, and of which that is logged.
         self._left_out: set[str] = set()
         self._refused = ""
 
     def begin(self) -> Iterator[Followed]:
-        """The readers of an earlier receiver, but for those of topics that are no longer selected, and the topics of a
-        list whose type has a name."""
+        """The readers of an earlier receiver, except those of topics that are no longer selected, and the listed topics
+        whose type has a name."""
         type_name = self._config.type_name
         for reader in self._recorded():
             named = NamedType(str(reader["type"]), bool(reader["keyed"]))
             if self._selection.selects(reader["topic"]) and type_name in (None, named.type_name):
                 yield self._follow(reader)
-            else:  # writers still wait for it, and go on to as long as there is a receiver of this GUID
+            else:  # writers wait for this reader as long as there is a receiver of this GUID
                 self._node.withdraw_reader(int(reader["key"]), keyed=named.keyed)
         keyed = self._config.keyed
         if type_name is not None and keyed is not None and self._left.is_empty:
@@ -147,17 +150,17 @@ class _SelectedTopics:
             if not self._record(topic, named, requested):
                 self._changes_seen = -1
                 continue
-            _log.info("topic %r: followed, its first writer calls the type %r", topic, named.type_name)
+            _log.info("topic %r: subscribed with its first writer's type name %r", topic, named.type_name)
             yield self._follow(self._recorded()[-1])
 
     def _takes(self, topic: str, named: NamedType) -> bool:
-        """Whether there is room for a topic, and it has the type that was asked for."""
+        """Whether one more topic can be followed, and this one has the type that was asked for."""
         wanted = self._config.type_name
         if wanted is not None and named.type_name != wanted:
             self._leave_out(topic, f"its type is {named.type_name!r}, and that of the columns is {wanted!r}")
             return False
         if len(self._recorded()) >= TOPICS_MAX:
-            self._leave_out(topic, f"{TOPICS_MAX} topics are followed, and that is all there is room for")
+            self._leave_out(topic, f"the limit of {TOPICS_MAX} topics is reached")
             return False
         return True
 
@@ -172,7 +175,8 @@ class _SelectedTopics:
         return found
 
     def _record(self, topic: str, named: NamedType, requested: Mapping[str, str]) -> bool:
-        """Write a reader down before there is one: its key is never another topic's. False: that was not possible."""
+        """Record a reader in the log before it is made: its key is never another topic's. False: that was not
+        possible."""
         recorded = self._recorded()
         key = 1 + max((int(reader["key"]) for reader in recorded), default=0)
         reader: dict[str, Any] = {
@@ -187,12 +191,12 @@ class _SelectedTopics:
         except LogError as error:
             if str(error) != self._refused:
                 self._refused = str(error)
-                _log.warning("%s; topic %r is not read before that is possible", error, topic)
+                _log.warning("%s; topic %r is not read until this succeeds", error, topic)
             return False
         return True
 
     def _follow(self, reader: Mapping[str, Any]) -> Followed:
-        """Follow the topic of a reader that is written down."""
+        """Follow the topic of a reader that the log has recorded."""
         topic = str(reader["topic"])
         self._followed.add(topic)
         config = requesting(self._config, reader.get(REQUESTED, {}))

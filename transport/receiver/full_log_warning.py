@@ -1,6 +1,7 @@
-"""Says before a log is full what will happen then, and to which writers.
+"""Warns before a log is full what will happen then, and to which writers.
 
-A log fills while its consumer commits less than is received, or while the disk has less room than the log may take.
+A log fills while its consumer commits less than is received, or while the disk has less free space than the log may
+take.
 There is one warning when it is nearly full and one when it is, and again only after it was half empty.
 """
 
@@ -18,16 +19,16 @@ from .hints import LOG_FILLS, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: In hundredths of what it may take, or of what the disk lets it take.
+#: Percent of the log's limit, or of what the free disk space allows.
 _NEARLY_FULL: Final = 75
 _HALF: Final = 50
 _WRITERS_NAMED_MAX: Final = 5
 
 
 class OnLogFull(enum.StrEnum):
-    """What happens to samples that find no room in the log."""
+    """What happens to samples that do not fit into the log."""
 
-    #: They wait, and their writers with them.
+    #: The samples wait, and their writers with them.
     HOLD = "hold"
     #: They are acknowledged, counted and lost.
     DROP = "drop"
@@ -36,25 +37,25 @@ class OnLogFull(enum.StrEnum):
 
 
 _THEN: Final = {
-    OnLogFull.HOLD: "these reliable writers are held back until there is room, and their writes may time out",
-    OnLogFull.DROP: "samples of all writers are dropped until there is room, also of these reliable ones",
-    OnLogFull.FAIL: "the query fails, and no longer keeps these reliable writers waiting",
+    OnLogFull.HOLD: "these reliable writers are held back until there is space, and their writes may time out",
+    OnLogFull.DROP: "samples of all writers are dropped until there is space, also of these reliable ones",
+    OnLogFull.FAIL: "the query fails, so that these reliable writers need not wait",
 }
 
 
 class FullLogWarning:
-    """Watches one log without retention, in which only commits make room."""
+    """Watches one log without retention, in which only commits free space."""
 
     def __init__(self, topic: str, log: StreamLog, on_full: OnLogFull, hints: Mapping[str, str]) -> None:
         self._topic = topic
         self._log = log
         self._on_full = on_full
         self._hints = hints
-        #: How full the log was when that was last said; 0: it was not, or was half empty since.
+        #: How full the log was when the last warning was logged; 0: no warning, or the log was half empty since.
         self._announced = 0
 
     def warn_if_full(self, writers: Collection[Guid], *, is_full: bool) -> None:
-        """``writers``: the reliable ones that match; ``is_full``: something has found no room."""
+        """``writers``: the matched reliable ones; ``is_full``: a sample did not fit."""
         used, most, what = self._used()
         full = 100 if is_full else min(99, 100 * used // max(most, 1))
         if full < _HALF:
@@ -77,7 +78,7 @@ class FullLogWarning:
         )
 
     def _used(self) -> tuple[int, int, str]:
-        """What the log takes of what it may, and what bounds it."""
+        """The bytes that the log takes, its limit, and the reason for that limit."""
         log = self._log
         used = log.max_bytes - log.free_bytes
         try:
@@ -86,5 +87,5 @@ class FullLogWarning:
             return used, log.max_bytes, "its limit"
         room = used + disk.f_bavail * disk.f_frsize
         if room < log.max_bytes:
-            return used, room, "all that the disk has left for it"
+            return used, room, "all the space that the disk has for it"
         return used, log.max_bytes, "its limit"

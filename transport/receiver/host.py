@@ -1,9 +1,8 @@
 """The receiver: hosts one participant, and appends what its readers deliver to a stream log.
 
-Acknowledgement means "in the log" (:mod:`.log_appender`). The log lives in the page cache of a file, so it survives
-that the process is killed; started again on the same log within the lease, the process has the same GUID and the same
-per-writer state, and the writers repair what was in flight. Started at another address, it has another GUID
-(:mod:`.identity`).
+Acknowledgement means "in the log" (:mod:`.log_appender`). The log lives in the page cache of a file, so it survives a
+killed process; a process that starts again on the same log within the lease has the same GUID and the same per-writer
+state, and the writers repair what was in flight. At another address it has another GUID (:mod:`.identity`).
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
-#: The readers of many topics are looked after less often.
+#: Housekeeping for the readers of many topics runs less often: this much longer for each topic.
 _HOUSEKEEPING_NS_A_TOPIC: Final = 1_000_000
-#: Participants are written down no more often than this.
+#: The known participants are written to their file no more often than this.
 _PARTICIPANTS_NS: Final = 200_000_000
 
 
 class StopRequest:
-    """Asks a receiver to end, before it is open too; from any thread, or a signal handler."""
+    """Asks a receiver to end, also before it is open; from any thread, or a signal handler."""
 
     def __init__(self) -> None:
-        # no Event: a signal handler that is interrupted by its like would deadlock
+        # not an Event: a signal handler that interrupts another one would deadlock
         self.is_made = False
-        #: The participant is disposed at the end, unless somebody asked for an end without it.
+        #: The participant is disposed at the end, unless a stop without that was requested.
         self.dispose = True
 
     def make(self, *, dispose: bool) -> None:
@@ -67,7 +66,7 @@ class StopRequest:
 
 
 class Host:
-    """The readers of one log, from sockets to log; :meth:`run` returns when told to stop.
+    """The readers of one log, from sockets to log; :meth:`run` returns after :meth:`stop`.
 
     There is one reader for each topic that is followed (:mod:`.followed_topics`).
     """
@@ -80,7 +79,7 @@ class Host:
         addresses: Addresses | None = None,
         stop: StopRequest | None = None,
     ) -> None:
-        """:meth:`open` makes what it needs."""
+        """For :meth:`open`."""
         now = time.monotonic_ns()
         self.config = config
         self.directory = Path(config.log_directory)
@@ -97,7 +96,7 @@ class Host:
         self._write_participants_at = 0
         self._topics = followed_topics(config, log, node)
         self._shared = None if config.topics is None else Shared.for_node(self.directory, node)
-        #: By the GUIDs of their readers.
+        #: The subscriptions by the GUIDs of their readers.
         self.subscriptions: dict[Guid, ReceiverSubscription] = {}
         self._subscribe(self._topics.begin())
 
@@ -136,7 +135,7 @@ class Host:
         self.node.wake()
 
     def close(self, *, keep_log: bool = False) -> None:
-        """Let go of sockets and log; ``keep_log``: also of an ephemeral one, for a successor."""
+        """Close sockets and log; ``keep_log``: keep an ephemeral log too, for a successor."""
         if self._stop.dispose:
             self.node.close()
             self._leave()
@@ -147,7 +146,7 @@ class Host:
     # --- inside ------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Peers were told that nobody is at these ports any more."""
+        """Record that the participant is disposed: peers no longer send to these ports."""
         if self._addresses is not None:
             self._addresses.lease_duration = 0
             write_addresses(self.directory, self._addresses)
@@ -187,11 +186,11 @@ class Host:
             self._write_why_unmatched()
 
     def _write_why_unmatched(self) -> None:
-        """Let a batch read know why it gets nothing."""
+        """Record for a batch read why it gets nothing."""
         why = self.adviser.why_unmatched()
         if why is not None and why != self._why_unmatched:
             self._why_unmatched = why
-            with contextlib.suppress(OSError):  # the log's own errors say that the disk is full
+            with contextlib.suppress(OSError):  # the log's own errors report a full disk
                 replace_text(self.directory / UNMATCHED_FILE, why)
 
     def _take_events(self, now: int) -> None:

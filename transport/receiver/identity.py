@@ -1,4 +1,4 @@
-"""Under which GUID a receiver joins its domain: that of its log, or a new one if it has moved (:mod:`.addresses`)."""
+"""The GUID under which a receiver joins its domain: that of its log, or a new one if it moved (:mod:`.addresses`)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .known_participants import read_known_participants
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: How often a receiver was started on its log: each start has the same GUID, and peers may know an earlier one.
+#: The number of starts of a receiver on its log: each start has the same GUID, and peers may know an earlier one.
 _INCARNATION_FILE: Final = "incarnation"
-#: Beyond it there are no sequence numbers for an incarnation's announcements.
+#: Larger incarnations leave no sequence numbers for the announcements.
 _INCARNATION_MAX: Final = 1 << 32
 
 
 def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses]:
-    """The node of a receiver, and where it is reached.
+    """The node of a receiver, and its addresses.
 
-    Raises TransportError, or LogError where the log's new GUID cannot be written down.
+    Raises TransportError, or LogError if the log's new GUID cannot be written.
     """
     directory = Path(config.log_directory)
     earlier = read_addresses(directory)
@@ -46,7 +46,8 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
         here = _addresses(node)
         if earlier is not None:
             gone = earlier.locators - here.locators
-            # killed with a new GUID in the log and none of its addresses here: writers never heard of it, or elsewhere
+            # Killed with a new GUID in the log and none of its addresses here: writers never discovered it, or
+            # elsewhere.
             is_moved = bool(gone) or earlier.guid_prefix not in (b"", given.guid_prefix)
             if is_moved:
                 node.abandon()
@@ -89,7 +90,7 @@ def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:
 
 
 def next_incarnation(directory: Path) -> int:
-    """0 for the first start, and one more for each later start.
+    """Return 0 for the first start, and one more for each later start.
 
     Raises LogError for a number that is there and cannot be read now: peers would take a lower one for old news.
     """
@@ -97,18 +98,18 @@ def next_incarnation(directory: Path) -> int:
     try:
         number = int(path.read_text(encoding="ascii")) + 1
         if not 0 < number < _INCARNATION_MAX:
-            raise ValueError(f"{number - 1} is no number of starts")
+            raise ValueError(f"{number - 1} is not a number of starts")
     except FileNotFoundError:
         number = 0
     except OSError as error:
         raise LogError(f"cannot read {path}: {reason(error)}", path=path) from error
     except ValueError as error:
-        _log.warning("%s is ignored: %s", path, error)
+        _log.warning("ignored the number of starts in %s: %s", path, error)
         number = 0
     try:
         _write_incarnation(path, str(number))
     except OSError as error:
-        _log.warning("%s is not written: %s", path, error)
+        _log.warning("writing the number of starts to %s failed: %s", path, error)
     return number
 
 

@@ -1,4 +1,4 @@
-"""The instance of each sample of a run: by the key hash on the wire, else computed from the key."""
+"""The instance of each sample of a run: by the key hash on the wire, otherwise computed from the key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: The last encapsulation of XTypes, D_CDR2 or PL_CDR2 in little endian.
 _ENCAPSULATION_MAX: Final = 0x0B
-#: Combinations of the values of several key members that are numbered.
+#: Largest number of combinations of the values of several key members that get a code.
 _CODES_MAX: Final = 1 << 20
 
 
@@ -30,23 +30,23 @@ class InstanceKeys:
     """Key hashes of the samples of a keyed topic.
 
     Without the type, all samples that come without a key hash are one instance. ``type_of`` gives the type that a
-    writer announced, None if it announced none: a key lies where the writer's type has it, which need not be where the
-    reader's has it, such as a type that is derived from columns.
+    writer announced, None if it announced none: the position of the key follows the writer's type, which may differ
+    from the reader's, such as a type that is derived from columns.
 
-    A writer takes its key hashes from keys in the XCDR version of its samples (XTypes 1.3 §7.6.8.3.1). Where a key lies
-    differently in the two, the first version that is seen counts: samples in the other one get the hashes which they
-    would have in that, so that an instance is one, whoever writes it.
+    A writer computes its key hashes from keys in the XCDR version of its samples (XTypes 1.3 §7.6.8.3.1). If the key
+    has another position in the other version, the first version that is seen counts: samples in the other version get
+    the hashes which they would have in the first, so that an instance has one hash, whichever writer sends it.
     """
 
     def __init__(self, struct: Struct | None, type_of: Callable[[Guid], Struct | None] | None = None) -> None:
         self._struct = struct
         self._type_of = type_of
         self._codec: Codec | None = None if struct is None else _codec_of_keys(struct)
-        #: Of each writer that announced another type: that type, and the codec of its keys.
+        #: For each writer that announced another type: that type, and the codec of its keys.
         self._codecs: dict[Guid, tuple[Struct, Codec | None]] = {}
-        #: Whether XCDR2 counts; None: no sample has shown which.
+        #: Whether the hashes are those of XCDR2; None: no sample has shown which.
         self._xcdr2: bool | None = None
-        #: Hashes that were sent in the other version, and what counts in their place.
+        #: Hashes that were sent in the other version, and the hashes that replace them.
         self._aliases: dict[bytes, U8] = {}
 
     def __call__(self, run: Run) -> U8:
@@ -54,7 +54,7 @@ class InstanceKeys:
         return self.hashes(run.samples(), run.sample_flags(), run.key_hashes(), self.codec_of(run.writer))
 
     def codec_of(self, writer: Guid) -> Codec | None:
-        """The codec of the keys in a writer's samples; None: where they lie is not known."""
+        """The codec of the keys in a writer's samples; None: their position is not known."""
         written = None if self._type_of is None else self._type_of(writer)
         if written is None or written is self._struct:
             return self._codec
@@ -72,15 +72,15 @@ class InstanceKeys:
     def _written(self, written: Struct) -> Codec | None:
         try:
             return _codec_of_keys(written)
-        except TypeDefinitionError:  # no columns can be made of it: whoever decodes the samples says so
+        except TypeDefinitionError:  # no columns can be made of it: the decoder of the samples reports that
             return self._codec
 
     def hashes(
         self, samples: Samples, flags: npt.NDArray[np.uint32], sent: U8 | None, codec: Codec | None
     ) -> U8:
-        """(count, 16) uint8, of samples whose writers have one type; ``codec`` is what :meth:`codec_of` gives.
+        """(count, 16) uint8 for samples of writers with one type; ``codec`` is the result of :meth:`codec_of`.
 
-        ``sent``: the key hashes on the wire, zeros where a sample has none, None: none has.
+        ``sent``: the key hashes on the wire, zeros for a sample without one; None: no sample has one.
         """
         hashes = np.zeros((samples.count, 16), np.uint8) if sent is None else sent
         if codec is None:
@@ -106,7 +106,7 @@ class InstanceKeys:
         return hashes
 
     def _others(self, samples: Samples, readable: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which samples have another XCDR version than the one that counts."""
+        """Which samples have the XCDR version whose hashes do not count."""
         others = np.zeros(samples.count, np.bool_)
         rows = np.flatnonzero(readable)
         at = samples.all_offsets()[rows]
@@ -121,7 +121,7 @@ class InstanceKeys:
     def _follow_aliases(
         self, hashes: U8, sent: U8, others: npt.NDArray[np.bool_], readable: npt.NDArray[np.bool_]
     ) -> None:
-        """Learn which hashes mean the same, and give samples that are nothing but a hash the one that counts."""
+        """Learn which hashes mean the same instance, and replace the hash of samples that consist of a hash only."""
         differ = np.flatnonzero(others & sent.any(axis=1) & (hashes != sent).any(axis=1))
         if len(differ):
             for before, now in np.unique(np.stack([sent[differ], hashes[differ]], axis=1), axis=0):
@@ -139,14 +139,16 @@ class InstanceKeys:
         representation = DataRepresentation.XCDR2 if self._xcdr2 else DataRepresentation.XCDR1
         for decoded in codec.parts(part, keys_only=keys_only):
             known, rows = rows[: decoded.count], rows[decoded.count :]
-            if decoded.malformed is not None:  # they are of no instance; whoever decodes them says so
+            if (
+                decoded.malformed is not None
+            ):  # they belong to no instance; the decoder of the samples reports them
                 known = known[~decoded.malformed]
             if len(known):
                 hashes[known] = _hashes_of(codec, decoded.batch, representation)
 
 
 def _codec_of_keys(struct: Struct) -> Codec:
-    # few receivers need the codec, and loading it takes half as long as all else of their start
+    # Few receivers need the codec, and loading it takes half as long as the rest of their start.
     import pyarrow as pa
 
     from ..types.arrow import arrow_schema
@@ -181,8 +183,8 @@ def _hashes_of(codec: Codec, keys: pa.RecordBatch, representation: DataRepresent
 
 
 def _known_hashes(codec: Codec, keys: pa.RecordBatch, representation: DataRepresentation) -> U8:
-    """The key hash of each row; zeros, which mean no instance, of what is no key by our type: what a peer sends may be
-    longer than a bound, or lack a part."""
+    """The key hash of each row; zeros, which mean no instance, for a key that our type does not allow: a peer's key may
+    be longer than a bound, or lack a member."""
     import pyarrow as pa
 
     hashes, rows = np.zeros((keys.num_rows, 16), np.uint8), np.arange(keys.num_rows)

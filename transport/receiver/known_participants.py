@@ -1,6 +1,6 @@
-"""The participants a receiver knows, in a file beside its log: started again on it, it knows them at once.
+"""The participants a receiver knows, in a sidecar file of its log: a restarted receiver knows them at once.
 
-The file is only a hint: participants that are gone are forgotten soon, and a file that cannot be read is ignored.
+The file is only a hint: participants that left are forgotten soon, and a file that cannot be read is ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def write_known_participants(directory: Path, announcements: Iterable[Announceme
     try:
         replace_text(path, json.dumps(entries))
     except OSError as error:
-        _log.warning("%s is not written: %s", path, error)
+        _log.warning("writing the known participants to %s failed: %s", path, error)
 
 
 def read_known_participants(directory: Path) -> list[Announcement]:
@@ -42,7 +42,7 @@ def read_known_participants(directory: Path) -> list[Announcement]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        _log.warning("%s is ignored: %s", path, error)
+        _log.warning("ignored the known participants in %s: %s", path, error)
         return []
 
 
@@ -53,7 +53,7 @@ def _announcement(
     proven = tuple(str(address) for address in proven_from)
     found = Announcement(bytes.fromhex(prefix), sn, bytes.fromhex(payload), str(source_ip), proven)
     if len(found.prefix) != _PREFIX_BYTES or not found.payload:
-        raise ValueError(f"{prefix!r} is no GUID prefix, or has announced nothing")
+        raise ValueError(f"{prefix!r} is not a GUID prefix, or has an empty announcement")
     if not isinstance(sn, int) or not 0 < sn < 1 << 63:
-        raise ValueError(f"{sn!r} is no sequence number")
+        raise ValueError(f"{sn!r} is not a sequence number")
     return found

@@ -1,4 +1,4 @@
-"""What readers request where the writers of their topic decide it: RELIABILITY and DURABILITY, as they are offered."""
+"""QoS that readers adopt from the writers of their topic: RELIABILITY and DURABILITY, as they are offered."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..net.receiving_node import NamedType, ReceivingNode
 from ..qos import DurabilityKind, ReliabilityKind, best_available
 from .config import ReceiverConfig
 
-#: In the metadata of a log: what the writers of its topic decided.
+#: Key in the metadata of a log: the adopted policies.
 REQUESTED: Final = "requested"
-#: More writers than the first are waited for so long.
+#: How long to wait for more writers than the first.
 _SETTLE_NS: Final = 200_000_000
 _KINDS: Final = {"reliability": ReliabilityKind, "durability": DurabilityKind}
 
 
 class LeftToWriters:
-    """Decides for each topic once, shortly after its first writer was found."""
+    """Decides once for each topic, shortly after its first writer was found."""
 
     def __init__(self, config: ReceiverConfig, node: ReceivingNode) -> None:
         self._config = config
@@ -29,16 +29,16 @@ class LeftToWriters:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is left to them."""
+        """Whether no policy is left to the writers."""
         return not self._policies
 
     @property
     def waits(self) -> bool:
-        """Some topic will be decided without any news."""
+        """Whether some topic will be decided without a further event."""
         return bool(self._decides_at)
 
     def decide(self, topic: str, named: NamedType) -> dict[str, str] | None:
-        """The names of the policies and of what is requested, which are none if nothing is left; None: not yet."""
+        """The adopted policies and their values, empty if nothing is left to the writers; None: not decided yet."""
         if self.is_empty:
             return {}
         offers = self._node.directory.offers(topic, self._config.qos, named.type_name)
@@ -53,7 +53,7 @@ class LeftToWriters:
 
 
 def requesting(config: ReceiverConfig, requested: Mapping[str, Any]) -> ReceiverConfig:
-    """The configuration with what the writers of its topic decided."""
+    """The configuration with the policies adopted from the writers of its topic."""
     names = [each for each in config.left_to_writers if each in requested]
     decided: dict[str, Any] = {each: _KINDS[each][str(requested[each])] for each in names}
     return replace(config, qos=replace(config.qos, **decided)) if decided else config

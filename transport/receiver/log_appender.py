@@ -1,7 +1,7 @@
-"""From a reader to the stream log: whatever is delivered is appended before the next datagram is looked at.
+"""From a reader to the stream log: whatever is delivered is appended before the next datagram is processed.
 
-The reader acknowledges what is in the log. What finds no room waits here; meanwhile the window is closed and nothing is
-acknowledged. Or it is dropped and counted, or ends the receiver, if the user wants that rather than writers that wait.
+The reader acknowledges what is in the log. Runs that do not fit wait here; meanwhile the window is closed and nothing
+is acknowledged. If the user prefers that to writers that wait, such runs are dropped and counted, or end the receiver.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from .writer_types import WriterTypes
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
-#: that waited for a missing one).
+#: Part of the log kept free for what one receive burst delivers beyond its window (frame headers, runs that waited
+#: for a missing one).
 _RESERVED_PART: Final = 16
-#: For so long the system may refuse the same. A process that has lost its descriptors gets them back by a new start.
+#: How long the system may refuse the same request. A process that lacks descriptors gets them back by a restart.
 _REFUSED_NS: Final = 5 * NANOSECONDS
-#: Part of a log that can always be had, where the oldest samples make room.
+#: Part of a log that is always available, where the oldest samples are trimmed for new ones.
 _ROOM_PART: Final = 4
 
 
 class _Refused:
-    """What the system refuses is tried again, and is an error if it goes on to refuse it."""
+    """A refusal by the system is retried, and becomes an error if it lasts."""
 
     def __init__(self) -> None:
         self._since_ns: int | None = None
 
     def refused(self, error: LogError) -> None:
-        """Say so the first time. Raises the error after a while."""
+        """Log the first refusal. Raises the error after a while."""
         now = time.monotonic_ns()
         if self._since_ns is None:
             self._since_ns = now
-            _log.error("%s; it is tried again", error)
+            _log.error("%s; retrying", error)
         elif now - self._since_ns > _REFUSED_NS:
             raise error
 
@@ -61,10 +61,10 @@ class _Refused:
 class LogAppender:
     """The recipient of a subscription's reader.
 
-    ``consumption``: what waits until Spark commits it; None: what is in the log counts as consumed. ``writer_types``
-    records the types of the writers, if anybody reads them. ``retention`` makes room; None: only commits do.
-    ``hints`` says what to do about a full log, ``on_full`` what happens to what finds no room in it. ``topic``: that
-    of the reader, if others append to the log, too.
+    ``consumption``: tracks samples until Spark commits them; None: what is in the log counts as consumed.
+    ``writer_types`` records the types of the writers, if they are needed. ``retention`` trims samples for new ones;
+    None: only commits free space. ``hints`` has the user's options for a full log; ``on_full`` decides about runs that
+    do not fit. ``topic``: the reader's topic, if other readers append to the log, too.
     """
 
     def __init__(
@@ -88,22 +88,23 @@ class LogAppender:
         self._hints = hints
         self._retention = retention
         self._topic = topic
-        #: Whose reader it is: another one's may have to vacate its places in the log.
+        #: The reader; another reader's appender may ask it to vacate its reserved frames in the log.
         self.reader: StatefulReader | None = None
         self._on_full = on_full
         self._dropped: dict[Guid, int] = {}
-        #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
+        #: Delivered runs that did not fit into the log, each with its consumption (the log may keep only a part of
+        #: it).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
         self._reported_disk_full = self._reported_many_writers = False
         self._appends, self._trims = _Refused(), _Refused()
 
     @property
     def is_full(self) -> bool:
-        """Whether something finds no room: it waits, or its writer does."""
+        """Whether a run does not fit: it waits, or its writer does."""
         return bool(self._pending) or not self._free()
 
     def take_dropped(self) -> dict[Guid, int]:
-        """How many samples of each writer were dropped since the last call because there was no room for them."""
+        """The number of samples of each writer that were dropped since the last call because the log was full."""
         dropped, self._dropped = self._dropped, {}
         return dropped
 
@@ -116,7 +117,7 @@ class LogAppender:
         return max(0, self._log.free_bytes - self._log.max_bytes // _RESERVED_PART)
 
     def place(self, nbytes: int, count: int = 1) -> U8 | None:
-        """Where samples in fragments may be put together: in the log, if they are likely to be what comes next."""
+        """Memory in which fragments are joined: in the log, if their samples are likely to be appended next."""
         places = self._log.places
         if self._pending or (places and places.reader is not self.reader):
             return None
@@ -124,7 +125,7 @@ class LogAppender:
         return self._log.place(nbytes, count)
 
     def _vacate(self) -> None:
-        """Something else comes next than what is put together in the log."""
+        """Move fragments out of the log, since other samples are appended first."""
         places = self._log.places
         if places:
             if places.reader is not None:
@@ -132,10 +133,12 @@ class LogAppender:
             places.clear()
 
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
-        """Append everything; what finds no room waits, and closes the window."""
+        """Append all runs; those that do not fit wait, and the window closes."""
         reception = time.time_ns()
         if self._pending:
-            runs = [run.copy() for run in runs]  # what is appended first may overwrite what lies in its place
+            runs = [
+                run.copy() for run in runs
+            ]  # an append may overwrite fragments that were joined in the log
             self._append_pending(reception)
         now, most = time.monotonic_ns(), self._log.shared_bytes_max
         accepted: list[tuple[Run | None, Consumed]] = []
@@ -162,7 +165,7 @@ class LogAppender:
         self._shown.show_log(self._log)
 
     def commit_position(self, reader: StatefulReader, position: int) -> None:
-        """Everything before ``position`` is consumed for good: there is room for what waits."""
+        """Everything before ``position`` is consumed and may be trimmed: append the runs that wait."""
         if position > self._log.base:
             try:
                 self._log.trim(min(position, self._log.position))
@@ -178,7 +181,7 @@ class LogAppender:
         self._shown.show_log(self._log)
 
     def _append_group(self, group: list[tuple[Run | None, Consumed]], reception: int) -> None:
-        """Append runs that may share a frame, or have them wait."""
+        """Append runs that may share a frame, or keep them until there is space."""
         if group and (self._pending or not self._append(group, reception)):
             self._pending += [(None if run is None else run.copy(), whole) for run, whole in group]
 
@@ -189,7 +192,7 @@ class LogAppender:
             self._pending.popleft()
 
     def _append(self, group: list[tuple[Run | None, Consumed]], reception: int) -> bool:
-        """Append what is kept of delivered runs, each of which goes on from the one before; False: there is no room."""
+        """Append the kept part of delivered runs, each of which continues the one before; False: they do not fit."""
         run = group[0][0]
         more = [each for each, _ in group[1:] if each is not None]
         try:
@@ -199,7 +202,7 @@ class LogAppender:
                 raise
             if not self._reported_disk_full:
                 then = "samples are dropped" if self._on_full is OnLogFull.DROP else "writers are held back"
-                announced = f"{error}; {then} until there is room"
+                announced = f"{error}; {then} until there is space"
                 kind = DISK_FULL if error.limit is None else LOG_FULL
                 _log.error("%s", with_hints(announced, [kind], self._hints, needed=error.needed))
             self._reported_disk_full = True
@@ -208,7 +211,7 @@ class LogAppender:
             if not is_scarce(error):
                 raise
             self._appends.refused(error)
-            return False  # whatever is to become of what finds no room: there may be some
+            return False  # not a full log: ``on_full`` does not apply
         else:
             self._reported_disk_full = self._reported_disk_full and not taken
             self._appends.done()
@@ -220,11 +223,11 @@ class LogAppender:
         return taken
 
     def _drop(self, group: list[tuple[Run | None, Consumed]]) -> bool:
-        """What becomes of runs without room: True: they are lost; False: they wait. Raises LogFullError."""
+        """Apply ``on_full`` to runs that do not fit: True: they are lost; False: they wait. Raises LogFullError."""
         if self._on_full is OnLogFull.FAIL:
             raise LogFullError(
-                f"the log in {self._log.directory} is full: it may take {self._log.max_bytes} bytes, and what was "
-                "received is not committed",
+                f"the log in {self._log.directory} is full: its limit is {self._log.max_bytes} bytes, and the samples "
+                "in it are not committed",
                 path=self._log.directory,
                 limit=self._log.max_bytes,
                 needed=2 * self._log.max_bytes,
@@ -235,12 +238,12 @@ class LogAppender:
         return True
 
     def _append_run(self, run: Run, more: list[Run], reception: int) -> bool:
-        """Append, in the place of the oldest samples if they may go; False: there is no room. Raises LogError, of which
-        LogFullError."""
+        """Append, after trimming the oldest samples if that is allowed; False: the runs do not fit. Raises LogError,
+        also LogFullError."""
         log, types = self._log, self._writer_types
         while True:
             try:
-                # A writer's line comes before its first sample, which nobody could read without.
+                # A writer's line comes before its first sample, which cannot be decoded without it.
                 is_noted = types is None or types.record_writer(
                     run.writer, self._topic, log.position, log.base
                 )
@@ -256,7 +259,7 @@ class LogAppender:
                 if not is_noted:
                     self._report_many_writers(run.writer)
                     if self._on_full is OnLogFull.HOLD:
-                        # Waiting could last for ever: only further samples fill the segment that has to be trimmed.
+                        # The wait might never end: only further samples fill the segment that has to be trimmed.
                         self._count_dropped([run, *more])
                         return True
                 return False
@@ -265,8 +268,8 @@ class LogAppender:
         if not self._reported_many_writers:
             self._reported_many_writers = True
             _log.error(
-                "the log in %s has samples of %d writers, and keeps types and topics of no more: samples of further "
-                "writers, such as %s, are dropped until older samples are trimmed",
+                "the log in %s has samples of %d writers, the most whose types and topics it records: samples of "
+                "further writers, such as %s, are dropped until older samples are trimmed",
                 self._log.directory,
                 TYPED_WRITERS_MAX,
                 writer,

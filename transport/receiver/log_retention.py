@@ -1,6 +1,7 @@
-"""Removal of old logs by a receiver: the ended ones beside its own, when it starts and again while it runs.
+"""Removal of old logs by a receiver: the ended logs beside its own, at its start and from time to time.
 
-A new query has done so once before. A query that a schedule starts again and again on its checkpoint, for minutes each
+A new query has removed old logs already. A query that a schedule restarts on its checkpoint, for minutes each time, has
+them removed only here.
 time, has its logs removed here alone.
 """
 
@@ -21,7 +22,8 @@ PERIOD_SECONDS: Final = 600.0
 
 
 def start_log_retention(config: ReceiverConfig, *, period: float = PERIOD_SECONDS) -> threading.Event | None:
-    """Clean now and every ``period`` seconds, in a thread: removing gigabytes takes longer than a receiver may pause.
+    """Remove old logs now and every ``period`` seconds, in a thread: removing gigabytes takes longer than a receiver
+    may pause.
 
     Nothing is removed, and None returned, without ``config.ended_logs_period_ns``. The thread ends when the event is
     set, or with the process.
@@ -42,5 +44,5 @@ def _clean(config: ReceiverConfig, period: float, end: threading.Event) -> None:
             period=config.ended_logs_period_ns,
             nbytes=config.ended_logs_bytes,
         ):
-            _log.info("%s, a log that had ended, is removed", removed)
+            _log.info("removed the ended log %s", removed)
         end.wait(period)

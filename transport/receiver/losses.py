@@ -1,4 +1,4 @@
-"""Reports the samples that a reader lost: to the loss report, by writer, and to the log of the receiver."""
+"""Reports the samples that a reader lost: to the loss report, by writer, and as log messages."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .hints import LOG_DROPPED, lost_for, with_hints
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: A best-effort loss shows by the sample behind it, which comes out of a receive buffer that is full: it is put down to
-#: an overflow that was seen no longer ago, or since which its writer was silent.
+#: A best-effort loss is noticed by the next sample, which comes out of a full receive buffer: its cause is an
+#: overflow that was seen at most this long ago, or since which its writer was silent.
 _OVERFLOW_NS: Final = 2_000_000_000
-#: What became of samples.
+#: What happened to the samples.
 _REPORTED: Final = {
     LossCause.MOVED: "were missed while the receiver moved to another address",
-    LossCause.STOPPED: "were lost that were sent while the receiver was stopped",
-    LossCause.OUT_OF_REACH: "were lost that were sent while their writers were out of reach",
-    LossCause.HISTORY: "were lost that their writers no longer had",
-    LossCause.WRITER_GONE: "were lost because their writers are gone",
-    LossCause.COHERENT_SET: "were lost because their coherent sets are not complete, or too large",
-    LossCause.UNTETHERED: "were passed over because the reader was too slow for its writers",
-    LossCause.RECEIVE_BUFFER: "were lost because a receive buffer was full",
+    LossCause.STOPPED: "were lost: they were sent while the receiver was stopped",
+    LossCause.OUT_OF_REACH: "were lost: they were sent while their writers were out of reach",
+    LossCause.HISTORY: "were lost: their writers no longer had them",
+    LossCause.WRITER_GONE: "were lost: their writers left",
+    LossCause.COHERENT_SET: "were lost: their coherent sets are incomplete, or too large",
+    LossCause.UNTETHERED: "were skipped: the reader was too slow for its writers",
+    LossCause.RECEIVE_BUFFER: "were lost: a receive buffer was full",
     LossCause.NOT_RECEIVED: "were not received",
 }
 
 
 class Losses:
-    """What one reader lost and what of it has been reported."""
+    """The losses of one reader, and the part of them that has been reported."""
 
     def __init__(
         self,
@@ -47,21 +47,23 @@ class Losses:
         addresses: Addresses | None = None,
         report: LossReport | None = None,
     ) -> None:
-        """``report``: the one of the log, which others write as well; None: this is the only one."""
+        """``report``: the log's report, shared with other readers; None: this reader has its own."""
         self._directory = directory
         self._topic = topic
         self._addresses = addresses
         self._hints = hints
         self._report = report or LossReport(directory / LOSS_REPORT)
         self._overflows = self._overflowed_at = 0
-        #: The best-effort writers of which nothing came for long after that, and what is expected of them.
+        #: The best-effort writers that were silent for long after the overflow, and the sequence number expected of
+        #: each.
         self._silent: dict[Guid, int] = {}
         self._dropped = self._dropped_reported = 0
 
     def report(self, reader: StatefulReader, log: StreamLog, *, overflows: int, now: int) -> None:
-        """Report what was lost since the last call; ``overflows``: the datagrams that found receive buffers full.
+        """Report what was lost since the last call; ``overflows``: the datagrams that the kernel dropped because a
+        receive buffer was full.
 
-        Nobody has seen the samples: the average size of those in the log stands for theirs.
+        The size of lost samples is unknown: the average size of those in the log is used.
         """
         size = log.position // max(log.rows, 1)
         overflowed = self._overflowed(overflows, reader, now)
@@ -88,7 +90,7 @@ class Losses:
             write_addresses(self._directory, self._addresses)
 
     def _overflowed(self, overflows: int, reader: StatefulReader, now: int) -> bool:
-        """Whether receive buffers were full while samples of any writer were lost that are missed only now."""
+        """Whether receive buffers overflowed while samples were lost whose loss is noticed only now."""
         if overflows > self._overflows:
             self._overflows, self._overflowed_at = overflows, now
         if not self._overflows or now - self._overflowed_at > _OVERFLOW_NS:
@@ -98,7 +100,7 @@ class Losses:
         return True
 
     def report_dropped(self, dropped: Mapping[Guid, int], log: StreamLog) -> None:
-        """Report samples that came while the log was full."""
+        """Report samples that were received while the log was full."""
         size = log.position // max(log.rows, 1)
         for writer, count in dropped.items():
             self._report.observe(
@@ -106,7 +108,7 @@ class Losses:
             )
         self._dropped += sum(dropped.values())
         if self._dropped < 2 * self._dropped_reported:
-            return  # there may be some twenty times a second
+            return  # samples may be dropped twenty times a second
         self._dropped_reported = self._dropped
         announced = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
         _log.warning("%s", with_hints(announced, [LOG_DROPPED], self._hints))

@@ -11,17 +11,17 @@ from ..net.node_config import new_guid_prefix
 from .config import ReceiverConfig
 from .writer_types import HAS_WRITER_TYPES
 
-#: In the metadata of a log of several topics: the readers that its receiver has made.
+#: Key in the metadata of a log of several topics: the readers that its receiver has made.
 READERS: Final = "readers"
 
 
 def where_from(config: ReceiverConfig) -> dict[str, JSON]:
-    """What writers a log is of, as its metadata has it; samples of others are none of its own."""
+    """The writers that a log holds samples of, as its metadata has them; samples of other writers are not its own."""
     return {"domain": config.node.domain, "partition": [*sorted({*config.qos.partition} or {""})]}
 
 
 def selected_by(config: ReceiverConfig) -> dict[str, JSON]:
-    """What of their samples a log is of, as its metadata has it."""
+    """The selection among their samples, as the log's metadata has it."""
     expression, parameters = config.filter or (None, ())
     return {
         "filter": expression,

@@ -1,4 +1,4 @@
-"""Starting, watching and ending a receiver process from the process that reads its log."""
+"""Starts, watches and ends a receiver process from the process that reads its log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .config import ERROR_FILE, UNMATCHED_FILE, ReceiverConfig
 #: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
-#: No line of a child's answer is longer.
+#: Largest answer of a child, in bytes.
 _ANSWER_MAX: Final = 1 << 20
 
 
@@ -37,7 +37,7 @@ class ReceiverProcess:
 
     @classmethod
     def start(cls, config: ReceiverConfig) -> ReceiverProcess:
-        """Start a receiver on ``config.log_directory``, making the log or going on with the one there.
+        """Start a receiver on ``config.log_directory``, with a new log or the one that is there.
 
         Raises the child's own TransportError or LogError if it cannot open its sockets or its log.
         """
@@ -55,7 +55,7 @@ class ReceiverProcess:
             discard(child)
             kind = getattr(errors, str(answer.get("kind", "")), TransportError)
             error = (kind if issubclass(kind, RtpsError) else TransportError)(
-                f"the receiver could not start: {answer.get('error', 'it ended without saying why')}"
+                f"the receiver could not start: {answer.get('error', 'it ended without a message')}"
             )
             vars(error).update(cast("dict[str, object]", answer.get("facts", {})))
             raise error
@@ -70,15 +70,15 @@ class ReceiverProcess:
         return self._child.pid
 
     def cursor(self) -> Cursor:
-        """The end of the log, as of now; no system call."""
+        """The current end of the log; no system call."""
         return Cursor(self._position.get())
 
     def base(self) -> int:
-        """Where the log begins, as of now; no system call."""
+        """The current begin of the log; no system call."""
         return self._base.get()
 
     def commit_position(self, position: int) -> None:
-        """Everything before ``position`` has been consumed for good: the receiver may trim it."""
+        """Everything before ``position`` has been consumed: the receiver may trim it."""
         if position > self._consumer.get():
             self._consumer.set(position)
 
@@ -86,7 +86,7 @@ class ReceiverProcess:
         return self._counters.snapshot()
 
     def why_unmatched(self) -> str | None:
-        """Why an ephemeral receiver has matched no writer so far, in words; None: it has, or nothing is known."""
+        """Why an ephemeral receiver has matched no writer so far, as text; None: it has, or the reason is unknown."""
         if self.counters().get("status.subscription_matched.total_count", 0):
             return None
         try:
@@ -110,7 +110,7 @@ class ReceiverProcess:
     def stop(self, *, dispose: bool = True) -> None:
         """End the receiver in good order; kill it if it does not end within ``_STOP_SECONDS``.
 
-        Without a ``dispose`` writers still wait for its successor on the log.
+        Without ``dispose``, writers still wait for its successor on the log.
         """
         if self._child.poll() is None:
             assert self._child.stdin is not None
@@ -119,7 +119,7 @@ class ReceiverProcess:
                     self._child.stdin.write(b"stop\n")
                 self._child.stdin.close()
             except OSError:
-                pass  # it is ending already
+                pass  # the receiver is ending already
             try:
                 self._child.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -128,9 +128,10 @@ class ReceiverProcess:
 
 
 def _answer_of(child: subprocess.Popen[bytes]) -> dict[str, object]:
-    """What the child says of its start; empty: it ended without a word. Raises TransportError if that takes too long.
+    """The child's answer about its start; empty: it ended without one. Raises TransportError if the answer takes too
+    long.
 
-    What Python itself runs at the start of any process may print before it; such lines are passed over.
+    Code that Python runs at the start of any process may print lines before the answer; they are skipped.
     """
     assert child.stdout is not None
     until, read = time.monotonic() + _START_SECONDS, b""

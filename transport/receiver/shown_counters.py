@@ -1,4 +1,4 @@
-"""The counters file of a receiver: what it counts, for Spark's source and for ``spark-rtps stat``."""
+"""The counters file of a receiver, for Spark's source and for ``spark-rtps stat``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..structure import INFINITE
 
 
 class ShownCounters:
-    """Writes the counters file; all of it but ``log.consumer``, which the consumer writes."""
+    """Writes the counters file, except ``log.consumer``, which the consumer writes."""
 
     def __init__(self, directory: Path, log: StreamLog, *, domain: int) -> None:
         self._counters = Counters.create(directory / COUNTERS_FILE)
-        #: Held until this process ends: its id says nothing to who looks from another PID namespace.
+        #: Held until this process ends: its process id means nothing in another PID namespace.
         self._lock = OwnerLock.hold(directory / COUNTERS_FILE)
         c = self._counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
@@ -45,12 +45,12 @@ class ShownCounters:
 
     @property
     def consumer(self) -> int:
-        """The position that is consumed for good, as the consumer wrote it."""
+        """The position up to which samples are consumed, as the consumer wrote it."""
         return self._consumer.get()
 
     @property
     def matched_writers(self) -> int:
-        """So many writers match the reader."""
+        """The number of writers that match the reader."""
         return len(self._statuses.matched)
 
     def show_log(self, log: StreamLog) -> None:
@@ -59,11 +59,11 @@ class ShownCounters:
         self._position.set(log.position)
 
     def add_trimmed(self, nbytes: int) -> None:
-        """So much was trimmed that nobody had said to have consumed."""
+        """Count bytes that were trimmed although no consumer had committed them."""
         self._trimmed.add(nbytes)
 
     def add_dropped(self, samples: int) -> None:
-        """So many samples were dropped because the log was full."""
+        """Count samples that were dropped because the log was full."""
         self._dropped.add(samples)
 
     def show_heartbeat(self, now: int) -> None:
@@ -74,7 +74,7 @@ class ShownCounters:
             self._counters.counter(f"drop.{reason.value}").set(count)
 
     def show_readers(self, readers: Sequence[tuple[StatefulReader, ReaderCache]]) -> None:
-        """What the readers count together, their statuses, and where their streams stand."""
+        """Show the sum of the readers' counters, their statuses, and the positions of their streams."""
         self._matched.set(sum(len(reader.writers) for reader, _ in readers))
         counts = _sums(reader.counters.snapshot() for reader, _ in readers)
         cached = _sums(cache.counters.snapshot() for _, cache in readers)
@@ -90,7 +90,7 @@ class ShownCounters:
             self._mismatched.add(1)
 
     def _show_streams(self, readers: Sequence[StatefulReader]) -> None:
-        """The positions of the first writers; zeros where there is none any more."""
+        """The positions of the first writers; zeros in unused rows."""
         matched = ((reader, proxy) for reader in readers for proxy in reader.writers.values())
         writers = list(itertools.islice(matched, WRITERS_SHOWN_MAX))
         for i in range(max(len(writers), self._streams_shown)):

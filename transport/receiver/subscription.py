@@ -1,4 +1,4 @@
-"""The reader of one topic, with all that stands between it and the stream log."""
+"""The reader of one topic, and everything between it and the stream log."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from .writer_types import WriterTypes
 
 #: The reader of a receiver's only topic always has the same entity key, so that a restarted receiver has the same GUID.
 READER_ENTITY_KEY: Final = 1
-#: Part of the log that one sample may take: half a log may wait for Spark to commit it, and a sample must find room in
-#: the other half.
+#: Part of the log that one sample may take: half a log may wait for Spark's commit, and a sample must fit into the
+#: other half.
 _SAMPLE_PART: Final = 4
 
 
 @value
 class Shared:
-    """What the subscriptions to several topics have in common that fill one log."""
+    """What the subscriptions to several topics share that fill one log."""
 
     types: WriterTypes
     losses: LossReport
@@ -50,7 +50,7 @@ class Shared:
         return cls(types, LossReport(directory / LOSS_REPORT))
 
     def of_topic(self, topic: str, writers: Mapping[Guid, int]) -> dict[Guid, int]:
-        """Those of ``writers`` that are the topic's, or of which that is not known."""
+        """Those of ``writers`` that write the topic, or whose topic is not known."""
         return {guid: sn for guid, sn in writers.items() if self.types.topic_of(guid) in (topic, None)}
 
 
@@ -69,9 +69,9 @@ class ReceiverSubscription:
         entity_key: int = READER_ENTITY_KEY,
         shared: Shared | None = None,
     ) -> None:
-        """``named``: the type as its first writer has it; what the configuration says of its key counts more.
-        ``addresses``: where the receiver is reached; None: it spies. ``shared``: with other subscriptions; None: this
-        is the only one of the log."""
+        """``named``: the type as its first writer announces it; the configuration's ``keyed`` takes precedence.
+        ``addresses``: the receiver's addresses; None: it is a spy. ``shared``: with other subscriptions; None: this is
+        the only one of the log."""
         keyed = named.keyed if config.keyed is None else config.keyed
         struct = _struct(config)
         directory = Path(config.log_directory)
@@ -135,7 +135,7 @@ class ReceiverSubscription:
         self.reader.fragments.put_together_at(self._appender.place)
 
     def keep(self, now: int) -> None:
-        """Make room for what waits, and do what is due."""
+        """Append runs that wait if there is space, and do what is due."""
         if self._retention is not None:
             self._retention.expire(Clocks.read_now())
         self._appender.commit_position(self.reader, self._shown.consumer)
@@ -143,7 +143,7 @@ class ReceiverSubscription:
             reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]
             is_full = self._appender.is_full or bool(self.reader.delivery.closed)
             self._filling.warn_if_full(reliable, is_full=is_full)
-        # A window that opens lets held samples through: they go into the log before anything is acknowledged.
+        # A window that opens releases held samples: they go into the log before anything is acknowledged.
         self._node.offer_room(self.reader)
         timer = self._cache.get_timer()
         if timer is not None and timer <= now:
@@ -151,11 +151,11 @@ class ReceiverSubscription:
 
     @property
     def counted(self) -> tuple[StatefulReader, ReaderCache]:
-        """What counts."""
+        """The reader and the cache whose counters are shown."""
         return self.reader, self._cache
 
     def report(self, now: int) -> None:
-        """Report what the reader lost, and what else is worth a warning."""
+        """Report the reader's losses, and log warnings that are due."""
         self._losses.report(self.reader, self._log, overflows=self._node.counters.receive_overflows, now=now)
         if dropped := self._appender.take_dropped():
             self._shown.add_dropped(sum(dropped.values()))
@@ -169,7 +169,7 @@ class ReceiverSubscription:
         self._heartbeats.writer_matched(self.reader, writer)
 
     def writer_lost(self, writer: Guid, *, gone: bool) -> None:
-        """A writer is ``gone``, or no longer lives."""
+        """A writer left (``gone``), or lost its liveliness."""
         self._cache.writer_lost(writer)
         if gone:
             self._log.writer_gone(writer)

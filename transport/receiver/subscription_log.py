@@ -1,4 +1,4 @@
-"""The stream log of a receiver: made new, or gone on with."""
+"""The stream log of a receiver: made new, or resumed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _log = logging.getLogger("spark_rtps.receiver")
 def open_log(config: ReceiverConfig) -> StreamLog:
     """The log in the configured directory.
 
-    Raises LogError if it is another subscription's, LogLostError if it is lost, or if it ends before what was read and
-    is not to go on behind that.
+    Raises LogError if it is another subscription's, LogLostError if it is lost, or if it ends before the position that
+    was read and must not be resumed behind that.
     """
     directory = Path(config.log_directory)
     if not StreamLog.exists(directory):
         if config.log_reached:
             raise LogLostError(
-                f"there is no stream log {directory}, but it was read up to {config.log_reached}",
+                f"there is no stream log {directory}, but it was read up to position {config.log_reached}",
                 path=directory,
                 position=config.log_reached,
             )
@@ -41,7 +41,7 @@ def open_log(config: ReceiverConfig) -> StreamLog:
     if log.position < config.log_reached:
         log.close()
         raise LogLostError(
-            f"the log in {directory} ends at position {log.position}, but was read up to {config.log_reached}",
+            f"the log in {directory} ends at position {log.position}, but was read up to position {config.log_reached}",
             path=directory,
             position=config.log_reached,
         )
@@ -61,9 +61,9 @@ def open_log(config: ReceiverConfig) -> StreamLog:
     except LogError:
         log.close()
         raise
-    if topic != config.topic:  # each row has its topic
+    if topic != config.topic:  # each row records its topic
         amended["topic"] = config.topic
-    if type_name != wanted:  # nothing was received under that name
+    if type_name != wanted:  # no sample was received under that name
         amended |= {"type": wanted, "keyed": config.keyed}
     if log.metadata.get(HAS_WRITER_TYPES) and not config.records_writer_types:
         amended[HAS_WRITER_TYPES] = False
@@ -77,10 +77,10 @@ def open_log(config: ReceiverConfig) -> StreamLog:
 
 
 def _origin(log: StreamLog, config: ReceiverConfig) -> dict[str, JSON]:
-    """What is to be changed in the metadata of a log of other writers, or other samples.
+    """The changes that the metadata of a log of other writers, or other samples, needs.
 
-    Raises LogError where it holds samples of writers that this receiver does not receive: whoever reads it would take
-    them for samples of those that it does.
+    Raises LogError if it holds samples of writers that this receiver does not receive: a consumer would take them for
+    samples of those that it does.
     """
     amended: dict[str, JSON] = {}
     for name, value in where_from(config).items():
@@ -101,7 +101,7 @@ def _origin(log: StreamLog, config: ReceiverConfig) -> dict[str, JSON]:
         amended[name] = value
         if name in log.metadata and log.rows:
             _log.warning(
-                "the log in %s: what was received up to position %d was received with %s=%r, and what follows with %r",
+                "the log in %s: samples up to position %d were received with %s=%r, and those that follow with %r",
                 log.directory,
                 log.position,
                 name,

@@ -1,6 +1,6 @@
-"""Supervises the process of a receiver: when it is started, and when again after it has died or hangs.
+"""Supervises the process of a receiver: starts it, and restarts it after it died or hung.
 
-A query and a receiver service supervise theirs by the same rules, and differ in how often a receiver may die.
+A query and a receiver service supervise theirs by the same rules, and differ in the number of deaths they accept.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..log.frame import Cursor
 from ..structure import NANOSECONDS
 from .config import ReceiverConfig
 
-#: A process that starts after one was killed has to wait until that one's receiver notices, and closes the log.
+#: A process that starts after one was killed waits until the receiver of the killed one notices, and closes the log.
 _LOCK_SECONDS: Final = 10.0
-#: More deaths than this within the period, and a process is left alone for as long.
+#: After more deaths than this within the period, the process is not restarted for one period.
 DEATHS_MAX: Final = 5
 PERIOD_NS: Final = 60 * NANOSECONDS
 _FIRST_DELAY_NS: Final = NANOSECONDS // 2
 _LAST_DELAY_NS: Final = 8 * NANOSECONDS
-#: What ran for so long works: whatever ended it, another try costs nothing.
+#: A process that ran for this long works: whatever ended it, a restart may be tried at once.
 _WORKS_NS: Final = 2 * NANOSECONDS
-#: A receiver that shows no sign of life for so long hangs.
+#: A receiver whose heartbeat stands still for this long hangs.
 _HANGS_NS: Final = 60 * NANOSECONDS
 
 
@@ -47,13 +47,14 @@ StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
 
 
 class RestartPolicy:
-    """The deaths of one process within the last minute. The first costs no time, nor does that of one that worked."""
+    """The deaths of one process within the last minute. The first is followed by a restart at once, as is that of a
+    process that worked."""
 
     def __init__(self, deaths_max: int = DEATHS_MAX) -> None:
         self.deaths_max = deaths_max
         self._deaths: deque[int] = deque()
         self._runs_since: int | None = None
-        #: It died too often, and rests.
+        #: Whether it died too often, and is not restarted for now.
         self.has_failed = False
 
     def died(self, now: int) -> int:
@@ -71,7 +72,7 @@ class RestartPolicy:
         return now if count == 1 or worked else now + min(_FIRST_DELAY_NS << (count - 2), _LAST_DELAY_NS)
 
     def runs(self, now: int) -> None:
-        """It has started."""
+        """The process has started."""
         self._runs_since = now
         self.has_failed = False
 
@@ -86,19 +87,19 @@ class ReceiverSupervision:
         is_stopping: Callable[[], bool],
         deaths_max: int = DEATHS_MAX,
     ) -> None:
-        """Nobody waits for a log any more once ``is_stopping``."""
+        """``is_stopping`` ends the wait for a log."""
         self._start = start
         self._is_stopping = is_stopping
         self._deaths_max = deaths_max
         self.restarts = RestartPolicy(deaths_max)
-        #: How many have died.
+        #: The number of deaths.
         self.deaths = 0
-        #: What the receiver showed last, and for how long it has shown nothing else.
+        #: The last heartbeat that the receiver showed, and for how long it has shown no other.
         self._heartbeat = 0
         self._silent_ns = 0
 
     def start(self, config: ReceiverConfig) -> Receiver:
-        """Start a receiver as soon as no other one appends to the log. Raises what its start raises."""
+        """Start a receiver as soon as no other one appends to the log. Raises the errors of ``start``."""
         deadline = time.monotonic() + _LOCK_SECONDS
         directory = Path(config.log_directory)
         while is_appended_to(directory) and time.monotonic() < deadline and not self._is_stopping():
@@ -113,14 +114,14 @@ class ReceiverSupervision:
         return self.restarts.died(now)
 
     def forget_deaths(self) -> None:
-        """What runs next is another one."""
+        """The next receiver has another configuration."""
         self.restarts = RestartPolicy(self._deaths_max)
 
     def hangs(self, receiver: Receiver, *, since_look: int) -> bool:
-        """Whether it has shown no sign of life for a minute, of which at most ``since_look`` ns are new.
+        """Whether its heartbeat stood still for a minute, of which at most ``since_look`` ns are new.
 
-        Silence counts only as long as it is looked at: where both processes were stopped, such as in a container that
-        was paused, the receiver needs a moment to go on.
+        Silence counts only while this process checks: where both processes were stopped, such as in a container that
+        was paused, the receiver needs a moment to continue.
         """
         heartbeat = receiver.counters().get("receiver.heartbeat_ns", 0)
         if heartbeat and heartbeat == self._heartbeat:
@@ -129,5 +130,5 @@ class ReceiverSupervision:
             self._heartbeat, self._silent_ns = heartbeat, 0
         if self._silent_ns <= _HANGS_NS:
             return False
-        self._silent_ns = 0  # one that the kernel does not let go of, such as for a disk, outlives its end
+        self._silent_ns = 0  # a process that the kernel holds, such as for a disk, survives its kill
         return True

@@ -1,4 +1,4 @@
-"""Warnings of a receiver, each logged once for a subscription, with hints what to do about it (:mod:`.hints`)."""
+"""Warnings of a receiver, each logged once for a subscription, with hints (:mod:`.hints`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 class ClockWarnings:
     """Warns when clocks that differ are the likely reason for dropped samples.
 
-    LIFESPAN and DESTINATION_ORDER compare the time at which a writer stamped a sample with the wall clock of the
-    reader. DDS takes these clocks for synchronized; where they are not, samples are dropped, and counted.
+    LIFESPAN and DESTINATION_ORDER compare the source timestamp of a sample with the wall clock of the reader. DDS
+    assumes that these clocks are synchronized; where they are not, samples are dropped and counted.
     """
 
     def __init__(self, config: ReceiverConfig) -> None:
@@ -27,7 +27,7 @@ class ClockWarnings:
         self._logged: set[str] = set()
 
     def warn_if_new(self, counters: ReaderCacheCounters) -> None:
-        """Warn of what is counted now and was not before."""
+        """Warn of counters that are no longer zero."""
         seconds = f"{self._tolerance / NANOSECONDS:g}"
         for kind, count, what in (
             (
@@ -35,7 +35,11 @@ class ClockWarnings:
                 counters.tolerance_source_timestamp_dropped_sample_count,
                 f"are stamped more than {seconds} s ahead of their reception",
             ),
-            (EXPIRED, counters.expired_dropped_sample_count, "had outlived their LIFESPAN when they came"),
+            (
+                EXPIRED,
+                counters.expired_dropped_sample_count,
+                "had outlived their LIFESPAN when they were received",
+            ),
         ):
             if count and kind not in self._logged:
                 self._logged.add(kind)
@@ -46,8 +50,8 @@ class ClockWarnings:
 class DoubtWarnings:
     """Warns of a writer that may have been restarted under the same GUID while its reader goes on.
 
-    What such a reliable writer sends may be repairs for others: the reader drops what has numbers that it read before,
-    and counts it as doubted_samples (:mod:`..protocol.reading.reader`).
+    Such a reliable writer may be sending repairs for other readers: the reader drops samples with sequence numbers that
+    it read before, and counts them as doubted_samples (:mod:`..protocol.reading.reader`).
     """
 
     def __init__(self, config: ReceiverConfig) -> None:
@@ -61,8 +65,8 @@ class DoubtWarnings:
             return
         self._is_logged = True
         text = with_hints(
-            "a reliable writer sends only samples with numbers that were read before: it repeats them for others, "
-            "or was restarted under the same GUID; they are dropped",
+            "a reliable writer sends only samples with sequence numbers that were read before; they are dropped: it "
+            "repeats them for others, or was restarted under the same GUID",
             [DOUBTED],
             self._hints,
         )
@@ -70,10 +74,10 @@ class DoubtWarnings:
 
 
 class HeartbeatWarnings:
-    """Warns of a writer whose HEARTBEATs come sooner than its reader answers one after another.
+    """Warns of a writer that repeats its HEARTBEATs faster than its reader answers them.
 
-    RTI demands that a writer's heartbeat_period be no less than the heartbeat_suppression_duration of its readers.
-    Writers of ours announce their period; unanswered HEARTBEATs of any writer are counted as suppressed_heartbeats.
+    RTI demands that a writer's heartbeat_period be no less than the heartbeat_suppression_duration of its readers. This
+    product's writers announce their period; unanswered HEARTBEATs of any writer are counted as suppressed_heartbeats.
     """
 
     def __init__(self, config: ReceiverConfig) -> None:

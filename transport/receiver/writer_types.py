@@ -1,14 +1,14 @@
-"""The types that writers told, in a file beside their samples: for tasks that are given columns, and no type.
+"""The types that writers announced, in a sidecar file of their log: for tasks with columns and without a type.
 
-Lines of a checksum (8 hexadecimal digits, the CRC-32 of what follows the space behind it) and JSON: each distinct type
-once, with its number, and for each writer the number of its type, or that it told none. In the log of several topics a
-writer's line names its topic, too, and what the writer calls its type; a GUID that is another topic's writer later has
-another line, with the position of the log from which on it holds. A writer's line comes before
-its first sample, so that a range decodes alike whenever it is read, and a writer without a line is one whose line is
-lost. What no line can be written for is not appended.
+Each line has a checksum (8 hexadecimal digits, the CRC-32 of what follows the space behind it) and JSON: each distinct
+type once, with its number, and for each writer the number of its type, or that it announced none. In the log of several
+topics a writer's line also has its topic and the writer's name for its type; a GUID that later belongs to another
+topic's writer gets another line, with the position of the log from which on it holds. A writer's line comes before its
+first sample, so that a range decodes alike whenever it is read; the line of a writer without one is lost. Samples whose
+line cannot be written are not appended.
 
-There are TYPED_WRITERS_MAX lines of writers at most. When there is no room for another one, the lines of writers go
-whose samples are all trimmed.
+The file has lines of TYPED_WRITERS_MAX writers at most. When it is full, the lines of writers whose samples are all
+trimmed are removed.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: In the metadata of a log: whether all its writers are in the file.
+#: Key in the metadata of a log: whether all its writers are in the file.
 HAS_WRITER_TYPES: Final = "has_writer_types"
 WRITER_TYPES: Final = "writer_types.jsonl"
 
-#: Distinct types by number, which of them is each writer's, the topics of each, and the first damaged line, if there is
-#: one.
+#: Distinct types by number, the number of each writer's type, the topics of each writer, and the first damaged line,
+#: if there is one.
 _Contents: TypeAlias = tuple[
     dict[int, Struct], dict[Guid, Struct | None], dict[Guid, list["WriterTopic"]], str
 ]
-#: Part of the lines that have to go for the file to be written anew before it must be.
+#: Fraction of the lines that must be removable for the file to be rewritten before it is full.
 _PRUNED_PART: Final = 8
 
 
 class WriterTypes:
-    """Records types; ``type_of`` gives the type that a writer announces, or None, and ``identity_of``, for a log of
-    several topics, its name and its hash."""
+    """Records types; ``type_of`` gives the type that a writer announces, or None, and ``identity_of`` its name and its
+    hash, for a log of several topics."""
 
     def __init__(
         self,
@@ -68,17 +68,17 @@ class WriterTypes:
         types, writers, topics, damage = _contents(directory)
         if damage:
             raise lost(damage, path=self._path)
-        #: The topic of each writer that has a line, where lines name topics.
+        #: The topic of each writer that has a line, if lines have topics.
         self._known: dict[Guid, str | None] = dict.fromkeys(writers)
         self._known.update((writer, found[-1].topic) for writer, found in topics.items())
         self._lines = sum(len(topics.get(writer, (None,))) for writer in writers)
-        #: Where each type is among those in the file; None: not there.
+        #: The number of each type in the file; None: the type is not in the file.
         self._places: dict[Struct | None, int | None] = {None: None}
         self._places.update((struct, place) for place, struct in types.items())
         self._count = max(types, default=-1) + 1
-        #: Where the last frame of each writer ends, of those that were appended since.
+        #: The end of the last frame of each writer, among the frames appended since the start.
         self._ends: dict[Guid, int] = {}
-        #: No frame that was appended before ends behind this; None: none was appended since.
+        #: All frames appended before the start end at or before this; None: none was appended since.
         self._others_end: int | None = None
         self._pruned_at = 0
         self._reported_types = False
@@ -88,19 +88,19 @@ class WriterTypes:
         return self._known.get(writer)
 
     def record_writer(self, writer: Guid, topic: str | None = None, position: int = 0, base: int = 0) -> bool:
-        """A sample of this writer of ``topic`` is about to be appended at ``position``, or behind it, to a log that
+        """Record a writer of ``topic`` before a sample of it is appended at ``position``, or behind it, to a log that
         begins at ``base``.
 
-        False: there is no room for its line; the sample must not be appended. LogError, if the line cannot be written;
-        it can be tried again.
+        False: its line does not fit; the sample must not be appended. Raises LogError if the line cannot be written;
+        the call can be repeated.
         """
         is_known = writer in self._known
         if is_known and self._known[writer] == topic:
             return True
         if self._others_end is None:
             self._others_end = position
-        # Half of them stay free, as long as there are no more writers between two times that the log is trimmed: after
-        # a restart nobody knows which of the lines that are there are still needed.
+        # Half of the lines stay free, unless there are more writers between two trims of the log: after a restart it
+        # is unknown which of the existing lines are still needed.
         if self._lines >= TYPED_WRITERS_MAX // 2:
             self._prune(base)
         if self._lines >= TYPED_WRITERS_MAX:
@@ -136,7 +136,7 @@ class WriterTypes:
             self._others_end = end
 
     def _append(self, lines: Iterable[dict[str, object]], writer: Guid) -> None:
-        """Write all of it, or nothing: what comes next must not be written behind half a line."""
+        """Write all lines or nothing: the next write must not continue a partial line."""
         try:
             fd = create_file(self._path, os.O_WRONLY | os.O_APPEND)
             try:
@@ -160,16 +160,16 @@ class WriterTypes:
         if not self._reported_types:
             self._reported_types = True
             _log.warning(
-                "%s: the log has samples of %d types, and records no more: those of further types are read by the "
-                "query's own columns",
+                "%s: the log has samples of %d types, the most that it records: samples of further types are read by "
+                "the query's own columns",
                 self._path,
                 WRITER_TYPES_MAX,
             )
         return False
 
     def _prune(self, base: int) -> None:
-        """Remove the lines that only samples before ``base`` need, once for each base, and if there are many or must be
-        some."""
+        """Remove the lines that only samples before ``base`` need, once for each base, if there are many of them or the
+        file is full."""
         if base <= self._pruned_at or self._others_end is None:
             return
         self._pruned_at, others_end = base, self._others_end
@@ -181,7 +181,7 @@ class WriterTypes:
             kept, used, count = _still_needed(self._path.read_bytes(), going, base)
             replace_text(self._path, kept.decode())
         except OSError as error:
-            _log.warning("%s: lines that are no longer needed stay: %s", self._path, reason(error))
+            _log.warning("%s: removing lines that are no longer needed failed: %s", self._path, reason(error))
             return
         self._lines = count
         for guid in going:
@@ -196,7 +196,7 @@ class WriterTypes:
         return {"topic": topic, "name": identity.type_name, "hash": identity.type_hash}
 
     def _cut_off(self) -> None:
-        """Remove the half of a line that a killed receiver left."""
+        """Remove the partial line that a killed receiver left."""
         if self._path.exists():
             raw = self._path.read_bytes()
             whole = raw.rfind(b"\n") + 1
@@ -211,8 +211,8 @@ def _write(raw: bytes, fd: int) -> None:
 
 
 def _still_needed(raw: bytes, going: Collection[Guid], base: int) -> tuple[bytes, set[int], int]:
-    """The lines without those of the writers that are ``going``, and those that another one replaces from ``base`` on
-    or before; the numbers of the types that they need, and how many writers' lines there are."""
+    """The lines, without those of the writers that are ``going`` and those that another line replaces at or before
+    ``base``; the numbers of the types that they need, and the number of writers' lines."""
     types: dict[int, bytes] = {}
     writers: dict[Guid, list[tuple[int, int | None, bytes]]] = {}
     for line in raw.splitlines(keepends=True):
@@ -249,8 +249,8 @@ def _parse(idl: str, name: str) -> Struct:
 
 @value
 class WriterTopic:
-    """The topic of a writer from the position ``since`` of the log on, what the writer calls its type, and the hash of
-    the type that it announced; None: that is not known."""
+    """The topic of a writer from the position ``since`` of the log on, the writer's name for its type, and the hash of
+    the type that it announced; None: not known."""
 
     topic: str | None = None
     type_name: str | None = None
@@ -263,9 +263,10 @@ _UNKNOWN_TOPIC: Final = WriterTopic()
 
 @value
 class AnnouncedTypes:
-    """The types of a log's writers; None: a writer told none. ``damage`` names a damaged line; empty: there is none.
+    """The types of a log's writers; None: a writer announced none. ``damage`` describes a damaged line; empty: there is
+    none.
 
-    ``topics``: in the log of several topics, those of each writer, one after the other.
+    ``topics``: in the log of several topics, the topics of each writer, one after the other.
     """
 
     by_writer: Mapping[Guid, Struct | None]
@@ -273,7 +274,7 @@ class AnnouncedTypes:
     topics: Mapping[Guid, Sequence[WriterTopic]] = field(default_factory=dict)
 
     def topic_of(self, writer: Guid, position: int) -> WriterTopic:
-        """The topic of what this writer has at ``position`` in the log."""
+        """The topic of this writer's samples at ``position`` in the log."""
         found = self.topics.get(writer, ())
         return next((each for each in reversed(found) if each.since <= position), _UNKNOWN_TOPIC)
 
@@ -284,13 +285,13 @@ class AnnouncedTypes:
 
 
 def read_writer_types(directory: Path) -> AnnouncedTypes:
-    """What writers told; of a damaged file what can be read."""
+    """The types that writers announced; of a damaged file, the readable ones."""
     _, writers, topics, damage = _contents(directory)
     return AnnouncedTypes(writers, damage, topics)
 
 
 def parse_writer_types(raw: bytes, directory: Path) -> AnnouncedTypes:
-    """What writers told, in the bytes of the file of the log in ``directory``, which need not be on this host."""
+    """The types that writers announced, from the file's bytes; the log in ``directory`` need not be on this host."""
     _, writers, topics, damage = _parsed(raw, directory / WRITER_TYPES)
     return AnnouncedTypes(writers, damage, topics)
 
@@ -313,12 +314,12 @@ def _contents(directory: Path) -> _Contents:
 
 
 class _ReplacedError(Exception):
-    """The file is another one than before."""
+    """The file was replaced."""
 
 
 @lru_cache(maxsize=16)
 def _read(path: Path, inode: int, size: int, _changed: int) -> _Contents:
-    """The first ``size`` bytes of the file, which grows, is cut where a line could not be written, and is replaced."""
+    """Read the first ``size`` bytes of the file, which grows, is truncated after a failed write, and is replaced."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_ino != inode:
             raise _ReplacedError
