@@ -1,10 +1,10 @@
-"""Asynchronous publishing: what a writer sends waits for tokens of the bucket that its flow controller names.
+"""Asynchronous publishing: datagrams of a writer wait for tokens of the bucket that its flow controller names.
 
 These are RTI's PUBLISH_MODE and FlowControllers. Everything that such a writer sends goes through its bucket in order,
 HEARTBEATs and repairs too: if a HEARTBEAT overtook its data, readers would request that data.
 
-What waits is bounded: a writer takes no more samples while half of FLOW_CONTROLLER_BYTES_MAX waits, and datagrams of a
-reliable writer, which its readers would request again, are dropped when more than twice as much waits.
+The queue is bounded. A writer takes no more samples while half of FLOW_CONTROLLER_BYTES_MAX waits. Datagrams of a
+reliable writer are dropped while more than twice FLOW_CONTROLLER_BYTES_MAX waits; its readers request them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..policies import FlowControllerPolicy
 from .flow import TokenBucket
 from .writer import StatefulWriter
 
-#: About what a datagram that waits costs besides its bytes.
+#: Estimated memory of a waiting datagram besides its bytes.
 _DATAGRAM_OVERHEAD: Final = 1_024
 
 
@@ -32,7 +32,7 @@ class AsynchronousPublishing:
         self._writers: dict[Guid, tuple[StatefulWriter, TokenBucket, int]] = {}
 
     def add_writer(self, writer: StatefulWriter, policy: FlowControllerPolicy, priority: int) -> None:
-        """``writer`` publishes asynchronously. The first writer to name a flow controller decides how it works."""
+        """Let ``writer`` publish asynchronously. The first writer that names a flow controller sets its policy."""
         bucket = self._buckets.setdefault(policy.name, TokenBucket(policy))
         self._writers[writer.guid] = writer, bucket, priority
         writer.state.is_asynchronous = True
@@ -43,7 +43,7 @@ class AsynchronousPublishing:
             entry[1].forget_writer(writer)
 
     def pass_on(self, writer: StatefulWriter, now: int) -> Iterable[Outgoing]:
-        """What the writer sends at once: nothing, if it is asynchronous."""
+        """Return the datagrams that the writer sends at once; those of an asynchronous writer are queued instead."""
         outgoing = writer.outgoing()
         entry = self._writers.get(writer.guid)
         if entry is None or not outgoing:
@@ -57,7 +57,7 @@ class AsynchronousPublishing:
         return ()
 
     def release(self, now: int) -> Iterable[Outgoing]:
-        """What the buckets let go now."""
+        """The datagrams for which the buckets have tokens now."""
         for bucket in self._buckets.values():
             yield from bucket.release(now)
         for writer, bucket, _ in self._writers.values():

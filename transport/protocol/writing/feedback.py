@@ -1,11 +1,11 @@
-"""What readers report to a writer: acknowledged, requested, consumed; and what follows (RTPS 2.5 §8.3.8.1, §8.4.9.2).
+"""Reports of readers to a writer: what they acknowledge, request and consume (RTPS 2.5 §8.3.8.1, §8.4.9.2).
 
-A report of a reader that is not matched, or not reliable, is counted and dropped, as is one that was seen before, and
-one that speaks of what was never sent: no reader can have that. It is forged, or meant for another life of the writer,
-or its reader was led astray by somebody else, and finds back by the HEARTBEAT that answers it. A reader that reads the
-publication log on this host may be ahead of what was sent.
+Three kinds of reports are counted and dropped: those of readers that are not matched or not reliable, those that were
+seen before, and those about numbers that were never sent. No reader can have such numbers: the report is forged, or
+meant for an earlier life of the writer, or somebody else misled the reader. A HEARTBEAT answers it and corrects an
+honest reader. A reader that reads the publication log on this host may be ahead of what was sent.
 
-What an answer costs is bounded, however much is asked: repairs by :mod:`.readers.repeated_repairs`, HEARTBEATs by
+The cost of answers is bounded, however much is requested: repairs by :mod:`.readers.repeated_repairs`, HEARTBEATs by
 :mod:`.repair.requests`, and answers to measurements to one in ``RTT_ANSWER_MIN``.
 """
 
@@ -30,7 +30,7 @@ RTT_ANSWER_MIN: Final = 5_000_000
 
 
 class Feedback:
-    """Hands on what the reliable readers of one writer report."""
+    """Passes reports of the reliable readers of one writer to the stages that they concern."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Feedback:
     # --- what they report ------------------------------------------------------------------------
 
     def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
-        """A reader acknowledges, and requests, samples."""
+        """A reader acknowledges samples, and requests others."""
         self._state.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, now):
@@ -67,7 +67,7 @@ class Feedback:
             self._on_acknack(proxy, acknack.missing, now, final=acknack.final)
 
     def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, *, now: int) -> None:
-        """A reader acknowledges, and requests, batches."""
+        """A reader acknowledges batches, and requests others."""
         self._state.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, now, batches=True):
@@ -79,8 +79,8 @@ class Feedback:
     def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
         self._counters.acknacks += 1
         self._acks.on_acknack(proxy, missing, now, final=final)
-        no_longer = proxy.is_deaf and proxy.group is not None
-        if no_longer or (proxy.info.multicast and proxy.acknacks_received == 1):
+        leaves_group = proxy.is_deaf and proxy.group is not None
+        if leaves_group or (proxy.info.multicast and proxy.acknacks_received == 1):
             self._readers.regroup()
         self.progress(now)
         proxy.repairs.requested.add_missing(missing)
@@ -104,13 +104,13 @@ class Feedback:
             self._lacks(proxy, nack.sn, now)
 
     def _lacks(self, proxy: ReaderProxy, sn: int, now: int) -> None:
-        """The reader has asked for something, up to ``sn``."""
+        """The reader has requested samples up to ``sn``."""
         self._acks.on_loss(proxy, sn, now)
         self.expire(now)
         self._requests.made(proxy, now)
 
     def on_status_message(self, reader: Guid, message: StatusMessage, *, now: int) -> None:
-        """A reader of ours reports what it has consumed, and how much more it takes."""
+        """A reader of ours reports how far it has consumed, and how many more bytes it can take."""
         self._state.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._was_sent(proxy, message.consumption_sn, now):
@@ -121,7 +121,7 @@ class Feedback:
             self.progress(now)
 
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement, *, now: int) -> None:
-        """A reader measures how long an answer takes, or wants to know whether others wait for it: this is it."""
+        """Answer a reader that measures the round trip time, or asks whether other readers wait for it."""
         self._state.touch()
         proxy = self._reader(reader)
         if proxy is not None and not message.reply and now >= proxy.measured_at + RTT_ANSWER_MIN:
@@ -130,10 +130,10 @@ class Feedback:
             self._sender.send_to_reader(proxy, reply.encode())
 
     def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
-        """How far matched readers on this host, and spies, have read the publication log.
+        """Note how far matched readers on this host, and spies, have read the publication log.
 
-        Such readers are sent nothing that lies there. Spies hold the publisher back, and simulate a connection if the
-        policy says so.
+        Such readers are sent nothing that lies in the log. Spies hold the publisher back, and simulate a connection if
+        the policy has spies_simulate_connection.
         """
         self._state.touch()
         if self._readers.note_on_host(readers):
@@ -149,17 +149,17 @@ class Feedback:
     # --- what follows ----------------------------------------------------------------------------
 
     def progress(self, now: int) -> None:
-        """Acknowledgements, or their absence, may let more be sent."""
+        """Send what acknowledgements, or readers that were given up, have made room for."""
         for proxy in self._acks.take_dropped():
             self._requests.forget_reader(proxy.guid)
             self._sender.heartbeats.send_to((proxy,), now)
-        # Nothing that waits, and yet not all is sent: an exception came between the two.
+        # If the queue is empty and yet sent_sn is behind, an exception came between the two.
         if self._unsent.queue or self._state.sent_sn < self._state.last_sn:
             self._sender.transmit(now)
         self.connect()
 
     def connect(self) -> None:
-        """Publications are connected while there are readers as flow control wants them, or spies."""
+        """Note whether the publication is connected: flow control has the readers that it wants, or a spy counts."""
         pacing = self._pacing
         simulated = self._unsent.spies and pacing.policy.spies_simulate_connection
         if simulated or (self._readers.proxies and pacing.is_connected):
@@ -169,7 +169,7 @@ class Feedback:
         self._unsent.conduct()
 
     def expire(self, now: int) -> None:
-        """What has outlived its LIFESPAN is neither sent again nor waited for."""
+        """Drop samples whose LIFESPAN is over: they are neither sent again nor waited for."""
         try:
             if over := self._history.expire(now):
                 self._counters.expired_samples += over
@@ -197,8 +197,7 @@ class Feedback:
         return proxy
 
     def _was_sent(self, proxy: ReaderProxy, last: int, now: int, *, batches: bool = False) -> bool:
-        """Whether the reader can know of the number ``last``, of a sample or of a batch; if not, it is told where the
-        writer is."""
+        """Whether the number ``last``, of a sample or a batch, was sent; if not, answer the reader with a HEARTBEAT."""
         state = self._state
         if self._unsent.log is not None:
             newest = state.last_batch_sn if batches else state.last_sn

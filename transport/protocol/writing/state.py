@@ -1,11 +1,11 @@
-"""What is true of one writer now, as far as its stages have to agree on it.
+"""The state of one writer that its stages share.
 
-Every stage may read all of it. Each field has one writer::
+Every stage may read all of it. The stage on the right alone sets a field::
 
     guid, qos, policy, batch, message_size    nobody: the writer is created with them
     counters                                  each stage counts what it does itself
-    last_sn                                   what takes a number: `Sender`; `Framer` for what it skips; the history,
-                                              which skips one when a set is aborted
+    last_sn                                   whatever assigns a number: `Sender`; `Framer` for numbers that it skips;
+                                              the history, which skips one when a set is aborted
     last_batch_sn                             `Sender`
     sent_sn, sent_batch_sn                    `UnsentChanges`
     set_begun, sets                           `CoherentSets`; it and `Sender` drop the sets that are sent
@@ -14,7 +14,7 @@ Every stage may read all of it. Each field has one writer::
     is_asynchronous, backlog                  `AsynchronousPublishing`; `Sender` adds to the backlog
     touch                                     the participant's `Agenda`
 
-What only one stage needs to know is that stage's own: the send window, the history, the positions, the proxies.
+State that one stage alone needs belongs to that stage: the send window, the history, the positions, the proxies.
 
 Invariants: ``sent_sn <= last_sn`` and ``sent_batch_sn <= last_batch_sn``; none of the four falls. ``set_begun`` is 0 or
 at most ``last_sn + 1``.
@@ -33,7 +33,7 @@ from ..policies import BatchPolicy, WriterCounters, WriterPolicy
 
 
 class WriterState:
-    """See the module. Sequence numbers begin at ``first_sn``."""
+    """The state that the stages of one writer share; sequence numbers begin at ``first_sn``."""
 
     __slots__ = (
         "backlog",
@@ -73,25 +73,25 @@ class WriterState:
         #: Bytes of a datagram, at most.
         self.message_size = message_size
         self.counters = WriterCounters()
-        #: The newest sample, and the newest batch, that has a number; one below the first if there is none.
+        #: The number of the newest sample, and of the newest batch; ``first_sn - 1`` if there is none.
         self.last_sn = self.last_batch_sn = first_sn - 1
         #: The newest sample, and the newest batch, that has been sent.
         self.sent_sn = self.sent_batch_sn = first_sn - 1
-        #: The first number of the open coherent set; 0: none is open.
+        #: The first number of the open coherent set; 0 if none is open.
         self.set_begun = 0
-        #: First and last number of each coherent set that is not sent yet, and of the open one, which has no last one.
+        #: First and last number of each coherent set that is not sent yet; the last one of the open set is INFINITE.
         self.sets: deque[tuple[int, int]] = deque()
-        #: What the last write could not take all for, a :class:`WriterLimit`; "" if it took all.
+        #: The :class:`WriterLimit` that stopped the last write; "" if the write took all its samples.
         self.blocked_by = ""
-        #: Source timestamp of the newest write, be it only to the batch in progress, and when that was.
+        #: Source timestamp of the newest write, and when it was; writes to the batch in progress count.
         self.written_stamp, self.written_at = NO_TIMESTAMP, 0
-        #: Whether what is sent waits for tokens of a token bucket, and how many bytes wait.
+        #: Whether datagrams wait for tokens of a token bucket, and how many bytes wait.
         self.is_asynchronous = False
         self.backlog = 0
-        #: Called when something is done to the writer (:mod:`..agenda`).
+        #: Called when the writer's timers may have changed (:mod:`..agenda`).
         self.touch: Callable[[], None] = untouched
 
     @property
     def is_congested(self) -> bool:
-        """What is sent now would wait, and be asked for again meanwhile: no HEARTBEATs then, and no repairs."""
+        """Datagrams wait for tokens. HEARTBEATs and repairs are withheld: they would wait, and be requested again."""
         return self.is_asynchronous and self.backlog > 0

@@ -1,21 +1,21 @@
-"""The stateful writer: sends once to all, again what is missed, holds back when it must (RTPS 2.5 §8.4.9).
+"""The stateful writer: sends samples to all readers, repairs losses, and applies back-pressure (RTPS 2.5 §8.4.9).
 
-Sans I/O: samples come in by :meth:`StatefulWriter.write`, ACKNACKs by :attr:`StatefulWriter.feedback`, datagrams leave
-by :meth:`StatefulWriter.outgoing`. Costs are per block of samples (about a datagram), never per sample.
+Sans I/O: samples come in by :meth:`StatefulWriter.write_samples`, ACKNACKs by :attr:`StatefulWriter.feedback`,
+datagrams leave by :meth:`StatefulWriter.outgoing`. Costs are per block of samples (about a datagram), never per sample.
 
 Invariants:
-* ``write`` adds only what the send window (:mod:`.readers.send_window`) has room for;
-* what an ACKNACK makes us send goes to the reader's announced locators, and is bounded (:mod:`.repair.repairs`).
+* ``write_samples`` takes no more samples than the send window (:mod:`.readers.send_window`) has capacity for;
+* repairs go to the reader's announced locators, and are bounded (:mod:`.repair.repairs`).
 
 The stages, each a package, in the order in which a sample passes them::
 
     intake        admits samples, gathers them into batches (batching) and frames them as changes (changes)
-    publication   keeps changes for repairs and late joiners, in a log if there is one, until they may be sent
+    publication   queues changes until they may be sent, and keeps them for repairs and late joiners, in a log if any
     sending       sends each change once to all matched readers, and HEARTBEATs
-    readers       knows what each reader has, and with flow how far the readers let the writer go
-    repair        sends again what a reader requests
+    readers       tracks what each reader has acknowledged; with flow it decides how far the writer may send
+    repair        sends samples again that a reader requests
 
-What they have to agree on is in :mod:`.state`; what readers report comes in by :mod:`.feedback`.
+The stages share :mod:`.state`; reports of readers come in by :mod:`.feedback`.
 
 Sequence numbers start at ``first_sn``: a writer that may be restarted under the same GUID begins above what it
 used before.
@@ -59,7 +59,7 @@ _FRAGMENT_SIZE_MIN = 64
 class StatefulWriter:
     """One local writer, its history and its matched readers.
 
-    What belongs to a part of it is asked of that part: ``readers`` (all matched ones, by GUID), ``history``,
+    Its parts are public, and callers use them directly: ``readers`` (all matched ones, by GUID), ``history``,
     ``positions``, ``window``, ``pacing``, ``activity``, ``intake``, ``admission``, ``claims``, ``coherent_sets`` and
     ``feedback``.
     """
@@ -79,8 +79,8 @@ class StatefulWriter:
         multicast_flow_control: FlowControl | None = None,
         log: MessageLog | None = None,
     ) -> None:
-        """``flow_control`` paces the writer, by default the slowest reader does, and ``multicast_flow_control`` does
-        while it sends to a group, if there is one; ``log`` holds what is published."""
+        """``flow_control`` paces the writer; by default the slowest reader does. ``multicast_flow_control`` replaces it
+        while the writer sends to a multicast group. ``log`` holds the published samples."""
         if log is not None and log.path is not None:
             # Readers on this host hold the publisher back by their positions (Aeron's IPC window).
             window = max(policy.window_bytes, log.term_length // 2)
@@ -89,25 +89,25 @@ class StatefulWriter:
         self.qos = qos
         self.policy = policy
         flow_control = flow_control or FlowControl(FlowControlPolicy())
-        #: What the parts have to agree on.
+        #: The state that the parts share.
         self.state = state = WriterState(
             guid,
             qos,
             policy,
             batch,
-            # A whole message has to fit a frame of the log.
+            # A whole message must fit a frame of the log.
             message_size=message_size if log is None else min(message_size, log.max_message_length),
             first_sn=first_sn,
         )
         self.counters = state.counters
-        #: What can still be sent again.
+        #: Samples that can still be sent again.
         self.history = history = WriterHistory(state)
         self._unsent = unsent = UnsentChanges(state, history, flow_control.policy, log)
-        #: How far is published and sent, and how far it may be.
+        #: Positions up to which samples are, and may be, published and sent.
         self.positions = unsent.positions
-        #: What the reliable readers have, and what follows from it.
+        #: What the reliable readers have acknowledged.
         self._acks = acks = Acknowledgments(state, history, unsent, flow_control)
-        #: What is in flight, how far readers let the writer go, and which of them are waited for.
+        #: Samples in flight, the limit that readers set, and which readers are waited for.
         self.window = acks.window
         self.pacing = acks.pacing
         self.pacing.of_groups = multicast_flow_control
@@ -118,15 +118,15 @@ class StatefulWriter:
         self._matched = matched = MatchedReaders(state, broadcast.redirect)
         if matched.framing.fragment_size < _FRAGMENT_SIZE_MIN:
             raise UsageError(f"message_size {message_size} is too small: set 576, which fits every network")
-        #: All that are matched.
+        #: All matched readers.
         self.readers = matched.proxies
         self._sender = sender = Sender(state, history, unsent, self.readers, acks, broadcast)
         self._heartbeats = heartbeats = sender.heartbeats
         repairs = Repairs(state, history, budget=matched.framing.budget)
         self._requests = Requests(state, self.readers, repairs, heartbeats, sender.queue)
-        #: Where reports of readers go.
+        #: Takes the reports of readers.
         self.feedback = Feedback(state, history, unsent, matched, acks, self._requests, sender)
-        #: Whether something was seen to wait for tokens.
+        #: Whether datagrams waited for tokens at the last look.
         self._waits = False
         batcher = batcher_of(state, matched, interceptor)
         self.admission = Admission(state, batcher, history, unsent, matched, acks, sender)
@@ -152,7 +152,7 @@ class StatefulWriter:
 
     @property
     def touch(self) -> Callable[[], None]:
-        """Called when something is done to the writer (:mod:`..agenda`)."""
+        """Called when the writer's timers may have changed (:mod:`..agenda`)."""
         return self.state.touch
 
     @touch.setter
@@ -161,16 +161,16 @@ class StatefulWriter:
 
     @property
     def batch(self) -> BatchPolicy:
-        """BATCH cannot be changed once the writer is enabled, which it is from the beginning."""
+        """The BATCH policy, which is fixed: it cannot change once a writer is enabled, and writers start enabled."""
         return self.state.batch
 
     def heartbeat(self, now: int) -> bytes:
-        """A HEARTBEAT for a reader that is not matched yet, and must answer if it knows the writer."""
+        """A HEARTBEAT for a reader that is not matched yet; the reader must answer if it has matched the writer."""
         return self._heartbeats.to_all(DATA, self._heartbeats.next(now))
 
     @property
     def channel(self) -> str:
-        """How samples are sent now: by ``multicast`` to some readers at least, or by ``unicast``."""
+        """How samples are sent now: ``multicast`` if at least some readers get them by a group, else ``unicast``."""
         return "multicast" if self.pacing.is_multicast else "unicast"
 
     @property
@@ -180,13 +180,13 @@ class StatefulWriter:
 
     @property
     def next_frame(self) -> int:
-        """Where in its publication log the frame begins that is to be sent next."""
+        """Position in the publication log where the next frame to be sent begins."""
         return self._unsent.next_frame
 
     # --- matching --------------------------------------------------------------------------------
 
     def match_reader(self, info: ReaderInfo, *, now: int) -> None:
-        """Begin, or go on with new locators, with a reader."""
+        """Match a reader, or update the locators of one that is matched."""
         self.state.touch()
         if self._matched.update(info):
             return
@@ -201,13 +201,15 @@ class StatefulWriter:
             self.feedback.connect()
 
     def unmatch_reader(self, guid: Guid) -> None:
-        """The reader is gone: nothing waits for it any more."""
+        """Forget a reader: nothing waits for it any more."""
         self.state.touch()
         if (proxy := self._matched.remove_reader(guid)) is None:
             return
         self._requests.forget_reader(guid)
         self._acks.remove_reader(proxy)
-        self.feedback.progress(self.state.written_at)  # what waited for it alone
+        self.feedback.progress(
+            self.state.written_at
+        )  # the reader may have been the only one that was waited for
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -223,12 +225,12 @@ class StatefulWriter:
     ) -> int:
         """Write samples from the front; returns how many were taken.
 
-        ``timestamp`` (ns since the epoch) is the source timestamp of all, ``flags`` the sample flags of all,
-        ``key_hashes`` (n, 16) their instances; ``wall_clock`` is the time of day at ``now``, which LIFESPAN compares
-        source timestamps with, and by default the timestamp. Fewer than all: back-pressure, the rest is to be offered
-        again after acknowledgements. With batching, what is taken may wait in the batch in progress. Raises UsageError
-        for a payload whose length is not a multiple of 4, for a timestamp that RTPS cannot carry, and for a coherent
-        set that is too large.
+        ``timestamp`` (ns since the epoch) is the source timestamp of all samples, ``flags`` are the sample flags of
+        all, ``key_hashes`` (n, 16) name their instances. ``wall_clock`` is the time of day at ``now``, with which
+        LIFESPAN compares source timestamps; the default is ``timestamp``. If fewer than all samples are taken
+        (back-pressure), offer the rest again after acknowledgements. With batching, samples that are taken may wait in
+        the batch in progress. Raises UsageError for a payload whose length is not a multiple of 4, for a timestamp that
+        RTPS cannot carry, and for a coherent set that is too large.
         """
         count, batches = self.queue(
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, wall_clock=wall_clock
@@ -237,13 +239,13 @@ class StatefulWriter:
         return count
 
     def write_to(self, reader: Guid, samples: Samples, *, timestamp: int, now: int) -> int:
-        """:meth:`write` for one matched reader alone: to all others that lack nothing it is irrelevant.
+        """:meth:`write_samples` for one matched reader: the samples are irrelevant to all others that are up to date.
 
-        Those that do lack something may be sent it with that.
+        Readers that still lack earlier samples may receive these too.
         """
         proxy = self.readers[reader]
         if proxy.reliable:
-            self._heartbeats.send_to((proxy,), now)  # it announces where the reader goes on
+            self._heartbeats.send_to((proxy,), now)  # it announces where the reader continues
         others = [each for each in self.readers.values() if each is not proxy]
         up_to_date = [each for each in others if each.acked >= self.last_sn]
         self._matched.address_one(proxy)
@@ -265,9 +267,10 @@ class StatefulWriter:
         whole: bool = False,
         wall_clock: int | None = None,
     ) -> tuple[int, list[PendingBatch]]:
-        """The first half of :meth:`write`: how many were taken, and what is to be handed to :meth:`send`.
+        """The first half of :meth:`write_samples`; returns how many samples were taken, and the batches to
+        :meth:`send`.
 
-        ``whole``: all of them or none.
+        ``whole``: take all samples or none.
         """
         self.state.touch()
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
@@ -275,7 +278,7 @@ class StatefulWriter:
         check_timestamp(timestamp)
         self.state.written_stamp, self.state.written_at = timestamp, now
         self.history.lifespan.note_time(timestamp if wall_clock is None else wall_clock, now)
-        self.feedback.expire(now)  # it may make room
+        self.feedback.expire(now)  # it may free capacity
         return self.intake.take_samples(
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
         )
@@ -283,7 +286,8 @@ class StatefulWriter:
     def send(
         self, batches: Sequence[PendingBatch], *, now: int, hand_over: Callable[[], object] | None = None
     ) -> None:
-        """Send what :meth:`queue` returned; ``hand_over`` may be called when :meth:`outgoing` has much."""
+        """Send the batches that :meth:`queue` returned; ``hand_over`` may be called while more is framed, so that the
+        caller can send :meth:`outgoing` early."""
         self.state.touch()
         before = self.state.last_sn
         try:
@@ -294,21 +298,21 @@ class StatefulWriter:
                     self._send_pending(each, now, hand_over)
             self.intake.sent()
         except BaseException:
-            # Samples of writes that have returned are among them.
+            # The batches may hold samples of writes that have already returned.
             self.intake.put_back(batches, self.state.last_sn - before)
             raise
         self.admission.conclude(now, wrote=bool(batches))
         if self._unsent.queue:
-            self.feedback.progress(now)  # what a reader held up that is now known to be silent
+            self.feedback.progress(now)  # a reader that held the queue up may now count as silent
 
     def resume(self, *, now: int) -> None:
-        """What :meth:`send` made is on its way now: the time that took is not the user's."""
+        """The datagrams of :meth:`send` have left: turbo mode does not count that time as a pause of the user's."""
         self.intake.resume(now)
 
     def flush_batch(
         self, *, now: int, reason: FlushReason = FlushReason.FLUSH, compress: bool | None = None
     ) -> None:
-        """Send the batch in progress; ``compress``: whether with the policy's codec, None: by its size."""
+        """Send the batch in progress. ``compress``: whether to use the policy's codec; None decides by size."""
         self.state.touch()
         if batches := self.intake.flush_batch(reason):
             if compress is not None:
@@ -316,7 +320,7 @@ class StatefulWriter:
             self.send(batches, now=now)
 
     def finish(self, *, now: int) -> None:
-        """The writer is about to leave: give up what is claimed, and send the batch in progress."""
+        """Prepare to close: abort the open claims, and send the batch in progress."""
         self.claims.abort_all(now)
         self.flush_batch(now=now)
 
@@ -327,13 +331,13 @@ class StatefulWriter:
         self.flush_batch(now=now)
 
     def _send_pending(self, pending: PendingBatch, now: int, hand_over: Callable[[], object] | None) -> None:
-        """Number, frame, keep and send samples that go together."""
+        """Number, frame, keep and send the samples of one pending batch."""
         first_sn = self.state.last_sn + 1
         if pending.key_hashes is not None and (keep_last := self.history.keep_last) is not None:
             keep_last.expect(first_sn, pending.key_hashes, pending.flags)
         try:
             self._sender.write_changes(self._framer.changes(pending), pending.count, now, hand_over)
-        finally:  # of what has got numbers, if there was an exception
+        finally:  # after an exception, for those samples that have numbers
             self._note_written(pending, first_sn, now)
 
     def _note_written(self, pending: PendingBatch, first_sn: int, now: int) -> None:
@@ -350,11 +354,11 @@ class StatefulWriter:
 
     @property
     def has_more_to_say(self) -> bool:
-        """After :meth:`outgoing`: no."""
+        """Whether :meth:`outgoing` left something unsent: never."""
         return False
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` wants to be called; None: not before something happens."""
+        """When to call :meth:`handle_timer`; None: no timer runs."""
         timers = [self._acks.get_timer(), self._deadline.get_timer(), self.history.lifespan.get_timer()]
         timers += [self.intake.get_timer(), self.claims.get_timer()]
         if not self.state.is_congested:
@@ -363,7 +367,7 @@ class StatefulWriter:
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what has become due."""
+        """Do everything that is due at ``now``."""
         self.state.touch()
         self.feedback.expire(now)
         self.counters.offered_deadline_missed += self._deadline.missed(now)
@@ -379,13 +383,13 @@ class StatefulWriter:
     # --- acknowledgments -------------------------------------------------------------------------
 
     def unacknowledged(self, sn: int | None = None) -> dict[Guid, int]:
-        """Reliable, active readers that lack something up to ``sn`` (default: all written), each with the
-        highest sequence number it has acknowledged."""
+        """Reliable, active readers that have not acknowledged everything up to ``sn`` (default: all written), each
+        with the highest sequence number that it has acknowledged."""
         return self._acks.unacknowledged(self.last_sn if sn is None else sn)
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """What was written and is waited for, in bytes as framed."""
+        """Bytes, as framed, that were written and not acknowledged."""
         return self.window.nbytes
 
     def request_acknowledgment(self, now: int) -> None:
@@ -397,7 +401,7 @@ class StatefulWriter:
     # --- out -------------------------------------------------------------------------------------
 
     def waits(self, backlog: int, now: int) -> None:
-        """What waits for tokens has changed: it is ``backlog`` bytes now (:mod:`.asynchronous`)."""
+        """Note that ``backlog`` bytes wait for tokens now (:mod:`.asynchronous`)."""
         waited, self._waits = self._waits, backlog > 0
         self.state.backlog = backlog
         self.state.touch()
@@ -405,7 +409,7 @@ class StatefulWriter:
             self._acks.left(now)
 
     def outgoing(self) -> list[Outgoing]:
-        """What to send now."""
+        """Take the datagrams to send now."""
         return self._sender.outgoing()
 
     def assert_liveliness(self, now: int) -> None:

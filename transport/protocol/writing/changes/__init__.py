@@ -1,4 +1,4 @@
-"""Changes: samples framed for the wire as a writer keeps and sends them."""
+"""Changes: samples framed for the wire, in the forms in which a writer keeps and sends them."""
 
 from .batch_content import BatchContent, MissingSamples
 from .change import Change

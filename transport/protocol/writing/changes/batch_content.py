@@ -1,6 +1,6 @@
-"""A batch as a writer keeps it: one DATA_BATCH, and DATA for the readers that read nothing else.
+"""A batch as a writer keeps it: one DATA_BATCH, and DATA for readers that accept nothing else.
 
-Each form is made when it is first asked for, and kept.
+Each form is created when it is first needed, and kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .data_content import DataContent
 from .large_sample import LargeSample
 from .stream_packer import BATCH, DATA, StreamPacker
 
-#: Of readerId and writerId in a DATA_BATCH.
+#: Octets of readerId and writerId in a DATA_BATCH.
 _READER_ID: Final = slice(8, 12)
 _WRITER_ID: Final = slice(12, 16)
 _NOT_ON_THE_WIRE: Final = np.uint32(HAS_KEY_HASH | REMOVED)
@@ -55,8 +55,11 @@ class MissingSamples:
 
 
 class BatchContent(Content):
-    """One batch; ``timestamp`` is its first sample's, ``timestamps`` rise and are those of each if they differ,
-    ``budget`` what DATA submessages share a datagram within."""
+    """One batch.
+
+    ``timestamp`` is the source timestamp of its first sample; ``timestamps``, ascending, are those of all samples if
+    they differ. ``budget`` is the number of bytes that a datagram has for DATA submessages.
+    """
 
     __slots__ = (
         "_budget",
@@ -105,7 +108,7 @@ class BatchContent(Content):
 
     def pack(self, packer: StreamPacker, first: int, last: int, timestamp: int) -> None:
         if packer.form != DATA:
-            packer.begin_datagram()  # a batch is a packet; what is lost is one of them
+            packer.begin_datagram()  # one batch in each packet: a lost packet costs one batch
             packer.add_submessage(self.encoded(packer.form), self.timestamp, reserve=HEARTBEAT_ROOM)
             return
         for part in self.sample_blocks():
@@ -115,7 +118,7 @@ class BatchContent(Content):
                 packer.add_block(part.block, part.first, part.last, part.timestamp)
 
     def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:
-        """The whole batch to a reader that reads batches of its size, else the samples that are asked for."""
+        """Send the whole batch to a reader that accepts batches of its size, else the requested samples."""
         batch = self.batch
         if answer.form != DATA and batch.nbytes <= answer.fits:
             if not answer.may_add(batch.nbytes):
@@ -140,7 +143,7 @@ class BatchContent(Content):
         return DataContent(part.block).in_fragments(sn, part.timestamp, fits)
 
     def encoded(self, form: str, reader_id: bytes = ENTITYID_UNKNOWN) -> Buffer:
-        """The DATA_BATCH; or, if that is smaller, the submessage that holds it compressed."""
+        """The DATA_BATCH, or a submessage that holds it compressed if that is smaller."""
         data = self.batch.data
         if reader_id != ENTITYID_UNKNOWN:
             data = data.copy()
@@ -166,7 +169,7 @@ class BatchContent(Content):
         return self.removed - before
 
     def remove_range(self, first: int, last: int) -> bool:
-        """Mark samples as removed, which readers of batches see. False when none is left."""
+        """Mark samples as removed; readers of batches see the mark. Returns False when no sample is left."""
         gone = sum(
             max(0, min(part.last, last) - max(part.first, first) + 1)
             for part in self.sample_blocks()
@@ -174,7 +177,7 @@ class BatchContent(Content):
         )
         if gone:
             self.removed += gone
-            # The bytes that are still to be sent, or wait for tokens, stay as they are.
+            # A copy: the bytes that are still to be sent, or wait for tokens, must not change.
             self.batch = replace(self.batch, data=self.batch.data.copy())
             self.batch.mark_removed(first, last)
             self._compressed.clear()
@@ -189,7 +192,7 @@ class BatchContent(Content):
         return (batch.first_sn, batch.last_sn) if batch.batch_sn == first_batch else None
 
     def sample_blocks(self) -> list[SampleBlock]:
-        """The samples as DATA submessages, in order and without a hole."""
+        """The samples as DATA submessages, in order and without gaps."""
         if self._sample_blocks is None:
             runs = self.batch.to_run(PREFIX_UNKNOWN, self.timestamp)
             self._sample_blocks = [part for run in runs for part in self._of_run(run)]

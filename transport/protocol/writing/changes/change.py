@@ -1,6 +1,6 @@
-"""Samples as they are kept and sent: their numbers, and their content in one of its forms (:mod:`.content`).
+"""A change: the sequence numbers of samples, and their content in one of its forms (:mod:`.content`).
 
-A change cut down to little is copied out of its block, so at most four times the live bytes are held.
+A change that is cut down to a small part is copied out of its block, so at most four times the live bytes are held.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _COMPACT_BELOW: Final = 4
 
 @slotted
 class Change:
-    """Samples first_sn..last_sn as they go on the wire, with their common source timestamp.
+    """Samples first_sn..last_sn as they are sent, with their common source timestamp.
 
-    Only :class:`~..publication.UnsentChanges` moves what they hold, into its log and out of it.
+    Only :class:`~..publication.UnsentChanges` moves the content, into its log and out of it.
     """
 
     first_sn: int
     last_sn: int
     timestamp: int
     content: Content
-    #: The last batch up to and including this change; 0: there is none.
+    #: The number of the last batch up to and including this change; 0 if there is none.
     batch_sn: int = 0
-    #: Its frame in the publication log: where it begins, -1 if it is not there; where the one behind it begins.
+    #: Position in the publication log where its frame begins, -1 if it is not there; and where the next frame begins.
     start: int = -1
     position: int = 0
-    #: It is being written yet (:mod:`.claims`).
+    #: It is claimed, and not committed yet (:mod:`..intake.sample_claims`).
     is_claimed: bool = False
 
     @property
@@ -50,12 +50,12 @@ class Change:
 
     @property
     def units(self) -> int:
-        """Samples, but a batch is one: it is acknowledged as one."""
+        """How many units the send window counts: samples, or batches, since a batch is acknowledged as one."""
         return self.content.batches or self.last_sn - self.first_sn + 1
 
     @property
     def batches(self) -> int:
-        """How many batches the samples are."""
+        """How many batches hold the samples; 0 outside of batches."""
         return self.content.batches
 
     @property
@@ -63,14 +63,14 @@ class Change:
         return self.content.nbytes_of(self.first_sn, self.last_sn)
 
     def apart(self) -> Iterator[Change]:
-        """Each batch of a train as a change by itself."""
+        """Each batch of a GSO buffer as a change by itself."""
         for first_sn, last_sn, content in self.content.apart():
             yield replace(
                 self, first_sn=first_sn, last_sn=last_sn, content=content, batch_sn=content.last_batch_sn
             )
 
     def part(self, first: int, last: int) -> Change:
-        """The whole messages first..last of a train; a view."""
+        """The whole messages of a GSO buffer that hold first..last; a view."""
         return self._with(self.content.part(first, last), first, last)
 
     def _with(self, content: Content, first: int, last: int) -> Change:
@@ -78,7 +78,7 @@ class Change:
         return replace(self, first_sn=first, last_sn=last, content=content, batch_sn=batch_sn)
 
     def cut(self, first: int, last: int) -> Change:
-        """The part first..last, with memory of its own once it is small; of a train of batches, whole batches."""
+        """The part first..last, with memory of its own if it is small; of a GSO buffer of batches, whole batches."""
         whole = self.content
         if not whole.can_be_cut or (first == self.first_sn and last == self.last_sn):
             return self
@@ -88,7 +88,7 @@ class Change:
         return part
 
     def without(self, first: int, last: int) -> list[Change]:
-        """What is left of it without first..last: nothing, itself with samples marked as removed, or parts."""
+        """What is left without first..last: nothing, this change with samples marked as removed, or parts of it."""
         if first <= self.first_sn and self.last_sn <= last:
             return []
         if (some_left := self.content.remove_range(first, last)) is not None:

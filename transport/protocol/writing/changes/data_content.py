@@ -1,4 +1,4 @@
-"""DATA as a writer keeps it: the submessages of a datagram at most."""
+"""DATA as a writer keeps it: the submessages of at most one datagram."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .content import Content, Resending
 from .large_sample import LargeSample
 from .stream_packer import StreamPacker
 
-#: Where readerId lies in a DATA submessage (RTPS 2.5 §9.4.5.4).
+#: Offset of readerId in a DATA submessage (RTPS 2.5 §9.4.5.4).
 _READER_ID_OFFSET: Final = 8
 
 
@@ -72,9 +72,9 @@ class DataContent(Content):
 
 
 def addressed_to(reader_id: bytes, block: DataBlock, first: int, last: int) -> U8:
-    """A copy of the submessages first..last with ``reader_id`` in them.
+    """A copy of the submessages first..last that names ``reader_id`` as the reader.
 
-    A repair is for the reader that asks for it, not for volatile readers of its participant that were matched later.
+    A repair is for the reader that requests it, not for volatile readers of its participant that matched later.
     """
     data = np.array(np.frombuffer(block.slice(first, last), np.uint8))
     if isinstance(block.ends, int):

@@ -1,4 +1,4 @@
-"""Samples as the changes a writer keeps and sends: blocks of a datagram at most, larger samples one by one."""
+"""Frames samples as the changes of a writer: blocks of at most one datagram, and larger samples one by one."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Bools = npt.NDArray[np.bool_]
 
 
 def overhead(flags: int, *, with_key_hash: bool, in_coherent_set: bool = False) -> int:
-    """Bytes a DATA submessage adds to its payload."""
+    """Bytes that a DATA submessage adds to its payload."""
     qos = KEY_HASH_SIZE if with_key_hash else 0
     qos += STATUS_INFO_SIZE if flags & (DISPOSED | UNREGISTERED | FILTERED) else 0
     qos += COHERENT_SET_SIZE if in_coherent_set else 0
     return DATA_HEADER_SIZE + (qos + SENTINEL_SIZE if qos else 0)
 
 
-def fitting(samples: Samples, count: int, framing: int, room: int) -> int:
-    """How many of the first ``count`` samples fit ``room``, with ``framing`` bytes around each; at least one."""
+def fitting(samples: Samples, count: int, framing: int, capacity: int) -> int:
+    """How many of ``count`` samples fit ``capacity`` bytes, with ``framing`` bytes around each; at least one."""
     if samples.is_uniform:
-        return min(count, max(1, room // (samples.size + framing)))
+        return min(count, max(1, capacity // (samples.size + framing)))
     ends = np.cumsum(samples.all_lengths()[:count] + framing)
-    return min(count, max(1, int(np.searchsorted(ends, room, side="right"))))
+    return min(count, max(1, int(np.searchsorted(ends, capacity, side="right"))))
 
 
 @value
@@ -57,7 +57,7 @@ class Framing:
 def data_changes(
     pending: PendingBatch, first_sn: int, framing: Framing, batch_sn: int = 0, coherent_set: int = 0
 ) -> Iterator[Change]:
-    """Samples as DATA, a change for each datagram, and for each sample that fits none."""
+    """Samples as DATA: one change for each datagram, and for each sample that is larger than a datagram."""
     flags, stamps = pending.flags, pending.timestamps
     changed = np.zeros(pending.count - 1, np.bool_)
     if not isinstance(flags, int):
@@ -107,7 +107,7 @@ def batch_change(
 
 
 def removed_samples(pending: PendingBatch, qos: Qos, expired: int) -> Bools | None:
-    """Which samples of a batch HISTORY or LIFESPAN removes before it is sent; None: none of them.
+    """Which samples of a batch HISTORY or LIFESPAN removes before the batch is sent; None if all stay.
 
     ``expired``: samples with this source timestamp or an older one have outlived their LIFESPAN.
     """
@@ -158,7 +158,7 @@ def _changes(
 
 
 def _segments(samples: Samples, largest: int) -> Iterator[tuple[int, int, bool]]:
-    """[first, last) stretches of samples of at most ``largest`` bytes, and single larger ones (True)."""
+    """[first, last) ranges of samples of at most ``largest`` bytes, and single larger samples (True)."""
     count = samples.count
     if samples.is_uniform:
         if samples.size <= largest:

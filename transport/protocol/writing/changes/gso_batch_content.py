@@ -1,7 +1,7 @@
-"""A train of batches as a writer keeps it: whole messages, one DATA_BATCH each, which leave together.
+"""A GSO buffer of batches as a writer keeps it: whole messages with one DATA_BATCH each, sent by one call.
 
-Nobody looks at one of its batches unless it is asked for again, or is to be removed in part: that one then becomes a
-change by itself (:meth:`.change.Change.apart`).
+A single batch is accessed only when it is requested again, or removed in part; in the latter case all batches become
+changes of their own (:meth:`.change.Change.apart`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .stream_packer import BATCH, StreamPacker
 
 
 class GsoBatchContent(Content):
-    """The batches of one train; ``timestamp`` is that of all samples, ``budget`` as in :class:`.BatchContent`."""
+    """The batches of one GSO buffer; ``timestamp`` is that of all samples, ``budget`` as in :class:`.BatchContent`."""
 
     __slots__ = ("_budget", "_policy", "batches", "gso_buffer", "last_batch_sn", "timestamp")
 
@@ -47,7 +47,7 @@ class GsoBatchContent(Content):
         if packer.form == BATCH:
             packer.add_messages(self.gso_buffer.data, self.gso_buffer.segment)
             return
-        for i in range(self.batches):  # for readers that were matched after it was framed
+        for i in range(self.batches):  # for readers that matched after the buffer was framed
             self.batch(i).pack(packer, first, last, timestamp)
 
     def resend(self, answer: Resending, first: int, last: int, timestamp: int) -> bool:

@@ -1,4 +1,4 @@
-"""A train of fragments as a writer keeps it: whole messages of large samples, which leave together."""
+"""A GSO buffer of fragments as a writer keeps it: whole messages of large samples, sent by one call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .stream_packer import StreamPacker
 
 
 class GsoFragmentContent(Content):
-    """The messages of one train."""
+    """The messages of one GSO buffer."""
 
     __slots__ = ("gso_buffer",)
 

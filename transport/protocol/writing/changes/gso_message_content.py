@@ -1,4 +1,4 @@
-"""A train of DATA as a writer keeps it: whole messages of uniform samples, which leave together."""
+"""A GSO buffer of DATA as a writer keeps it: whole messages of uniform samples, sent by one call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stream_packer import StreamPacker
 
 
 class GsoMessageContent(Content):
-    """The messages of one train."""
+    """The messages of one GSO buffer."""
 
     __slots__ = ("gso_buffer",)
 

@@ -11,7 +11,7 @@ from .stream_packer import StreamPacker
 
 
 class LargeContent(Content):
-    """One sample; until it is published, it views what was written."""
+    """One sample; until it is published, its data is a view of the caller's memory."""
 
     __slots__ = ("sample",)
 

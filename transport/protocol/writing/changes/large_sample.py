@@ -1,4 +1,4 @@
-"""Samples too large for a datagram: they travel as DATA_FRAGs (RTPS 2.5 §8.3.8.3)."""
+"""Samples that are too large for a datagram and travel as DATA_FRAGs (RTPS 2.5 §8.3.8.3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ....wire.runs import scan
 from ....wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
 from ....wire.submessages import DATA_FRAG_NUMBER_AT, DATA_FRAG_SN_AT, DataFrag
 
-#: DATA_FRAG header, and its inline QoS with key hash, status info, coherent set and sentinel.
+#: Bytes of a DATA_FRAG header, and of inline QoS with key hash, status info, coherent set and sentinel.
 _DATA_FRAG_ROOM: Final = 36 + KEY_HASH_SIZE + STATUS_INFO_SIZE + COHERENT_SET_SIZE + SENTINEL_SIZE
 
 _NUMBERS: Final = struct.Struct("<III")
@@ -45,7 +45,7 @@ def fragment_size_for(budget: int) -> int:
 class LargeSample:
     """A sample that travels as DATA_FRAGs of ``fragment_size`` bytes each."""
 
-    #: The payload; until it is published, it views what was written.
+    #: The payload; until it is published, a view of the caller's memory.
     data: U8
     fragment_size: int
     flags: int
@@ -59,13 +59,13 @@ class LargeSample:
     def encode_fragments(
         self, writer_id: bytes, sn: int, first: int, last: int, reader_id: bytes = ENTITYID_UNKNOWN
     ) -> Iterator[tuple[bytes, memoryview]]:
-        """The DATA_FRAG submessages of the fragments first..last (from 1): what lies before the piece of the sample,
-        and that piece, which is a view."""
+        """The DATA_FRAG submessages of the fragments first..last (from 1): for each, its head, and its piece of the
+        sample, which is a view."""
         data, size = memoryview(self.data), self.fragment_size
         head, length = b"", -1
         for number in range(first, last + 1):
             piece = data[(number - 1) * size : number * size]
-            if len(piece) != length:  # of the first one, and of the sample's last one
+            if len(piece) != length:  # for the first fragment, and for the last one of the sample
                 length = len(piece)
                 head = self._head(writer_id, sn, number, piece, reader_id)
             else:
@@ -92,7 +92,7 @@ class LargeSample:
 
     @classmethod
     def of_gso(cls, gso_buffer: GsoFragments, sn: int) -> LargeSample:
-        """A sample that was framed with others."""
+        """A sample that was framed in a GSO buffer."""
         return cls(
             gso_buffer.payload(sn), gso_buffer.fragment_size, KEY_ONLY if gso_buffer.is_key else 0, None
         )

@@ -1,4 +1,4 @@
-"""The open datagrams of one stream: what goes to all readers that take one form of batches."""
+"""The open datagrams of one stream, which goes to all readers that accept one form of batches."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
 from ...outgoing import HEARTBEAT_ROOM, Packer
 
-#: Forms of a batch on the wire; any other one is the name of a codec.
+#: Forms of a batch on the wire; any other form is the name of a codec.
 DATA: Final = "data"
 BATCH: Final = "batch"
 
 
 @slotted
 class StreamPacker(Packer):
-    """Submessages for all readers of a ``form``; ``coalesces``: samples share datagrams where they fit."""
+    """Packs submessages for all readers of a ``form``; with ``coalesces``, samples share datagrams where they fit."""
 
     writer_id: bytes = ENTITYID_UNKNOWN
     form: str = DATA
     coalesces: bool = True
 
     def add_block(self, block: DataBlock, first: int, last: int, timestamp: int) -> None:
-        """The DATA first..last of a block."""
+        """Pack the DATA first..last of a block."""
         if self.coalesces:
             self.add_submessage(block.slice(first, last), timestamp, reserve=HEARTBEAT_ROOM)
             return
@@ -34,6 +34,6 @@ class StreamPacker(Packer):
             self.add_submessage(block.slice(sn, sn), timestamp, reserve=HEARTBEAT_ROOM)
 
     def add_gap(self, first: int, last: int) -> None:
-        """first..last will never come."""
+        """Pack a GAP: first..last will never come."""
         gap = Gap(ENTITYID_UNKNOWN, self.writer_id, first, SequenceNumberSet(last + 1))
         self.add_submessage(gap.encode(), reserve=HEARTBEAT_ROOM)

@@ -1,10 +1,10 @@
 """Which readers' reports pace a writer: Aeron's flow control strategies, for RTPS readers.
 
-A strategy is given how far each reliable reader has consumed and how much more it has room for, and answers how far
-the writer may send. Our own readers report both in status messages; for all others both are derived from what they
-acknowledge. Positions are those of the publication log, in bytes.
+A strategy gets the position up to which each reliable reader has consumed and the size of its window, and returns the
+position up to which the writer may send. Our own readers report both in status messages; for all others both are
+derived from their acknowledgements. Positions are those of the publication log, in bytes.
 
-Invariant: a limit never falls, for what was allowed may have been sent.
+Invariant: a limit never falls, because data up to it may have been sent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ...policies import FlowControlPolicy
 
 @slotted
 class Receiver:
-    """What is known of one reader: consumed up to ``position``, with room for ``window`` bytes behind it."""
+    """One reader as flow control sees it: it has consumed up to ``position`` and can take ``window`` bytes more."""
 
     position: int
     window: int
     group_tag: int | None = None
-    #: The reader has not reported either yet.
+    #: The reader has not reported yet; ``position`` and ``window`` are presumed.
     presumed: bool = False
 
     @property
@@ -36,43 +36,43 @@ class Receiver:
 
 
 class FlowControl:
-    """The slowest reader sets the pace: ``min``, and what others are derived from.
+    """The strategy ``min``, in which the slowest reader sets the pace; the base of all strategies.
 
-    A strategy of the user's own is a subclass, and is made with ``(policy, stream)``: the `FlowControlPolicy` of the
+    A user's own strategy is a subclass. It is created with ``(policy, stream)``: the `FlowControlPolicy` of the
     options, and a `StreamInfo`.
     """
 
     def __init__(self, policy: FlowControlPolicy, stream: StreamInfo | None = None) -> None:
         self.policy = policy
-        #: What is known of the writer; None: it is one of ours, which does not look at it.
+        #: Describes the writer; None for our own strategies, which do not use it.
         self.stream = stream
 
     def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
-        """How far may be sent; there is at least one receiver."""
+        """The position up to which the writer may send; there is at least one receiver."""
         return min(receiver.limit for receiver in receivers.values())
 
     def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
-        """The sequence number up to which nothing is waited for any more; there is at least one receiver."""
+        """The sequence number up to which samples count as acknowledged; there is at least one receiver."""
         return min(acked[guid] for guid in self.pacing(receivers))
 
     def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
-        """The receivers that are waited for: at least one."""
+        """The receivers that the writer waits for: at least one."""
         return receivers
 
     def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
-        """Whether enough receivers are there (``group_min_size``)."""
+        """Whether there are enough receivers (``group_min_size``)."""
         return len(receivers) >= self.policy.group_min_size
 
 
 class Unicast(FlowControl):
-    """For one reader, which is all there is to wait for. If there are several, the slowest sets the pace."""
+    """For a single reader, which is always enough. If there are several, the slowest sets the pace."""
 
     def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
         return True
 
 
 class Max(FlowControl):
-    """The fastest reader sets the pace; a slow one falls behind, is dropped, and rejoins at the newest."""
+    """The fastest reader sets the pace. A slow one falls behind, is dropped, and rejoins at the newest sample."""
 
     def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
         return max(receiver.limit for receiver in receivers.values())
@@ -89,7 +89,7 @@ class Max(FlowControl):
 
 
 class Tagged(FlowControl):
-    """The slowest reader with the writer's group tag sets the pace; as long as there is none, the fastest."""
+    """The slowest reader with the writer's group tag sets the pace; while there is none, the fastest reader does."""
 
     def __init__(self, policy: FlowControlPolicy) -> None:
         super().__init__(policy)
@@ -123,7 +123,7 @@ STRATEGIES: Final[dict[str, Callable[[FlowControlPolicy], FlowControl]]] = {
 
 
 def flow_control_of(policy: FlowControlPolicy) -> FlowControl:
-    """The strategy that a policy names; a strategy of the user's own is handed in instead (`net.plugins`)."""
+    """The strategy that a policy names; a user's own strategy is passed in instead (`net.plugins`)."""
     if policy.strategy not in STRATEGIES:
         raise UsageError(
             f"unknown flow control strategy {policy.strategy!r}: choose one of {', '.join(STRATEGIES)}"
@@ -135,8 +135,10 @@ def flow_control_of(policy: FlowControlPolicy) -> FlowControl:
 
 
 def of_groups(policy: FlowControlPolicy) -> FlowControlPolicy | None:
-    """The policy while samples are sent to a multicast group, as Aeron has a supplier for each kind of channel; None:
-    it is no other one."""
+    """The policy while samples are sent to a multicast group; None if it is the same.
+
+    Aeron, too, has a flow control supplier for each kind of channel.
+    """
     if policy.multicast_strategy in ("auto", policy.strategy):
         return None
     return replace(policy, strategy=policy.multicast_strategy)

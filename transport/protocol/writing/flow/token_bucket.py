@@ -1,15 +1,16 @@
-"""The token bucket that asynchronous writers share: what DDS and its options call a flow controller (RTI).
+"""The token bucket that asynchronous writers share; RTI and our options call it a flow controller.
 
-Sans I/O: datagrams come in by :meth:`TokenBucket.enqueue` and leave by :meth:`TokenBucket.release` as far as there
-are tokens. A batch counts as one large sample: it is one datagram, and a datagram is never divided.
+Sans I/O: datagrams come in by :meth:`TokenBucket.enqueue` and leave by :meth:`TokenBucket.release` while there are
+tokens. A batch counts as one large sample: it is one datagram, and a datagram is never divided.
 
 Invariants:
 * the datagrams of one writer leave in order; the scheduling decides which writer is next, and no smaller datagram
-  overtakes the one that is next;
-* a datagram leaves when its tokens are there. One that costs more than the bucket holds leaves when the bucket
-  is full, and the bucket then owes the rest: it is never stuck, and the rate stays what it is;
-* excess tokens leak at a period's end, after what could be sent was: nothing leaks while something waits;
-* ``queued_bytes`` is the sum of what waits; `asynchronous` bounds it.
+  overtakes the next one;
+* a datagram leaves when the bucket has its tokens. One that costs more than the bucket holds leaves when the bucket
+  is full, and the bucket then owes the rest: the queue is never stuck, and the rate does not change;
+* excess tokens leak at the end of a period, after everything that had tokens was sent: nothing leaks while a datagram
+  waits;
+* ``queued_bytes`` is the sum of the bytes that wait; `asynchronous` bounds it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...policies import FlowControllerPolicy, Scheduling
 
 #: Sends at once.
 DEFAULT: Final = FlowControllerPolicy()
-#: Sends once per period all that was written in it.
+#: Sends, once per period, everything that was written in it.
 FIXED_RATE: Final = FlowControllerPolicy("fixed_rate", tokens_leaked_per_period=INFINITE)
 #: Sends when it is triggered: :meth:`TokenBucket.trigger`.
 ON_DEMAND: Final = FlowControllerPolicy("on_demand", tokens_leaked_per_period=INFINITE, period=INFINITE)
@@ -46,7 +47,7 @@ class _Waiting:
 class _QueuedWriter:
     queue: deque[_Waiting] = field(default_factory=deque)
     nbytes: int = 0
-    #: The last round in which it had its turn.
+    #: The last round in which the writer had its turn.
     round: int = -1
 
 
@@ -60,13 +61,13 @@ class TokenBucket:
         self._added = max(policy.tokens_added_per_period, 0)
         self._leaked = max(policy.tokens_leaked_per_period, 0)
         self._tokens = 0
-        #: When tokens were last added by the clock; None: not yet.
+        #: When tokens were last added by the clock; None if they never were.
         self._period_start: int | None = None
-        #: Tokens were added, and what is in excess has not leaked yet.
+        #: Tokens were added, and the excess has not leaked yet.
         self._may_leak = False
         self._now = 0
         self._writers: dict[Guid, _QueuedWriter] = {}
-        #: (what the scheduling orders by, arrival, writer) of each writer's first datagram.
+        #: (sort key of the scheduling, arrival, writer) of each writer's first datagram; a heap.
         self._heads: list[tuple[tuple[int, ...], int, Guid]] = []
         self._arrivals = 0
         self._round = 0
@@ -94,7 +95,7 @@ class TokenBucket:
             raise
 
     def _settle(self) -> None:
-        """An exception has stopped what changed the queues: count anew, and let each one that waits be in its place."""
+        """Recount the queues, and order the writers again, after an exception interrupted a change of the queues."""
         self._heads = []
         for writer, state in self._writers.items():
             state.nbytes = sum(waiting.nbytes for waiting in state.queue)
@@ -103,7 +104,7 @@ class TokenBucket:
         self.queued_bytes = sum(state.nbytes for state in self._writers.values())
 
     def forget_writer(self, writer: Guid) -> None:
-        """Drop what a writer has queued."""
+        """Drop the queued datagrams of a writer."""
         state = self._writers.pop(writer, None)
         if state is not None:
             self.queued_bytes -= state.nbytes
@@ -119,7 +120,7 @@ class TokenBucket:
         return 0 if state is None else len(state.queue)
 
     def trigger(self) -> None:
-        """Add one period's tokens, whatever the time; :meth:`release` then sends what they allow."""
+        """Add the tokens of one period at any time; :meth:`release` then sends what they allow."""
         self._tokens = min(self._tokens + self._added, self._max_tokens)
         self._may_leak = True
 
@@ -145,7 +146,7 @@ class TokenBucket:
         return out
 
     def get_timer(self) -> int | None:
-        """When :meth:`release` wants to be called; None: not before something happens."""
+        """When to call :meth:`release`; None: not before a datagram is queued or tokens are triggered."""
         head = self._head()
         if head is None:
             return None
@@ -157,14 +158,14 @@ class TokenBucket:
         return self._period_start + -(-lacking // self._added) * self.policy.period
 
     def _cost(self, waiting: _Waiting) -> int:
-        """Tokens of a datagram; each destination is a packet of its own."""
+        """Tokens that a datagram costs; each destination is a packet of its own."""
         tokens = max(1, -(-waiting.nbytes // self.policy.bytes_per_token))
         return tokens * max(1, len(waiting.outgoing.destinations))
 
     # --- scheduling ------------------------------------------------------------------------------
 
     def _line_up(self, writer: Guid, state: _QueuedWriter) -> None:
-        """A writer's first datagram has changed."""
+        """Order a writer by its first datagram, which has changed."""
         first = state.queue[0]
         order: tuple[int, ...]
         if self.policy.scheduling is Scheduling.ROUND_ROBIN:
@@ -176,7 +177,7 @@ class TokenBucket:
         heapq.heappush(self._heads, (order, first.arrival, writer))
 
     def _head(self) -> tuple[Guid, _Waiting] | None:
-        """The writer that is next, and its first datagram."""
+        """The next writer, and its first datagram."""
         if not self._heads:
             return None
         writer = self._heads[0][2]
@@ -222,11 +223,11 @@ class TokenBucket:
             self._may_leak = False
 
     def _pass_idly(self, periods: int) -> None:
-        """What is in the bucket after periods in which nothing was sent."""
+        """Update the tokens for periods in which nothing was sent."""
         if self._head() is not None or not self._leaked:
             self._tokens = min(self._tokens + periods * self._added, self._max_tokens)
             return
-        if self._tokens < 0 < self._added:  # the bucket pays first what it owes
+        if self._tokens < 0 < self._added:  # new tokens first pay the bucket's debt
             debt = -self._tokens
             paying = min(periods, -(-debt // self._added))
             self._tokens = min(paying * self._added - debt, self._max_tokens)

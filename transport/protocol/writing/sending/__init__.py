@@ -1,4 +1,4 @@
-"""What leaves a writer: changes for the first time, and HEARTBEATs."""
+"""The datagrams that a writer sends: first sendings of changes, and HEARTBEATs."""
 
 from .broadcast import Broadcast, Compressor
 from .heartbeats import Heartbeats

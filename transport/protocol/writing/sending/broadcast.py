@@ -1,9 +1,9 @@
-"""First sendings: what goes to all readers of a writer, in the form that each of them reads.
+"""First sendings: datagrams to all readers of a writer, in the form that each reader accepts.
 
-There is one stream of datagrams for every form that some matched reader takes: DATA, which all readers read,
-DATA_BATCH for readers that announce that they read it, compressed DATA_BATCH for readers that know the codec. Each
-stream has all changes in order. Readers on this host that read the publication log have streams of their own, without
-what lies there.
+There is one stream of datagrams for each form that a matched reader accepts: DATA, which all readers read, DATA_BATCH
+for readers that announce that they read it, and compressed DATA_BATCH for readers that know the codec. Each stream has
+all changes in order. Readers on this host that read the publication log have streams of their own, without the changes
+that lie in the log.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _IN_SERIES: Final = (Data.KIND, InfoTimestamp.KIND)
 
 @value
 class Compressor:
-    """What a writer's samples are compressed with."""
+    """The codec with which a writer compresses samples."""
 
     codec: str
     level: int | None
-    #: Samples of fewer bytes stay as they are.
+    #: Samples of fewer bytes are not compressed.
     threshold: int
 
     @classmethod
     def for_policy(cls, policy: BatchPolicy) -> Compressor | None:
-        """None: the writer does not compress them."""
+        """The compressor that a policy asks for; None if it asks for none."""
         if policy.data_compression is Compression.NONE:
             return None
         return cls(policy.data_compression.value, policy.compression_level, policy.compression_threshold)
 
     def compressed(self, outgoing: Outgoing) -> Outgoing:
-        """The same datagram; the samples that it begins with are one COMPRESSED submessage if that is smaller."""
-        if outgoing.segment:  # whole messages from the publication log, which go as they are
+        """The datagram with its leading samples in one COMPRESSED submessage, or unchanged if that is not smaller."""
+        if outgoing.segment:  # whole messages from the publication log, which are sent unchanged
             return outgoing
         buffers = outgoing.submessages
         if buffers[0][0] == DataFrag.KIND:
@@ -68,9 +68,9 @@ class Compressor:
 
 
 class Broadcast:
-    """The open datagrams to all readers; ``coalescing``: samples share datagrams where they fit.
+    """The open datagrams to all readers; with ``coalescing``, samples share datagrams where they fit.
 
-    ``compressor``: for samples outside of batches, where all readers that take them as DATA know its codec.
+    ``compressor`` compresses samples outside of batches, where all readers of a stream of DATA know its codec.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Broadcast:
     ) -> None:
         self.message_size = message_size
         self._compressor = compressor
-        #: Whether all readers of a stream know its codec, since they changed last.
+        #: Whether all readers of a stream know the compressor's codec; cleared when the readers change.
         self._is_known: dict[_Stream, bool] = {}
         self._writer_id = writer_id
         self.coalesces = coalescing
         self._readers: Iterable[ReaderProxy] = ()
-        #: Where each stream goes; None: the readers changed, and nothing was sent since.
+        #: Destinations of each stream; None after the readers changed, until something is sent.
         self._known_destinations: dict[_Stream, tuple[Locator, ...]] | None = None
         self._goes_to_all = True
         self._is_multicast = False
@@ -105,7 +105,7 @@ class Broadcast:
 
     @property
     def reaches_groups(self) -> bool:
-        """Whether some readers are sent samples by a multicast group."""
+        """Whether some readers get samples by a multicast group."""
         return bool(self._destinations) and self._is_multicast
 
     @property
@@ -114,21 +114,21 @@ class Broadcast:
 
     @property
     def wants_batches(self) -> bool:
-        """Whether some reader takes more than DATA."""
+        """Whether some reader accepts more than DATA."""
         return any(form != DATA for form, _ in self._destinations)
 
     @property
     def wants_other_forms(self) -> bool:
-        """Whether some reader takes anything but uncompressed batches."""
+        """Whether some reader needs another form than uncompressed batches."""
         return any(form != BATCH for form, _ in self._destinations)
 
     def redirect(
         self, readers: Iterable[ReaderProxy], message_size: int, *, all_of_them: bool = True
     ) -> None:
-        """The matched readers changed, and these are all: what is packed already goes to those that it was packed for.
+        """Send to these readers from now on. Datagrams that are already packed go to the readers they were packed for.
 
-        Not ``all_of_them``: what is sent from now on is for these alone. ``readers`` may be a view. It is looked at
-        when something is sent: a thousand calls cost no more than each.
+        ``all_of_them``: these are all matched readers, not some of them. ``readers`` may be a view; it is read only
+        when something is sent, so a call costs the same for any number of readers.
         """
         self._close()
         self.message_size = message_size
@@ -144,12 +144,12 @@ class Broadcast:
             change.content.pack(self._packer(stream), first, last, change.timestamp)
 
     def gap(self, first: int, last: int) -> None:
-        """Announce to all readers that first..last will never come."""
+        """Announce to all readers, by a GAP, that first..last will never come."""
         for stream in self._destinations:
             self._packer(stream).add_gap(first, last)
 
     def heartbeat(self, encode: Callable[[str], bytes]) -> None:
-        """Pack a HEARTBEAT, which ``encode`` makes for each form, behind what is packed so far."""
+        """Pack a HEARTBEAT behind the packed submessages; ``encode`` makes it for each form."""
         for stream in self._destinations:
             self._packer(stream).add_submessage(encode(stream[0]))
 

@@ -1,7 +1,7 @@
-"""HEARTBEATs and HEARTBEAT_BATCHes of one writer: what they announce of its history, and where they go (RTPS 2.5
+"""HEARTBEATs and HEARTBEAT_BATCHes of one writer: which numbers they announce, and their destinations (RTPS 2.5
 §8.3.8.6).
 
-When a reader is sent one, and at which period, is in :mod:`..readers.heartbeat_schedule`; others ride behind data.
+:mod:`..readers.heartbeat_schedule` decides when a reader gets one; others are piggybacked on data.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from ..readers import Acknowledgments, ReaderProxy, destinations_of
 from ..state import WriterState
 from .broadcast import Broadcast
 
-#: HEARTBEATs to a group that a reader may leave unanswered.
+#: A reader that leaves more HEARTBEATs unanswered than this gets them by unicast instead of by its group.
 _UNANSWERED_MAX: Final = 2
 
 
 class Heartbeats:
-    """Encodes, counts and sends them; those to all readers behind what ``broadcast`` has packed, others by ``send``."""
+    """Encodes, counts and sends the HEARTBEATs of one writer.
+
+    HEARTBEATs to all readers are packed by ``broadcast`` behind its data, all others are passed to ``send``.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Heartbeats:
         self._writer_id = state.guid.entity
         self._history = history
         self._count = 0
-        #: Whether the next ones also assert that the writer lives.
+        #: Whether the next HEARTBEATs also assert liveliness.
         self._asserts_liveliness = False
         self._window = acks.window
         self._schedule = acks.schedule
@@ -48,17 +51,18 @@ class Heartbeats:
     # --- what they announce ----------------------------------------------------------------------
 
     def next(self, now: int) -> int:
-        """The count of the next HEARTBEAT; all its forms have the same."""
+        """The count of the next HEARTBEAT, which is the same in all forms."""
         self._count = next_count(self._count, now)
         self._state.counters.heartbeats_sent += 1
         return self._count
 
     def to_all(self, form: str, count: int, last_sn: int | None = None) -> bytes:
-        """To all readers of a form; ``last_sn``: where others are packed behind it."""
+        """A HEARTBEAT to all readers of a form; ``last_sn`` is its last number if samples are packed behind it."""
         return self._encode(ENTITYID_UNKNOWN, form, count, 1, last_sn)
 
     def to_one(self, proxy: ReaderProxy, now: int) -> bytes:
-        """To one reader, which begins where it joined, and has lost nothing that others still lack."""
+        """A HEARTBEAT to one reader. It begins where the reader joined, so the reader does not count as lost the
+        earlier samples that only other readers still lack."""
         return self._encode(proxy.guid.entity, proxy.form, self.next(now), proxy.first_relevant, None)
 
     def _encode(self, reader_id: bytes, form: str, count: int, first_sn: int, last_sn: int | None) -> bytes:
@@ -68,7 +72,7 @@ class Heartbeats:
         first = min(max(history.first_announced, first_sn), last + 1)
         if form == DATA:
             return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
-        # What waits to be sent may have outlived its LIFESPAN already: the history then begins behind what is sent.
+        # LIFESPAN may be over for samples that still wait: the history then begins behind the last sent number.
         last_batch = state.sent_batch_sn
         first_batch = min(history.held_batches.first_from(first), last_batch + 1)
         return HeartbeatBatch(
@@ -78,19 +82,19 @@ class Heartbeats:
     # --- where they go ---------------------------------------------------------------------------
 
     def piggyback(self, now: int, last_sn: int | None = None) -> None:
-        """A HEARTBEAT to all readers, behind the data queued so far."""
+        """Pack a HEARTBEAT to all readers behind the data that is packed so far."""
         count = self.next(now)
         self._broadcast.heartbeat(lambda form: self.to_all(form, count, last_sn))
         self._window.announced()
         self._schedule.sent_to_all(self._state.sent_sn, now)
 
     def request_acknowledgment(self, now: int) -> None:
-        """Ask every reader that is behind to acknowledge, now."""
+        """Ask every reader that is behind to acknowledge now."""
         if self._schedule.waiting:
             self.piggyback(now)
 
     def send_to(self, readers: Iterable[ReaderProxy], now: int) -> None:
-        """One HEARTBEAT to those readers."""
+        """Send one HEARTBEAT to these readers."""
         due = list(readers)
         if len(due) == 1:
             packer = Packer(self._state.message_size, due[0].info.destinations, due[0].guid.prefix)
@@ -104,10 +108,9 @@ class Heartbeats:
                 self._send(packer)
 
     def _to(self, due: Iterable[ReaderProxy], form: str) -> tuple[Locator, ...]:
-        """Where a HEARTBEAT to those of these readers goes that are sent this form.
+        """Destinations of a HEARTBEAT to the due readers of this form.
 
-        A reader that has answered none for a while is sent it at its own address: what it does not hear may be the
-        group.
+        A reader that has not answered for a while gets it at its own address, since the group may not reach it.
         """
         answering: list[ReaderProxy] = []
         silent: list[tuple[Locator, ...]] = []
@@ -121,7 +124,7 @@ class Heartbeats:
         return union_of([destinations_of(answering), *silent])
 
     def assert_liveliness(self, now: int) -> None:
-        """Announce to all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
+        """Announce to all readers, by a HEARTBEAT, that this MANUAL_BY_TOPIC writer lives (RTPS 2.5 §8.3.8.6)."""
         self._asserts_liveliness = True
         self.piggyback(now)
         self._asserts_liveliness = False

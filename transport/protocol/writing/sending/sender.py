@@ -1,6 +1,6 @@
-"""What leaves a writer: published changes as far as flow control lets them, HEARTBEATs, answers (Aeron's sender).
+"""The sender of a writer, as in Aeron: published changes up to the limit of flow control, HEARTBEATs, and answers.
 
-Invariant: no HEARTBEAT announces, and no repair sends, what still waits in ``UnsentChanges.queue``.
+Invariant: HEARTBEATs and repairs never cover changes that still wait in ``UnsentChanges.queue``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..state import WriterState
 from .broadcast import Broadcast
 from .heartbeats import Heartbeats
 
-#: What is framed before it is handed over: that is sent while the processor has it in its cache.
+#: Bytes framed before they are handed over, so that they are sent while they are in the processor's cache.
 HAND_OVER_BYTES: Final = 1 << 20
 
 
 class Sender:
-    """The sending side of one writer; ``readers`` are all that are matched, ``acks`` those that acknowledge."""
+    """The sending side of one writer; ``readers`` are all matched readers, ``acks`` covers the reliable ones."""
 
     def __init__(
         self,
@@ -41,13 +41,12 @@ class Sender:
         self._readers = readers
         self._acks = acks
         self._reliable = acks.readers
-        #: Readers that have to acknowledge what is written.
+        #: Readers that must acknowledge samples.
         self._active = acks.activity.active
         self._window = acks.window
         self._pacing = acks.pacing
         self._schedule = acks.schedule
         self._broadcast = broadcast
-        #: What it announces.
         self.heartbeats = Heartbeats(state, history, acks, broadcast, self.queue)
         self._out: list[Outgoing] = []
 
@@ -56,9 +55,9 @@ class Sender:
     def write_changes(
         self, changes: Iterable[Change], count: int, now: int, hand_over: Callable[[], object] | None = None
     ) -> None:
-        """Send and keep the next ``count`` samples, as far as a reader, of now or later, or a spy takes them.
+        """Send and keep the next ``count`` samples if there is a reader, a spy, or a history for late joiners.
 
-        ``hand_over`` is called when there is much to send while more is to be framed.
+        ``hand_over`` is called after each HAND_OVER_BYTES while more is to be framed.
         """
         state = self._state
         before, last_sn = state.last_sn, state.last_sn + count
@@ -83,7 +82,7 @@ class Sender:
         self.transmit(now)
 
     def published(self, change: Change) -> None:
-        """The change is to be sent, and has its number from now on."""
+        """Assign its numbers to a published change, and add it to the send window and the history."""
         state = self._state
         if self._active:
             self._window.add_change(change)
@@ -94,15 +93,15 @@ class Sender:
         state.counters.written_bytes += change.nbytes
 
     def complete(self) -> None:
-        """An exception has stopped a write: what readers may have, or will, is published, and nothing else has a
-        number."""
+        """Complete a write that an exception interrupted: a change that readers may have is published, and no other
+        change has a number."""
         change = self._unsent.complete()
         self._acks.settle()
         if change is not None:
             self.published(change)
 
     def transmit(self, now: int) -> None:
-        """Send what is published, as far as it may go."""
+        """Send published changes up to the limit of flow control."""
         unsent, pacing = self._unsent, self._pacing
         if self._broadcast.reaches_groups is not pacing.is_multicast:
             pacing.reaches(groups=not pacing.is_multicast)
@@ -117,7 +116,7 @@ class Sender:
         self._positions.on_limit(self._limit_to_show())
 
     def _limit_to_show(self) -> int:
-        """The value of ``snd_lmt``; without status messages it is what the send window lets in."""
+        """The value of ``snd_lmt``; without status messages it is derived from the free send window."""
         limit = self._pacing.limit
         if limit < INFINITE:
             return limit
@@ -125,7 +124,7 @@ class Sender:
         return self._positions.pub_pos + max(0, free)
 
     def _send(self, change: Change, now: int) -> None:
-        """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
+        """Queue a change for its one sending to all readers, with piggybacked HEARTBEATs where they are due."""
         if not self._broadcast.has_readers:
             return
         state = self._state
@@ -148,7 +147,7 @@ class Sender:
             self.heartbeats.piggyback(now, last_sn)
 
     def gap(self, first_sn: int, last_sn: int) -> None:
-        """Announce to all readers that first_sn..last_sn will never come."""
+        """Announce to all readers, by a GAP, that first_sn..last_sn will never come."""
         self._broadcast.gap(first_sn, last_sn)
 
     # --- out -------------------------------------------------------------------------------------
@@ -160,12 +159,12 @@ class Sender:
         self.queue(packer)
 
     def queue(self, packer: Packer) -> None:
-        """Send these datagrams with the rest."""
+        """Send these datagrams with the next :meth:`outgoing`."""
         if packer.destinations:
             self._out += packer.packed
 
     def outgoing(self) -> list[Outgoing]:
-        """What to send now."""
+        """Take the datagrams to send now."""
         out, self._out = self._out, []
         self._unsent.handed_over()
         return out + self._broadcast.take_datagrams()
