@@ -1,8 +1,8 @@
 """The process of a log server: ``python -m spark_rtps.serving``, started by :mod:`.process`.
 
 Its configuration is the first line of its standard input; each further line names a log to serve. It ends when its
-standard input does, or its parent: a process which that forked may hold the pipe. What it says unasked is
-``{"crossed": ADDRESS}``, when the first peer on another host was let in.
+standard input ends or its parent does (a process that the parent forked may hold the pipe open). Unasked it writes
+``{"crossed": ADDRESS}``, when the first peer on another host was admitted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> int:
         from .server.log_server import LogServer
 
         server = LogServer(config)
-    except ImportError as error:  # where the package was shipped without what it depends on
+    except ImportError as error:  # the package was shipped without its dependencies
         _tell({"error": f"{error}; install it on the driver's host: pip install h11"})
         return 1
     except RtpsError as error:
@@ -62,15 +62,15 @@ def main() -> int:
 
 
 def _give_way() -> None:
-    """Let the receivers of this host go first: whoever fetches can wait, acknowledgements cannot."""
-    with suppress(OSError):  # where a filter of system calls forbids it
+    """Let the receivers of this host run first: a client that fetches can wait, acknowledgements cannot."""
+    with suppress(OSError):  # a filter of system calls may forbid it
         niceness = str(os.nice(_NICENESS))
         # sessions are weighed against each other first (sched(7), autogroups), and this process has one of its own
         Path("/proc/self/autogroup").write_text(niceness)
 
 
 def _stand(config: LogServerConfig, parent: int) -> int:
-    """Be the server of a receiver service."""
+    """Serve a receiver service."""
     try:
         from .server.receiver_service_server import ReceiverServiceServer
 
@@ -93,7 +93,7 @@ def _stand(config: LogServerConfig, parent: int) -> int:
 
 
 def _watch(server: LogServer | None, parent: int, unused: float | None) -> None:
-    """End the process with its parent, or when nobody has used it for ``unused`` seconds."""
+    """End the process with its parent, or when no authenticated client has used it for ``unused`` seconds."""
     while os.getppid() == parent and (unused is None or server is None or server.unused_seconds < unused):
         time.sleep(_LOOK_SECONDS if unused is None else min(_LOOK_SECONDS, unused))
     os._exit(0)

@@ -1,4 +1,4 @@
-"""TLS of log servers and their clients: certificates, whom a client trusts, and why a connection is not trusted."""
+"""TLS of log servers and their clients: certificates, which servers a client trusts, and why it does not trust one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wire_format.served import Served
 
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
-#: What OpenSSL makes of an answer that is none of TLS.
+#: OpenSSL's errors for an answer that is not TLS.
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 #: RFC 8446 §6.2, as OpenSSL names them.
 _CERTIFICATE_ALERTS: Final = frozenset(
@@ -23,12 +23,12 @@ _CERTIFICATE_ALERTS: Final = frozenset(
         "CERTIFICATE_UNKNOWN", "CERTIFICATE_REQUIRED", "UNKNOWN_CA",
     }
 )  # fmt: skip
-#: Servers to which a connection is kept: a query may read many receiver services, each of them in every micro-batch.
+#: Servers to which a connection is kept: a query may read many receiver services, each in every micro-batch.
 SERVERS_MAX: Final = 64
 
 
 class OwnCertificateError(ValueError):
-    """The certificate that is to be shown to a server, or its key, cannot be used."""
+    """The client's own certificate, or its key, cannot be used."""
 
 
 def server_context(certificate: str | None, key: str | None, client_ca: str | None) -> ssl.SSLContext | None:
@@ -48,7 +48,7 @@ def server_context(certificate: str | None, key: str | None, client_ca: str | No
             f"{certificate} and {key} are no certificate and key for TLS: {reason}"
         ) from error
     if client_ca is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL  # a token will do as well
+        context.verify_mode = ssl.CERT_OPTIONAL  # a token is enough
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers' certificates
         try:
             context.load_verify_locations(client_ca)
@@ -58,13 +58,13 @@ def server_context(certificate: str | None, key: str | None, client_ca: str | No
 
 
 def distrust(address: str, error: Exception) -> str:
-    """Why a server that was connected to is not asked, from what TLS raised."""
+    """Why a connected server is not trusted, from the error of TLS."""
     if isinstance(error, OwnCertificateError):
         return f"the certificate to show to {address} cannot be used: {error}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{address} cannot be trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-        return f"{address} does not speak TLS, or is no such server: give no certificate of it, or let it have one"
+        return f"{address} does not speak TLS, or is another server: give no certificate of it, or configure one there"
     return f"{address} cannot be trusted: {error}"
 
 
@@ -76,9 +76,10 @@ def refused_certificate(error: Exception) -> str | None:
 
 
 class Trust:
-    """Certificates in PEM: a server is trusted that has one of them, or one by them for the host at which it is asked.
+    """Certificates in PEM: a server is trusted if it has one of them, or one that they signed for the host in its
+    address.
 
-    The certificate of the server itself says enough, whichever of its host's addresses one asks at.
+    The server's own certificate is enough, at whichever address of its host.
     """
 
     def __init__(self, served: Served) -> None:
@@ -97,7 +98,7 @@ class Trust:
         return cls(served)
 
     def secured(self, connect: Callable[[], socket.socket], host: str) -> ssl.SSLSocket:
-        """A new connection to a server that is trusted. Raises ssl.SSLError."""
+        """A new connection to a trusted server. Raises ssl.SSLError."""
         sock = _wrapped(self._any_name, connect(), host)
         if sock.getpeercert(binary_form=True) in self._own:
             return sock
@@ -109,26 +110,26 @@ def _context(pem: str) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=pem)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    # RFC 5280 wants more than the certificates have that people make for themselves
+    # RFC 5280 demands more than self-made certificates usually have
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Show servers this certificate, whose key is written to no disk. Raises OwnCertificateError."""
+    """Show servers this certificate; its key is written to no disk. Raises OwnCertificateError."""
     descriptor = os.memfd_create("spark-rtps", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(f"{certificate}\n{key}\n".encode())
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
     except ssl.SSLError as error:
-        raise OwnCertificateError(f"it is no certificate with its key ({error.reason})") from error
+        raise OwnCertificateError(f"it is not a certificate with its key ({error.reason})") from error
     finally:
         os.close(descriptor)
 
 
 def _no_password() -> str:
-    """Instead of asking at a terminal."""
+    """Fail instead of asking at a terminal."""
     raise OwnCertificateError("its key has a passphrase")
 
 

@@ -174,8 +174,8 @@ class TestLs:
 
 
 ANSWERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "no JSON object": (lambda _: [], "cannot be: it is no JSON object"),
-    "not of its form": (lambda _: {"streams": [{}]}, "what 127.0.0.1:"),
+    "no JSON object": (lambda _: [], "sent invalid data for its streams: it is no JSON object"),
+    "not of its form": (lambda _: {"streams": [{}]}, "sent invalid data"),
     "no receiver service": (lambda _: (404, "there is nothing at this path"), "does not have it"),
     "refused": (lambda _: (403, "role"), "refuses the token: give another one with --token-file or"),
 }

@@ -112,5 +112,5 @@ def test_what_a_receiver_tells_is_checked(wrong: object) -> None:
     assert SubscriptionInfo.parse({**reported, "topics": {"names": ["a", "b"], "pattern": None}}).topics == (
         TopicSelection(names=("a", "b"))
     )
-    with pytest.raises(ValueError, match=r"are no topics|has to be where"):
+    with pytest.raises(ValueError, match=r"are not topics|has to be where"):
         SubscriptionInfo.parse({**reported, "topics": wrong})

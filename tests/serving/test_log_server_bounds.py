@@ -125,7 +125,7 @@ def test_without_descriptors_it_waits_and_says_so_once(
         monkeypatch.setattr(scene.server, "_sock", listening)
     assert tries[2] - tries[0] > 0.15
     assert [record.getMessage() for record in caplog.records].count(
-        "the log server could not take a connection: Too many open files"
+        "the log server could not accept a connection: Too many open files; trying again"
     ) == 1
     scene.is_alive()
 

@@ -66,7 +66,7 @@ def test_a_certificate_that_is_not_accepted(
 def test_a_key_of_another_certificate(secured: Scene, pem: Path) -> None:
     wrong = shown(pem, "good") | {"key": (pem / "old.key").read_text()}
     with pytest.raises(
-        RangeServerError, match=r"cannot be used: it is no certificate with its key \(KEY_VALUES"
+        RangeServerError, match=r"cannot be used: it is not a certificate with its key \(KEY_VALUES"
     ):
         secured.client("no token", **wrong).tail(LOG)
 

@@ -212,7 +212,7 @@ def test_an_unexpected_error_with_the_groups_of_one_log_keeps_no_other_unwritten
     for _ in range(3):
         answering.answers.groups.keep(Clocks.read_now())
     assert (answering.kept(), answering.kept(OTHER_LOG)) == ({"g": 0}, {"g": answering.end})
-    assert caplog.text.count("could not be looked after") == 1
+    assert caplog.text.count("could not be kept") == 1
     monkeypatch.setattr(ConsumerGroupFile, "keep", keep)
     answering.answers.groups.keep(Clocks.read_now())
     assert answering.kept() == {"g": answering.end}

@@ -62,7 +62,7 @@ def test_a_server_that_never_sends_enough(scene: Scene, server: SceneServer, cut
     with pytest.raises(
         # the second one where patience ends inside an answer
         RangeServerError,
-        match=f"not reached .{server.address}: (its answer broke off|too slow)",
+        match=f"not reached .{server.address}: (the answer broke off|too slow)",
     ) as raised:
         scene.fetch(server.served, patience=0.3)
     assert raised.value.addresses == (server.address,)
@@ -246,7 +246,7 @@ def test_between_two_tries_is_little_time_and_waiting_is_said_once(
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:99999", "host:²"])
 def test_what_is_no_address(scene: Scene, address: str) -> None:
-    with pytest.raises(RangeServerError, match="is no address"):
+    with pytest.raises(RangeServerError, match="is not the address"):
         scene.fetch(Served((address,), TOKEN, None))
 
 

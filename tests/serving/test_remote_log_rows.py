@@ -245,7 +245,7 @@ def test_a_report_that_cannot_be_delivered_fails_no_task(
     with caplog.at_level(logging.WARNING):
         fetched = rows(parts, PLAN)
     assert fetched.equals(rows(scene.parts(None), PLAN))
-    assert caplog.text.count("will not show what became no rows") == 1
+    assert caplog.text.count("that gave no rows") == 1
 
 
 def test_errors_say_what_to_set(scene: Scene, server: SceneServer, monkeypatch: pytest.MonkeyPatch) -> None:

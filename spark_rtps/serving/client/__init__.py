@@ -1,1 +1,1 @@
-"""Asks log servers over HTTP: ranges of stream logs, and what a receiver service records."""
+"""The client of log servers: fetches ranges of stream logs, and asks what a receiver service records."""

@@ -1,7 +1,7 @@
 """Connections to log servers: one is kept for each server, from task to task.
 
-A worker process runs one task after the other, which mostly read from the same server. A connection is taken out while
-it is used, so that a second user at a time gets a new one. A process that was forked starts without any.
+A worker process runs one task after the other, which mostly read from the same server. A connection is taken out
+while it is used, so a second user at the same time gets a new one. A forked process starts without connections.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ...transport.errors import RangeServerError
 from ..tls import SERVERS_MAX, Trust
 from ..wire_format.served import Served
 
-#: No connection takes longer to be made, and none is silent for longer, before another one is tried.
+#: A connection that takes longer to be made, or is silent for longer, is given up, and another address is tried.
 CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 10.0
 
 
 class Connection(http.client.HTTPConnection):
-    """A connection to one address. What arrives has to arrive before ``until``, in monotonic seconds."""
+    """A connection to one address. Answers have to arrive before ``until`` (monotonic, s)."""
 
     sock: socket.socket | None
 
@@ -52,7 +52,7 @@ class Connection(http.client.HTTPConnection):
         return sock
 
     def await_until(self, until: float) -> None:
-        """What is answered from now on has to be there before ``until``."""
+        """From now on, answers have to arrive before ``until``."""
         self.until = until
         if self._socket is not None:
             self._socket.settimeout(max(0.01, min(SILENCE_SECONDS, until - time.monotonic())))
@@ -64,13 +64,13 @@ class Connection(http.client.HTTPConnection):
         try:
             return super().getresponse()
         finally:
-            if self.sock is None:  # what is answered is the last: the socket goes with the body
+            if self.sock is None:  # this answer is the last: the socket closes with the body
                 plain.close()
             else:
                 self.sock = plain
 
     def abort(self) -> None:
-        """End what another thread waits for."""
+        """End the connection while another thread waits for an answer."""
         if self._socket is not None:
             try:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
@@ -79,7 +79,7 @@ class Connection(http.client.HTTPConnection):
 
 
 class _WatchedSocket:
-    """A socket as http.client reads it, with an end to the time that all of an answer may take."""
+    """A socket as http.client reads it, with a limit on the time of a whole answer."""
 
     def __init__(self, sock: socket.socket, connection: Connection) -> None:
         self._sock = sock
@@ -89,7 +89,7 @@ class _WatchedSocket:
         return io.BufferedReader(_Incoming(self._sock.makefile("rb", buffering=0), self._connection))
 
     def close(self) -> None:
-        """It is closed with the connection."""
+        """The connection closes the socket."""
 
 
 class _Incoming(io.RawIOBase):
@@ -111,10 +111,12 @@ class _Incoming(io.RawIOBase):
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Raises RangeServerError for what is no address."""
+    """Raises RangeServerError for a text that is not an address."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
-        raise RangeServerError(f"{address!r} is no address of a server: host:port", addresses=(address,))
+        raise RangeServerError(
+            f"{address!r} is not the address of a server: give host:port", addresses=(address,)
+        )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -127,7 +129,7 @@ _answered: dict[Served, str] = {}
 
 
 def addresses(served: Served) -> list[str]:
-    """All of them, beginning with the one that answered last."""
+    """All addresses, beginning with the one that answered last."""
     with _lock:
         first = _answered.get(served)
     return sorted(served.addresses, key=lambda address: address != first)
@@ -143,7 +145,7 @@ def take(served: Served, address: str) -> Connection:
 
 
 def keep(served: Served, connection: Connection) -> None:
-    """Give back a connection that has answered, and may be used again if it is open."""
+    """Give back a connection that has answered; it is used again if it is open."""
     connection.is_used = True
     closed: list[Connection] = []
     with _lock:
@@ -163,7 +165,7 @@ def keep(served: Served, connection: Connection) -> None:
 
 
 def close_all() -> None:
-    """Close the connections that are kept."""
+    """Close all kept connections."""
     with _lock:
         closed = list(_kept.values())
         _kept.clear()
@@ -173,7 +175,7 @@ def close_all() -> None:
 
 
 def _forget() -> None:
-    """In a process that was forked: the connections are its parent's."""
+    """In a forked process: the connections belong to its parent."""
     global _lock
     _lock = threading.Lock()
     close_all()

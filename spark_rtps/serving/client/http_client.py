@@ -1,8 +1,8 @@
-"""Requests to a log server, which are repeated until they are answered.
+"""Requests to a log server, repeated until they are answered.
 
-A server that restarts is waited for, and a body that broke off is resumed where it did. What the server says about a
-request ends it at once. All that is received has a bound, in bytes and in time: a server that sends nothing useful for
-as long as one is waited for counts as not reached.
+The client waits for a server that restarts, and resumes a body that broke off. A refusal ends the request at once.
+Answers are bounded in bytes and in time: a server that sends nothing useful for as long as the client is patient
+counts as not reached.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from .retry_policy import Again, Patience, Refused, check, length
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: A server is waited for as long.
+#: How long the client waits for a server.
 PATIENCE_SECONDS: Final = 60.0
-#: Read at once: first little, so that decoding can begin, and then as much as is there already.
+#: Bytes read at once: few at first, so that decoding can begin, then as many as have arrived.
 _READ_BYTES: Final = 16 << 10
 _READ_BYTES_MAX: Final = 1 << 20
 _FIRST_PAUSE_SECONDS: Final = 0.02
-#: A server is back half a second after it died, if its host has time: more would only be added to that.
+#: A killed server is back after half a second if its host is not busy; a longer pause would only add to that.
 _PAUSE_SECONDS_MAX: Final = 0.25
-#: A server that came back has this long to learn which logs it serves.
+#: How long a restarted server may take to learn which logs it serves.
 _UNKNOWN_SECONDS: Final = 2.0
-#: Waiting longer than this is said.
+#: A longer wait is logged.
 _LOGGED_SECONDS: Final = 1.0
 
 _T = TypeVar("_T")
 
 
 class Cancelled(Exception):
-    """The client was closed while it asked."""
+    """The client was closed during a request."""
 
 
 class _Refusals:
-    """What the addresses of one server refuse, and when that is final.
+    """The refusals of one server's addresses, and when they are final.
 
-    A server that was away has a moment to learn its logs, and an address that is not reached has as long to answer:
-    another address may be that of another server.
+    A restarted server has a moment to learn its logs, and an address that is not reached has as long to answer: another
+    address may belong to another server.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Refusals:
         self.are_final = False
 
     def refusal(self, failed: list[Again]) -> Refused | None:
-        """The refusal to raise at the end, of what all addresses have answered now."""
+        """The refusal to raise at the end, given the answers of all addresses."""
         now = time.monotonic()
         refused = [each for each in failed if isinstance(each, Refused)]
         if not refused:
@@ -77,7 +77,7 @@ class _Refusals:
 class HttpClient:
     """Requests to one server, one at a time; only ``close`` may be called by another thread.
 
-    ``path`` is where the log lies on the server's host, for errors. A server is waited for during ``patience`` seconds.
+    ``path`` is the log's folder on the server's host, for errors. The client waits ``patience`` seconds for a server.
     """
 
     def __init__(self, served: Served, path: Path, *, patience: float = PATIENCE_SECONDS) -> None:
@@ -92,7 +92,7 @@ class HttpClient:
     # --- requests ----------------------------------------------------------------------------------
 
     def get(self, target: str, what: str, *, max_bytes: int) -> bytes:
-        """The body of the answer, of at most so many bytes; errors name ``what`` was asked for."""
+        """The body of the answer, of at most ``max_bytes``; ``what`` names the request's subject in errors."""
         return self.ask("GET", target, what, None, max_bytes=max_bytes)
 
     def ask(
@@ -105,9 +105,9 @@ class HttpClient:
         max_bytes: int,
         patience: float | None = None,
     ) -> bytes:
-        """The same for another method than GET. The request may be sent again, so that it has to mean the same.
+        """The same for any method. The request may be sent again, so it has to be idempotent.
 
-        ``patience`` instead of the client's.
+        ``patience`` overrides the client's.
         """
 
         def read(response: http.client.HTTPResponse, connection: Connection) -> bytes:
@@ -117,7 +117,7 @@ class HttpClient:
                 raise RangeServerError(why, addresses=self._served.addresses)
             answer = response.read()
             if len(answer) < size:
-                raise Again("its answer broke off")
+                raise Again("the answer broke off")
             return answer
 
         waits = Patience(self._patience if patience is None else patience)
@@ -132,14 +132,14 @@ class HttpClient:
     def fetch(self, log: str, start: int, into: memoryview, arrived: Callable[[int], None]) -> None:
         """Fill ``into`` with the bytes of ``log`` from position ``start`` on, which lie in one segment.
 
-        ``arrived`` is called, again and again, with how many bytes are there; first with 0, when the server answers.
+        ``arrived`` is called repeatedly with the number of bytes that are there; first with 0, when the server answers.
         """
         have, stop = 0, 0
         patience = Patience(self._patience)
 
         def target() -> tuple[str, str]:
             nonlocal have
-            have -= have % ALIGNMENT  # as a body broke off
+            have -= have % ALIGNMENT  # a body may have broken off inside a frame
             asked = f"/v1/logs/{log}/frames?from={start + have}&to={start + stop}"
             return asked, f"position {start + have}"
 
@@ -154,7 +154,7 @@ class HttpClient:
                 block = min(max(_READ_BYTES, have), _READ_BYTES_MAX)
                 got = response.readinto(into[have : min(stop, have + block)])
                 if not got:
-                    raise Again("its answer broke off")
+                    raise Again("the answer broke off")
                 have += got
                 connection.await_until(patience.arrived(have))
                 arrived(have)
@@ -164,7 +164,7 @@ class HttpClient:
             self._answered("GET", target, None, patience, read)
 
     def close(self) -> None:
-        """End what is under way: it raises Cancelled."""
+        """End a request that is under way: it raises Cancelled."""
         self._closed.set()
         connection = self._connection
         if connection is not None:
@@ -180,7 +180,7 @@ class HttpClient:
         patience: Patience,
         read: Callable[[http.client.HTTPResponse, Connection], _T],
     ) -> _T:
-        """What ``read`` makes of the answer, once there is one."""
+        """The result of ``read`` for the answer, once there is one."""
         pause, have, is_logged = _FIRST_PAUSE_SECONDS, patience.have, False
         refusals = _Refusals()
         waits_since: float | None = None
@@ -194,7 +194,7 @@ class HttpClient:
             refused = refusals.refusal(list(failed.values()))
             if refused is not None and (refusals.are_final or patience.left <= 0):
                 raise refused.error
-            if patience.have > have:  # it is there, but connections break
+            if patience.have > have:  # the server answers, but connections break
                 pause, have, waits_since = _FIRST_PAUSE_SECONDS, patience.have, None
             waits_since = waits_since or time.monotonic()
             if time.monotonic() - waits_since > _LOGGED_SECONDS and not is_logged:
@@ -214,7 +214,7 @@ class HttpClient:
         patience: Patience,
         read: Callable[[http.client.HTTPResponse, Connection], _T],
     ) -> _T:
-        """Ask at one address. Raises Again and Refused, or what the answer is otherwise."""
+        """Ask one address. Raises Again or Refused, or the error that the answer stands for."""
         while True:
             connection = connections.take(self._served, address)
             is_answered = is_whole = False
@@ -255,8 +255,8 @@ class HttpClient:
         try:
             connection.connect()
         except ssl.SSLEOFError:
-            raise  # it ended
-        except (ssl.SSLError, ValueError) as error:  # ValueError: of certificates that are none
+            raise  # the wait was cancelled
+        except (ssl.SSLError, ValueError) as error:  # ValueError: from invalid certificates
             message = distrust(connection.address, error)
             raise Refused(RangeServerError(message, addresses=self._served.addresses)) from error
 

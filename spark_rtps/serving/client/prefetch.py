@@ -1,12 +1,11 @@
-"""The frames of a segment of which the wanted part is being fetched.
+"""The frames of a segment while its wanted part is being fetched.
 
-The buffer is as long as the segment, so that frames lie where they do in the segment's file. Memory is taken only by
-what has arrived, since the system gives a page when it is first stored to. Whoever looks at bytes waits until they are
-there. Bytes outside the part that was wanted, as damage at its edges makes them necessary, are fetched when they are
-looked at.
+The buffer is as long as the segment, so frames lie where they do in the segment's file. Memory is taken only by bytes
+that have arrived, since the system gives a page when it is first stored to. A reader of bytes waits until they are
+there. Bytes outside the wanted part, which damage at its edges makes necessary, are fetched when they are read.
 
-What was fetched is checked as a file of this host is, and more: a server knows the seed of the checksums, so frames
-count only if they lie within their bytes.
+Fetched frames are checked like frames of a local file, and more: a server knows the seed of the checksums, so frames
+count only if their samples lie within their bytes.
 """
 
 from __future__ import annotations
@@ -26,25 +25,26 @@ from .connections import CONNECT_SECONDS
 from .http_client import Cancelled, HttpClient
 from .sound_frames import is_indexed, is_possible, lies_within
 
-#: What is fetched because it is looked at comes in such parts, so that walking along headers asks seldom.
+#: Bytes fetched on demand come in parts of this size, so that scanning headers needs few requests.
 _DEMANDED_BYTES: Final = 64 << 10
-#: A part that is no longer is not worth a thread.
+#: A shorter part is not worth a thread.
 _AT_ONCE_BYTES: Final = 128 << 10
 _JOIN_SECONDS: Final = 2 * CONNECT_SECONDS
 
 
 class WantedBytes(NamedTuple):
-    """What of a segment is fetched at once: the bytes [start, stop), from its beginning."""
+    """The bytes [start, stop) of a segment that are fetched at once, from its beginning."""
 
     start: int
     stop: int
 
 
 class Arriving:
-    """The bytes of a segment of ``log``, which are looked at by one thread, and fetched by another one.
+    """The bytes of a segment of ``log``: one thread reads them, another one fetches them.
 
-    That one asks as ``background``; ``client`` is for what is missing besides. ``is_appended`` gives the position up to
-    which there may be frames.
+    The fetching thread uses ``background``; ``client`` fetches what else is missing. ``is_appended`` gives the position
+    up
+    to which there may be frames.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Arriving:
         self._background = background
         self._is_appended = is_appended
         self._change = threading.Condition()
-        #: Who waits is told when so many bytes are there; -1: at the first answer.
+        #: The waiting thread is woken when this many bytes are there; -1: at the first answer.
         self._awaited = -1
         self._is_answered = False
         self._is_over = False
@@ -78,7 +78,7 @@ class Arriving:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to fetch what is wanted, and wait for the server's answer. Raises what it refuses with."""
+        """Begin to fetch the wanted bytes, and wait for the server's answer. Raises its refusal."""
         start, stop = self._wanted
         if start >= stop:
             return
@@ -94,7 +94,7 @@ class Arriving:
             raise self._error
 
     def need(self, start: int, stop: int) -> None:
-        """Return when the bytes [start, stop) are there; those that were never appended are not missed."""
+        """Return when the bytes [start, stop) are there; bytes that were never appended are not waited for."""
         low, high = self._wanted
         if low <= start and stop <= self._have:
             return
@@ -110,7 +110,7 @@ class Arriving:
             self._demand(max(start, high), stop, limit)
 
     def close(self) -> None:
-        """End the thread, if it is not over."""
+        """End the thread, if it still runs."""
         self._background.close()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
@@ -128,9 +128,9 @@ class Arriving:
             raise self._error or RangeServerError("the thread that fetched a range has ended")
 
     def _demand(self, start: int, stop: int, limit: int) -> None:
-        """Fetch what is missing of [start, stop), and perhaps some more before ``limit``.
+        """Fetch the missing bytes of [start, stop), and perhaps some more before ``limit``.
 
-        Nothing is fetched twice: it may have been handed out, and may be overwritten where the log lies.
+        Nothing is fetched twice: bytes may have been handed out, and may be overwritten at the server.
         """
         while start < stop:
             held = self._others.around(start)
@@ -151,7 +151,7 @@ class Arriving:
         except RtpsError as error:
             self._error = error
         except Cancelled:
-            self._error = RangeServerError("fetching was ended")
+            self._error = RangeServerError("fetching was ended by the client")
         finally:
             with self._change:
                 self._is_over = True
@@ -160,13 +160,13 @@ class Arriving:
     def _arrived(self, count: int) -> None:
         self._is_answered = True
         self._have = self._wanted.start + count
-        if self._have >= self._awaited:  # who begins to wait now looks first
+        if self._have >= self._awaited:  # a thread that begins to wait now looks first
             with self._change:
                 self._change.notify_all()
 
 
 def _unnoticed(_count: int) -> None:
-    """Whoever asks waits for all."""
+    """The caller waits for all bytes."""
 
 
 class FetchedFrames(PartialFrames):

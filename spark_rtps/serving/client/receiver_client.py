@@ -1,4 +1,4 @@
-"""What a query asks a receiver service: its subscriptions, where logs end and can be cut, and what it commits."""
+"""A query's requests to a receiver service: its subscriptions, positions in logs, and commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..wire_format.receiver_service import (
 from ..wire_format.served import WRITER_TYPES_BYTES_MAX, Served
 from .http_client import HttpClient
 
-#: One request waits no longer for more of a log: a connection that is silent for 10 s is given up.
+#: Longest wait of one request for more of a log: a connection that is silent for 10 s is given up.
 _POLL_SECONDS: Final = 5.0
 _SUBSCRIPTIONS_MAX: Final = 4_096
 
@@ -40,13 +40,13 @@ _T = TypeVar("_T")
 
 
 class ReceiverClient:
-    """Asks one receiver, one request at a time; only ``close`` may be called by another thread, which ends what is
-    under way.
+    """Requests to one receiver, one at a time; only ``close`` may be called by another thread, which ends the request.
 
-    A receiver that is not there is waited for during ``patience`` seconds; during ``work_patience`` where it looks for
-    a place in a log or keeps one, which takes time on a busy host. RangeServerError says that it is not reached
-    (``is_reached``), or what it refuses; LogAccessError that it refuses the token; LogLostError that a log, or a part
-    of it, is not there.
+    The client waits ``patience`` seconds for a receiver that is not there, and ``work_patience`` where the receiver
+    looks
+    for a position in a log or stores one, which takes time on a busy host. RangeServerError: it is not reached
+    (``is_reached``), or refuses; LogAccessError: it refuses the token; LogLostError: a log, or a part of it, is not
+    there.
     """
 
     def __init__(self, served: Served, *, patience: float = 60.0, work_patience: float | None = None) -> None:
@@ -56,7 +56,7 @@ class ReceiverClient:
         self._client = HttpClient(served, Path(self._address), patience=patience)
 
     def close(self) -> None:
-        """End what is under way: it raises Cancelled."""
+        """End a request that is under way: it raises Cancelled."""
         self._client.close()
 
     # --- subscriptions -----------------------------------------------------------------------------
@@ -73,7 +73,8 @@ class ReceiverClient:
     def subscribe(self, options: Mapping[str, str], *, patience: float | None = None) -> SubscriptionInfo:
         """The subscription with these options, which is made if there is none. Needs the role admin.
 
-        ``patience`` instead of the client's: it is written to the disk first, and others may be before it.
+        ``patience`` overrides the client's: the subscription is written to the disk first, and other requests may come
+        first.
         """
 
         def read(raw: bytes) -> SubscriptionInfo:
@@ -86,7 +87,7 @@ class ReceiverClient:
     # --- logs --------------------------------------------------------------------------------------
 
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail:
-        """Where a log ends, as soon as that is behind ``after``, or so many seconds are over."""
+        """Where a log ends, as soon as that is behind ``after``, or ``wait`` seconds are over."""
         until = time.monotonic() + wait
         while True:
             left = max(0.0, min(_POLL_SECONDS, until - time.monotonic()))
@@ -97,7 +98,7 @@ class ReceiverClient:
     def advance(
         self, log: str, start: Cursor, tail: Cursor, *, max_rows: int | None, max_bytes: int | None
     ) -> Cursor:
-        """``LogView.advance``, where the log is."""
+        """``LogView.advance``, done by the receiver."""
         limits = {"max_rows": max_rows, "max_bytes": max_bytes}
         given = {name: value for name, value in limits.items() if value is not None}
         found = self._in_log(log, "advance", _cursor, **start._asdict(), tail=tail.position, **given)
@@ -106,14 +107,14 @@ class ReceiverClient:
         return found
 
     def split(self, log: str, start: Cursor, end: Cursor, pieces: int) -> list[tuple[Cursor, Cursor]]:
-        """``LogView.split``, where the log is."""
+        """``LogView.split``, done by the receiver."""
         if start == end:
             return []
 
         def read(raw: bytes) -> list[Cursor]:
             cuts = parse_entries(parse_object(raw).get("cuts"), parse_cursor, pieces + 1)
             if len(cuts) < 2:
-                raise ValueError(f"{cuts!r:.40} are no cuts")
+                raise ValueError(f"{cuts!r:.40} are not cuts of the range")
             return cuts
 
         pieces = min(pieces, PIECES_MAX)
@@ -137,11 +138,11 @@ class ReceiverClient:
         return self._in_log(log, "place", read, **cursor._asdict())
 
     def at(self, log: str, time_ns: int) -> Cursor:
-        """Where the first sample is that was received at or after this time; the end if there is none."""
+        """The cursor of the first sample received at or after this time; the end if there is none."""
         return self._in_log(log, "at", _cursor, time=max(0, time_ns))
 
     def writer_types(self, log: str) -> AnnouncedTypes:
-        """What the log's writers told of their types."""
+        """The types that the log's writers announced."""
         target = f"/v1/logs/{_checked(log)}/writer-types"
         raw = self._client.get(target, "the types of writers", max_bytes=WRITER_TYPES_BYTES_MAX)
         return parse_writer_types(raw, Path(log))
@@ -149,16 +150,17 @@ class ReceiverClient:
     # --- groups ------------------------------------------------------------------------------------
 
     def commit_offset(self, log: str, group: str, cursor: Cursor) -> None:
-        """The group has consumed everything before this. Raises LogLostError if it was trimmed before."""
+        """Commit that the group has consumed everything before ``cursor``. Raises LogLostError if that was trimmed
+        before."""
         if not is_name(group):
-            raise UsageError(f"{group!r:.140} is no name of a consumer group")
+            raise UsageError(f"{group!r:.140} is not a valid name of a consumer group")
         body = {"v": 1, **cursor._asdict()}
         what = f"position {cursor.position} of group {group}"
         target = f"/v1/logs/{_checked(log)}/groups/{group}"
         self._ask("PUT", target, what, bytes, body, patience=self._work_patience)
 
     def groups(self, log: str) -> dict[str, Cursor]:
-        """How far each consumer group of a log is."""
+        """The cursor of each consumer group of a log."""
         found = self._of_log(log, "groups", parse_groups)
         return {group.name: Cursor(group.position, group.row) for group in found}
 
@@ -168,7 +170,7 @@ class ReceiverClient:
         return self._get(log, what, read, query, None)
 
     def _in_log(self, log: str, what: str, read: Callable[[bytes], _T], **query: object) -> _T:
-        """The same for what the receiver may have to look for."""
+        """The same for requests that the receiver may have to search the log for."""
         return self._get(log, what, read, query, self._work_patience)
 
     def _get(
@@ -201,7 +203,7 @@ class ReceiverClient:
         try:
             return read(raw)
         except ValueError as error:
-            raise self._wrong(f"what it tells of {what} cannot be: {error}") from error
+            raise self._wrong(f"it sent invalid data for {what}: {error}") from error
 
     def _wrong(self, why: str) -> RangeServerError:
         return RangeServerError(f"receiver {self._address}: {why}", addresses=self._served.addresses)
@@ -209,7 +211,7 @@ class ReceiverClient:
 
 def _checked(log: str) -> str:
     if not is_log(log):
-        raise UsageError(f"{log!r:.60} is no id of a log")
+        raise UsageError(f"{log!r:.60} is not the id of a log")
     return log
 
 

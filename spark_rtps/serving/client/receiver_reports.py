@@ -1,4 +1,4 @@
-"""What a receiver service tells of itself: streams, errors, losses, groups, and the topics on its domain."""
+"""Reports of a receiver service on itself: streams, errors, losses, groups, and the topics on its domain."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..wire_format.log_scan import ScannedLog
 from ..wire_format.served import Served
 from .http_client import HttpClient
 
-#: A part of a log takes no longer, with others before it.
+#: Longest time for one part of a log, with other requests before it.
 _WALK_SECONDS: Final = 9.0
 
 _T = TypeVar("_T")
 
 
 class ReceiverReports:
-    """Asks one receiver, and waits ``patience`` seconds for it.
+    """Requests to one receiver, which wait ``patience`` seconds for it.
 
-    RangeServerError says that it is not reached, or tells what cannot be; LogAccessError that it refuses the token;
-    LogLostError that what answers there is no receiver service.
+    RangeServerError: it is not reached, or sent invalid data; LogAccessError: it refuses the token; LogLostError: the
+    server at the address is not a receiver service.
     """
 
     def __init__(self, served: Served, *, patience: float) -> None:
@@ -35,7 +35,7 @@ class ReceiverReports:
         self._patience = patience
 
     def streams(self) -> list[Stream]:
-        """Its sources, and the sinks that have their counters in its directory; those that have ended, too."""
+        """Its sources, and the sinks with counters in its directory; also those that have ended."""
         return self._ask("/v1/streams", "its streams", parse_streams)
 
     def errors(self) -> list[ErrorReport]:
@@ -43,20 +43,20 @@ class ReceiverReports:
         return self._ask("/v1/errors", "its errors", parse_errors)
 
     def losses(self) -> list[LossesOfLog]:
-        """What its subscriptions lost."""
+        """The losses of its subscriptions."""
         return self._ask("/v1/losses", "its losses", parse_losses)
 
     def topics(self, seconds: float) -> SeenTopics:
-        """What it sees on its domain when it listens for so long."""
+        """The topics it sees on its domain while it listens for ``seconds``."""
         target = f"/v1/topics?seconds={seconds:g}"
         return self._ask(target, "the topics of its domain", SeenTopics.parse, extra=seconds)
 
     def groups(self, log: str) -> list[ConsumerGroup]:
-        """The consumer groups of a log, the one that is furthest behind first."""
+        """The consumer groups of a log; the one that is furthest behind comes first."""
         return self._ask(f"/v1/logs/{log}/groups", "the groups of the log", parse_groups)
 
     def walk(self, log: str, directory: Path, *, bodies: bool) -> ScannedLog:
-        """What a log holds, gone through where it lies; without ``bodies`` only the headers of its frames."""
+        """The contents of a log, which the receiver scans; without ``bodies`` only the headers of its frames."""
         found = ScannedLog(directory)
         while not found.is_whole:
             target = f"/v1/logs/{log}/walk?from={found.stop or 0}&bodies={int(bodies)}"
@@ -72,5 +72,5 @@ class ReceiverReports:
         try:
             return read(raw)
         except ValueError as error:
-            message = f"what {address} tells of {what} cannot be: {error}"
+            message = f"{address} sent invalid data for {what}: {error}"
             raise RangeServerError(message, addresses=self._served.addresses) from error

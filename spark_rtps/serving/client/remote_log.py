@@ -1,4 +1,5 @@
-"""The files of a stream log on another host, as a view reads them: what a log server tells, and parts of segments."""
+"""The files of a stream log on another host, as a view reads them: a log server's descriptions, and parts of
+segments."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _ABOUT_BYTES_MAX: Final = 4 << 20
 _SEGMENTS_MAX: Final = 1 << 16
 _SEED_MAX: Final = (1 << 32) - 1
 _REPORT_BYTES_MAX: Final = 1 << 20
-#: A report is not worth more of a task's time.
+#: The time that a task spends on a report at most.
 _REPORT_SECONDS: Final = 5.0
 #: Logs whose reports this process could not deliver.
 _LOGGED: Final = LogOnce(64)
@@ -34,16 +35,16 @@ _LOGGED: Final = LogOnce(64)
 
 @value
 class About:
-    """What the server tells of a log, as of one moment."""
+    """A server's description of a log at one moment."""
 
     metadata: StreamLogMetadata
-    base: Base | None  # None: that is damaged
+    base: Base | None  # None: it is damaged
     tail: Tail | None
     segments: list[SegmentFile]
 
     @classmethod
     def parse(cls, raw: bytes) -> About:
-        """Raises ValueError if it is not of the form, or cannot be."""
+        """Raises ValueError if the form is wrong, or the values are impossible."""
         parsed = parse_object(raw)
         match parsed:
             case {
@@ -61,17 +62,17 @@ class About:
                 metadata = StreamLogMetadata(
                     _number(max_bytes), _number(size), _number(seed, _SEED_MAX), given
                 )
-                start = parsed.get("start", base)  # older servers do not tell it
+                start = parsed.get("start", base)  # older servers do not send it
                 begin = None if base is None else Base(_number(base), _number(start))
                 return cls(metadata, begin, _parse_tail(tail), _parse_segments(segments))
-        raise ValueError("it is not of version 1 of its form")
+        raise ValueError("it is not of version 1")
 
 
 class RemoteLog:
     """The log in ``directory`` on a host where it is ``served`` as ``log``. Close it: it may have a thread.
 
-    Each range that is read begins with what the server tells by then. Errors of what it refuses are those of a log on
-    this host; RangeServerError says that it is not reached, or that it tells what cannot be.
+    Each range begins with the server's current description. Refusals raise the errors of a local log; RangeServerError:
+    the server is not reached, or sent invalid data.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class RemoteLog:
         return False
 
     def close(self) -> None:
-        """End what is being fetched."""
+        """End a request that is under way."""
         self._client.close()
         for arriving in self._arriving:
             arriving.close()
@@ -135,17 +136,18 @@ class RemoteLog:
             raise FileNotFoundError(str(error)) from error
         return FetchedFrames(file.base, arriving, seed)
 
-    # --- beside the frames -------------------------------------------------------------------------
+    # --- sidecar files -------------------------------------------------------------------------
 
     def writer_types(self) -> AnnouncedTypes:
-        """What the log's writers told of their types."""
+        """The types that the log's writers announced."""
         raw = self._client.get(
             f"/v1/logs/{self._log}/writer-types", "the types of writers", max_bytes=WRITER_TYPES_BYTES_MAX
         )
         return parse_writer_types(raw, self._directory)
 
     def report(self, found: RangeTally) -> None:
-        """Have it counted where the log is; what cannot be delivered is not counted, and said once."""
+        """Have ``found`` counted by the server; counts that cannot be delivered are dropped, and that is logged
+        once."""
         try:
             patience = min(self._patience, _REPORT_SECONDS)
             client = HttpClient(self._served, self._directory, patience=patience)
@@ -167,8 +169,8 @@ class RemoteLog:
                 self._about = About.parse(raw)
             except ValueError as error:
                 raise RangeServerError(
-                    f"what the server at {', '.join(self._served.addresses)} tells of the stream log "
-                    f"{self._directory} cannot be: {error}",
+                    f"the server at {', '.join(self._served.addresses)} sent invalid data for the stream log "
+                    f"{self._directory}: {error}",
                     addresses=self._served.addresses,
                 ) from error
         return self._about
@@ -179,7 +181,7 @@ class RemoteLog:
         return LOG_POSITION_MAX if tail is None else tail.most - tail.most % ALIGNMENT
 
     def _wanted(self, file: SegmentFile) -> WantedBytes:
-        """What of a segment is fetched at once: of the frame that begins last, the header."""
+        """The part of a segment that is fetched at once; of the frame that begins last, only the header."""
         start, stop = (position - file.base for position in self._expected)
         if stop % ALIGNMENT:
             stop = align(stop + HEADER_BYTES)
@@ -191,7 +193,7 @@ class RemoteLog:
 def _unreported(directory: Path, why: str) -> None:
     if _LOGGED.is_new(directory):
         _log.warning(
-            "%s; `spark-rtps errors` and `loss` will not show what became no rows of the log %s",
+            "%s; `spark-rtps errors` and `loss` will not show the samples of the log %s that gave no rows",
             why,
             directory,
         )
@@ -208,21 +210,21 @@ def _parse_tail(parsed: object) -> Tail | None:
         case {"position": position, "rows": rows, "most": most}:
             tail = Tail(_number(position), _number(rows), _number(most))
             if tail.position % ALIGNMENT or tail.most < tail.position:
-                raise ValueError(f"{tail} is no end of a log")
+                raise ValueError(f"{tail} is not the end of a log")
             return tail
-    raise ValueError("its tail is not of the form")
+    raise ValueError("its tail has the wrong form")
 
 
 def _parse_segments(parsed: list[object]) -> list[SegmentFile]:
     if len(parsed) > _SEGMENTS_MAX:
-        raise ValueError(f"{len(parsed)} segments are more than there can be")
+        raise ValueError(f"{len(parsed)} segments are too many")
     found: list[SegmentFile] = []
     for each in parsed:
         match each:
             case [base, size]:
                 file = SegmentFile(_number(base), _number(size) // ALIGNMENT * ALIGNMENT)
             case _:
-                raise ValueError(f"{each!r:.40} is no segment")
+                raise ValueError(f"{each!r:.40} is not a segment")
         if found and file.base < found[-1].end:
             raise ValueError(f"the segments at {found[-1].base} and {file.base} overlap")
         if file.size and not file.base % ALIGNMENT:  # no frame begins elsewhere

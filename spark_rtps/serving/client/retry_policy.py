@@ -1,4 +1,4 @@
-"""What a log server's answers mean, and how long one is waited for."""
+"""The meaning of a log server's answers, and how long a client waits for one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ...transport.errors import LogAccessError, LogLostError, RangeServerError, 
 _REFUSAL_BYTES_MAX: Final = 64 << 10
 _SENTENCE_MAX: Final = 300
 _RETRY_SECONDS_MAX: Final = 5.0
-#: What a server answers that is overloaded or about to end.
+#: Statuses of a server that is overloaded or about to end.
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
-#: So many bytes have to arrive while one waits.
+#: Bytes that have to arrive within the client's patience.
 _BLOCK_BYTES: Final = 1 << 20
 
 
 class Again(Exception):
-    """A request may be repeated: why it failed, and how many seconds the server wants to be left alone."""
+    """A request may be repeated: why it failed, and the pause that the server asked for, in seconds."""
 
     def __init__(self, why: str, pause: float = 0.0) -> None:
         super().__init__(why)
@@ -28,22 +28,22 @@ class Again(Exception):
 
 
 class Refused(Again):
-    """This address will not answer otherwise; ``error`` is what to raise if no other one does."""
+    """This address will keep its answer; ``error`` is raised if no other address does better."""
 
     def __init__(self, error: RtpsError, *, is_known: bool = True) -> None:
         super().__init__(str(error))
         self.error = error
-        #: False: a server that was just started may not know the log yet.
+        #: False: a restarted server may not know the log yet.
         self.is_known = is_known
 
 
 class Patience:
-    """Until when one waits: ``seconds`` for the first block of a body, and for each that follows."""
+    """A deadline: ``seconds`` for the first block of a body, and for each block that follows."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._mark = _BLOCK_BYTES
-        #: Bytes that are there.
+        #: Bytes that have arrived.
         self.have = 0
         self.until = time.monotonic() + seconds
 
@@ -52,7 +52,7 @@ class Patience:
         return self.until - time.monotonic()
 
     def arrived(self, have: int) -> float:
-        """So many bytes are there; returns until when one waits for more."""
+        """``have`` bytes have arrived; returns the deadline for more."""
         self.have = have
         if have >= self._mark:
             self._mark = have + _BLOCK_BYTES
@@ -61,7 +61,7 @@ class Patience:
 
 
 def check(response: http.client.HTTPResponse, what: str, path: Path, address: str) -> None:
-    """Raise what the answer to ``what`` is but 200 or 204. The log lies at ``path`` on the server's host."""
+    """Raise the error of any status but 200 and 204. The log lies at ``path`` on the server's host."""
     status = response.status
     if status in (200, 204):
         return
@@ -76,7 +76,7 @@ def check(response: http.client.HTTPResponse, what: str, path: Path, address: st
         held = f", which begins at {base}" if isinstance(base, int) else ""
         raise LogLostError(f"{what} is no longer in the log in {path}{held}", path=path)
     if status == 404 and facts.get("lost") is True:
-        raise LogLostError(f"{what} is not to be had of the log in {path}{message}", path=path)
+        raise LogLostError(f"{what} cannot be read from the log in {path}{message}", path=path)
     if status == 404:
         unknown = LogLostError(f"{address} serves no stream log {path}{message}", path=path)
         raise Refused(unknown, is_known=False)
@@ -88,14 +88,14 @@ def check(response: http.client.HTTPResponse, what: str, path: Path, address: st
 
 
 def length(response: http.client.HTTPResponse, address: str) -> int:
-    """Bytes of the body. Raises RangeServerError if that is not said."""
+    """Bytes of the body. Raises RangeServerError if the answer has no length."""
     if response.length is None:
-        raise RangeServerError(f"{address} does not say how long its answer is", addresses=(address,))
+        raise RangeServerError(f"{address} sent an answer without Content-Length", addresses=(address,))
     return response.length
 
 
 def _refusal(response: http.client.HTTPResponse) -> tuple[str, dict[str, object]]:
-    """What was said, and the facts beside it."""
+    """The sentence of a refusal, and its facts."""
     try:
         facts = json.loads(response.read(_REFUSAL_BYTES_MAX))
     except (ValueError, RecursionError):

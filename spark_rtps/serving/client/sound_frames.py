@@ -1,7 +1,7 @@
-"""Whether a fetched frame lies within its bytes.
+"""Whether the samples of a fetched frame lie within its bytes.
 
-A receiver writes no other frames. One whose samples reach beyond it, or lie upon each other, was forged: it would make
-a task read memory that is not the log's, or fill it up.
+A receiver writes no other frames. A frame whose samples reach beyond it, or overlap, was forged: a task would read
+memory outside the log, or run out of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...transport.wire.samples import SAMPLE_INDEX, Run
 from ...transport.wire.submessages import DATA_HEADER_SIZE
 
 _STRIDE: Final = struct.Struct("<28xI")
-#: first_sn; payload_offset, payload_length, timestamp_offset, key_hash_offset: where they lie in a header.
+#: Offsets in a header of: first_sn; payload_offset, payload_length, timestamp_offset, key_hash_offset.
 _FIRST_SN: Final = struct.Struct("<40xq")
 _PLACES: Final = struct.Struct("<72xIIii")
 _TIMESTAMP_BYTES: Final = 8
@@ -23,7 +23,7 @@ _COUNT_MAX: Final = 1 << 62
 
 
 def is_possible(data: memoryview, at: int) -> bool:
-    """Whether what the header at ``data[at:]`` says of its samples fits the frame."""
+    """Whether the header at ``data[at:]`` describes samples that fit the frame."""
     length, kind, _, _, rows_before, count, stride = WALK.unpack_from(data, at)
     if not 0 <= rows_before < _COUNT_MAX:
         return False
@@ -41,18 +41,18 @@ def is_possible(data: memoryview, at: int) -> bool:
         reach = max(reach, timestamp + _TIMESTAMP_BYTES)
     if key_hash >= 0:
         reach = max(reach, key_hash + KEY_HASH_BYTES)
-    # samples without a payload are whole submessages: fewer bytes for each would make rows of nothing
+    # samples without a payload are whole submessages: fewer bytes would make rows of nothing
     least = payload + size if size else DATA_HEADER_SIZE
     return bool((count == 1 or least <= stride) and (count - 1) * stride + reach <= body)
 
 
 def is_indexed(data: memoryview, at: int) -> bool:
-    """Whether an index says where the samples of the run at ``data[at:]`` lie."""
+    """Whether the run at ``data[at:]`` has an index of its samples."""
     return not _STRIDE.unpack_from(data, at)[0]
 
 
 def lies_within(run: Run) -> bool:
-    """Whether the samples of an indexed run whose header is possible lie in its data, one behind the other."""
+    """Whether the samples of an indexed run with a possible header lie in its data, one behind the other."""
     assert run.index is not None
     lengths = run.index["length"].astype("i8")
     stops = (run.index["offset"] + lengths)[lengths > 0]

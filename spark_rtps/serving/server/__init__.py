@@ -1,1 +1,1 @@
-"""Serves ranges of stream logs, and what a receiver service records, over HTTP."""
+"""The server: serves ranges of stream logs, and what a receiver service records, over HTTP."""

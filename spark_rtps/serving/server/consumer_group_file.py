@@ -1,11 +1,11 @@
-"""The consumer groups of one log: what each has committed, kept in ``groups.json`` beside the log.
+"""The consumer groups of one log: what each has committed, kept in the sidecar file ``groups.json``.
 
-A new group is on the disk before it is told so. How far a group is follows within a second, unless the log waits for
-it: a power failure, or a server that is killed, may set a group back a little, which holds more than is needed.
+A new group is on the disk before its client gets the answer. Its later positions follow within a second, unless the
+log waits for it: a power failure, or killing the server, may set a group back a little, which holds more than needed.
 
 How long a group has committed nothing is counted by the clock since the kernel started, which nobody sets. The wall
-clock decides about the time alone in which the host was off: that counts half of what a group may be idle, at most, so
-that no clock that is wrong after a start removes a group which was in use before.
+clock only measures the time in which the host was off. That counts half of a group's retention at most, so a wall
+clock that is wrong after a start never removes a group that was in use before.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _log = logging.getLogger("spark_rtps.serving")
 
 GROUPS_MAX: Final = 1_000
 _BYTES_MAX: Final = 4 << 20
-#: A file that could not be read is put aside under this name.
+#: A file that could not be read is renamed to this.
 _DAMAGED: Final = GROUPS + ".damaged"
-#: Parts of the retention: what a host that was off adds to an age at most, and how old the ages in the file become.
+#: Parts of the retention: the most that an age grows while the host is off, and how old the ages in the file become.
 _OFF: Final = 2
 _WRITTEN: Final = 8
-#: So long nothing is let go after the file was found damaged: queries tell their places each half minute, unless a
-#: micro-batch takes longer.
+#: After a damaged file, nothing is released for so long: queries commit each half minute, unless a micro-batch takes
+#: longer.
 _KNOWN_AGAIN_NS: Final = 120 * NANOSECONDS
 
 
@@ -54,9 +54,9 @@ class _Kept:
 
 
 class ConsumerGroupFile:
-    """The groups of the log in ``directory``. This process alone writes the file; threads wait for each other.
+    """The groups of the log in ``directory``. Only this process writes the file; threads wait for each other.
 
-    With ``holds_log``, what all groups have committed may go, and nothing else.
+    With ``holds_log``, the receiver trims what all groups have committed, and nothing else.
     """
 
     def __init__(self, directory: Path, retention_ns: int) -> None:
@@ -66,19 +66,19 @@ class ConsumerGroupFile:
         self._groups: dict[str, _Kept] | None = None  # not read yet
         self._is_unwritten = False
         self._written_ns = 0
-        #: Until when groups may be missing, in ns since the kernel started.
+        #: Groups may be missing until this time, in ns since the kernel started.
         self._unknown_until_ns = 0
-        #: The groups of which it was said that the log began behind them.
+        #: The groups whose trimmed samples have been logged.
         self._overtaken: set[str] = set()
 
     def encoded(self, now: Clocks) -> bytes:
-        """The groups as they are kept."""
+        """The groups as the file has them."""
         with self._lock:
             return json.dumps(_to_json(self._living(now), now)).encode()
 
     @property
     def is_unwritten(self) -> bool:
-        """Whether a group has committed what the file does not say yet."""
+        """Whether a group has committed what the file does not have yet."""
         return self._is_unwritten
 
     def commit_offset(
@@ -93,8 +93,9 @@ class ConsumerGroupFile:
     ) -> None:
         """A group has consumed everything before ``cursor`` of a log that begins at ``base``.
 
-        A group may go back, but not by a request that was before the group's newer ones and had to wait for them here:
-        once its turn has come, ``is_wanted`` is asked whether its client still waits for the answer. Refusal if not.
+        A group may go back, but not by a request that is older than the group's newer ones and had to wait for them
+        here:
+        once its turn has come, ``is_wanted`` tells whether its client still waits for the answer. Refusal if not.
         """
         with self._lock:
             if not is_wanted():
@@ -114,7 +115,7 @@ class ConsumerGroupFile:
                 self._let_go(now)
 
     def delete(self, name: str, now: Clocks, *, holds_log: bool) -> None:
-        """Forget a group. Raises Refusal if there is none of this name."""
+        """Forget a group. Raises Refusal if there is no group of this name."""
         with self._lock:
             groups = dict(self._living(now))
             if groups.pop(name, None) is None:
@@ -124,28 +125,29 @@ class ConsumerGroupFile:
                 self._let_go(now)
 
     def keep(self, now: Clocks, *, holds_log: bool) -> None:
-        """Write what is not written yet, and look after groups that nobody asks about. Raises Refusal."""
+        """Write what is not written yet, and remove expired groups. Raises Refusal."""
         with self._lock:
             groups = self._living(now)
-            # ages too, of which the file would else have what a host that was off adds to at most so much
+            # also rewrite the ages from time to time: after a restart of the host each grows by at most a part of the
+            # retention
             is_old = bool(groups) and now.uptime_ns - self._written_ns > self._retention_ns // _WRITTEN
             if self._is_unwritten or is_old:
                 self._write(groups, now)
             self._tell_overtaken(groups)
             if holds_log:
-                self._let_go(now)  # again: a receiver that was started anew does not know it
+                self._let_go(now)  # again: a restarted receiver does not know it
 
     # --- inside ------------------------------------------------------------------------------------
 
     def _living(self, now: Clocks) -> dict[str, _Kept]:
-        """The groups, without those that committed nothing for too long: these are removed, and that is said."""
+        """The groups, after removing (and logging) those that committed nothing for too long."""
         if self._groups is None:
             self._groups = self._read(now)
         old = [n for n, each in self._groups.items() if now.uptime_ns - each.since_ns > self._retention_ns]
         if old:
             self._groups = {name: each for name, each in self._groups.items() if name not in old}
             self._is_unwritten = True
-            with suppress(Refusal):  # a disk that is full now keeps nobody from what needs none
+            with suppress(Refusal):  # a full disk is no reason to refuse a request that writes nothing
                 self._write(self._groups, now)
             for name in old:
                 message = (
@@ -163,7 +165,7 @@ class ConsumerGroupFile:
                 raise ValueError("it is too long")
             found, written = parse_groups(raw), _parse_clocks(raw)
             if len(found) > GROUPS_MAX or not all(is_name(each.name) for each in found):
-                raise ValueError("it has names or numbers of groups that cannot be")
+                raise ValueError("it has invalid names or positions of groups")
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -171,8 +173,8 @@ class ConsumerGroupFile:
                 os.replace(path, self._directory / _DAMAGED)
             self._unknown_until_ns = now.uptime_ns + _KNOWN_AGAIN_NS
             message = (
-                "%s is damaged (%s) and put aside as %s; each consumer group is known again when it commits, and after "
-                "%d s the log waits for none that has not"
+                "%s is damaged (%s): renamed to %s; each consumer group is known again when it commits, and after "
+                "%d s the log no longer waits for the others"
             )
             _log.error(message, path, error, _DAMAGED, _KNOWN_AGAIN_NS // NANOSECONDS)
             return {}
@@ -187,7 +189,7 @@ class ConsumerGroupFile:
             text = json.dumps({**_to_json(groups, now), "written": written})
             replace_text(self._directory / GROUPS, text, durable=True)
         except OSError as error:
-            why = f"what is committed cannot be written now: {error.strerror}"
+            why = f"the commit cannot be written now: {error.strerror}"
             raise Refusal(503, why, (("Retry-After", "1"),)) from error
         self._groups, self._is_unwritten, self._written_ns = groups, False, now.uptime_ns
 
@@ -199,13 +201,13 @@ class ConsumerGroupFile:
         if not self._groups or counters is None:
             return
         least = min(each.group.position for each in self._groups.values())
-        with suppress(LogError):  # of a receiver that starts just now: it is told a second later
+        with suppress(LogError):  # the receiver may be starting: the next call reaches it
             consumer = counters.counter("log.consumer")
             if least > consumer.get():
                 consumer.set(least)
 
     def _tell_overtaken(self, groups: dict[str, _Kept]) -> None:
-        """Say, once of each group, that it does not find what it wants next; ``missed`` counts all."""
+        """Log, once for each group, that the samples it wants next are trimmed; ``missed`` counts all."""
         counters = self._counters()
         base = 0 if counters is None else counters.snapshot().get("log.base", 0)
         overtaken = [name for name, each in groups.items() if each.group.position < base]
@@ -213,14 +215,14 @@ class ConsumerGroupFile:
             if name not in self._overtaken:
                 message = (
                     "group %s of the log in %s: %d bytes were trimmed before it committed them. A query that has not "
-                    "read them fails, or goes on behind them if failOnDataLoss=false: raise log.max_bytes or "
+                    "read them fails, or continues behind them if failOnDataLoss=false: raise log.max_bytes or "
                     "retention.time, or set retention=committed"
                 )
                 _log.warning(message, name, self._directory, base - groups[name].group.position)
         self._overtaken = self._overtaken & groups.keys() | set(overtaken)
 
     def _counters(self) -> Counters | None:
-        """Those of the log's receiver; None: it has not started yet. Nothing is asked where there are no groups."""
+        """The counters of the log's receiver; None: it has not started yet, or there are no groups."""
         if not self._groups:
             return None
         try:
@@ -244,9 +246,9 @@ def _to_json(groups: dict[str, _Kept], now: Clocks) -> dict[str, object]:
 
 
 def _parse_clocks(raw: bytes) -> Clocks:
-    """When a file was written; long ago, if it does not say that. Raises ValueError."""
+    """When a file was written; long ago, if the file does not say. Raises ValueError."""
     written = parse_object(raw).get("written", {"wall_ns": 0, "uptime_ns": 0, "boot": ""})
     if not isinstance(written, dict):
-        raise ValueError(f"{written!r:.40} is no moment")
+        raise ValueError(f"{written!r:.40} is not a time")
     wall_ns, uptime_ns = (parse_number(written.get(key)) for key in ("wall_ns", "uptime_ns"))
     return Clocks(wall_ns, uptime_ns, parse_text(written.get("boot")))

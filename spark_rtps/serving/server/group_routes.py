@@ -1,4 +1,4 @@
-"""What a receiver service answers about the consumer groups of its logs, and how it looks after them."""
+"""Requests on the consumer groups of a receiver service's logs, and the removal of expired groups."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ class GroupRoutes:
         self._known = known
         self._with_log = with_log
         self._groups: dict[str, ConsumerGroupFile] = {}
-        #: The logs whose groups could not be looked after at the last turn, and why.
+        #: The logs whose groups the last turn failed for, and why.
         self._failing: dict[str, str] = {}
 
     def add_to(self, router: Router) -> None:
-        """Answer at the paths of groups."""
+        """Add the paths of groups."""
         router.add("/v1/logs/{log}/groups", GET=self._show_groups)
         router.add("/v1/logs/{log}/groups/{name*}", PUT=self._commit_group, DELETE=self._delete_group)
 
     def keep(self, now: Clocks) -> None:
-        """Look after the consumer groups of all logs; to be called about once a second."""
+        """Keep the consumer groups of all logs; to be called about once a second."""
         with self._lock:
             subscriptions = {each["log"]: each for each in self._known()}
             left = {log: file for log, file in self._groups.items() if log not in subscriptions}
         for log, each in subscriptions.items():
             with self._alone(log):
                 self._groups_of(log).keep(now, holds_log=_holds_log(each))
-        for log, file in left.items():  # whose subscription has ended, maybe a moment after a commit
+        for log, file in left.items():  # the subscription has ended, maybe a moment after a commit
             with self._alone(log):
                 has_log = (self._root / log).is_dir()
                 if file.is_unwritten and has_log:
@@ -70,21 +70,21 @@ class GroupRoutes:
 
     @contextmanager
     def _alone(self, log: str) -> Iterator[None]:
-        """What fails with the groups of one log concerns this log alone, until they are looked after again."""
+        """A failure with the groups of one log concerns this log alone, until its next turn."""
         try:
             yield
         except (Refusal, OSError):
             pass  # such as a disk that is full
         except Exception as error:  # noqa: BLE001
-            if self._failing.get(log) != repr(error):  # it is logged when it begins, and not each second
+            if self._failing.get(log) != repr(error):  # logged when it begins, and not each second
                 self._failing[log] = repr(error)
-                _log.exception("the consumer groups of the log %s could not be looked after", log)
+                _log.exception("the consumer groups of the log %s could not be kept; trying again", log)
         else:
             self._failing.pop(log, None)
 
     def _show_groups(self, _: Request, log: str) -> HttpResponse:
         self._with_log(log)
-        read_metadata(self._root / log)  # groups are kept beside a log only
+        read_metadata(self._root / log)  # groups are kept in a log's folder only
         return HttpResponse(200, self._groups_of(log).encoded(Clocks.read_now()))
 
     def _commit_group(self, request: Request, log: str, name: str) -> HttpResponse:
@@ -104,9 +104,9 @@ class GroupRoutes:
     def _group(self, log: str, name: str) -> tuple[ConsumerGroupFile, bool]:
         """The groups of the log, and whether it waits for them."""
         subscription = self._with_log(log)
-        read_metadata(self._root / log)  # groups are kept beside a log only
+        read_metadata(self._root / log)  # groups are kept in a log's folder only
         if not is_name(name):
-            raise Refusal(400, "this is no name of a consumer group")
+            raise Refusal(400, "this is not a valid name of a consumer group")
         return self._groups_of(log), _holds_log(subscription)
 
     def _groups_of(self, log: str) -> ConsumerGroupFile:

@@ -1,7 +1,7 @@
-"""One connection to a log server: requests come in, answers go out, until either side has enough.
+"""One connection to a log server: it answers requests until either side ends it.
 
-HTTP/1.1 is taken apart by `h11`, which knows no sockets. Bodies that lie in files go out by ``sendfile``, or are read
-and encrypted in large parts, so that other connections are served meanwhile.
+`h11` parses HTTP/1.1 and knows no sockets. Bodies that lie in files are sent by ``sendfile``, or are read and
+encrypted in large parts, so that other connections are served meanwhile.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .token_access import TokenAccess
 
 _RECEIVED_BYTES: Final = 64 << 10
 _READ_BYTES: Final = 256 << 10
-#: Sent by one call: so long is nothing else looked at.
+#: Bytes per call to send: bounds the time between two checks of the pace.
 _SENT_BYTES: Final = 1 << 20
-#: A reader that is slower, over the time it needs for one answer, is given up.
+#: A client that reads an answer more slowly, on average, is given up.
 _RATE_MIN: Final = 32 << 10
 _SERVER: Final = (("Server", "spark-rtps"),)
-#: Whoever is refused has so long to read why.
+#: How long a refused client has to read why.
 _LET_READ_SECONDS: Final = 1.0
 _LOGGED: Final = json.dumps(
     {
@@ -43,18 +43,18 @@ _IN_CLEAR: Final = (
 
 
 class Routes(Protocol):
-    """Who may ask, and what answers."""
+    """Admits requests, and answers them."""
 
     @property
     def access(self) -> TokenAccess: ...
 
     def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> HttpResponse:
-        """The answer to a request that was admitted; what waits for something ends when the socket ``peer`` does.
+        """The answer to an admitted request; a wait ends when the peer closes the socket ``peer``.
         Raises Refusal."""
 
 
 def _let_read(sock: ssl.SSLSocket) -> None:
-    """Say no more, and wait until the peer has read why: closing with its bytes unread would take that back."""
+    """Send nothing more, and wait until the peer has read why: closing with unread bytes would discard the answer."""
     socket.socket.shutdown(sock, socket.SHUT_WR)
     deadline = time.monotonic() + _LET_READ_SECONDS
     while (left := deadline - time.monotonic()) > 0:
@@ -68,7 +68,7 @@ class _Gone(Exception):
 
 
 class _Sized:
-    """Stands for a body that h11 only has to count."""
+    """Stands for a body of which h11 only needs the length."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -78,7 +78,7 @@ class _Sized:
 
 
 class HttpConnection:
-    """Serves one connection in the thread that calls :meth:`run`; ``end`` may be called by another one."""
+    """Serves one connection in the thread that calls :meth:`run`; ``end`` may be called by another thread."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class HttpConnection:
         *,
         admitted: Callable[[socket.socket], None] = lambda _: None,
     ) -> None:
-        """An SSLSocket has its handshake still before it. ``admitted`` is called when the peer shows the token."""
+        """An SSLSocket has not done its handshake yet. ``admitted`` is called when the peer shows the token."""
         self._sock = sock
         self._routes = routes
         self._bounds = bounds
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=bounds.header_bytes)
-        #: Whether a request has shown the token: others are ended first.
+        #: Whether a request has shown the token: connections without are ended first.
         self.is_admitted = False
         self._admitted = admitted
         self._lock = threading.Lock()
-        #: Since when it waits for the first byte of a request, in monotonic seconds; None: it does not.
+        #: The time since which it waits for the first byte of a request, in monotonic seconds; None: it does not.
         self._idle_since: float | None = None
         self._gave_way = False
 
@@ -117,19 +117,19 @@ class HttpConnection:
     def end(self) -> None:
         """Wake the thread that serves the connection, which then ends."""
         try:
-            # Not SSLSocket's own: it takes the encryption away first, and what the thread sends just then is in clear.
+            # Not SSLSocket's own: it removes the encryption first, and the thread may be sending just then.
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
         except OSError:
             pass  # it has ended
 
     @property
     def idle_since(self) -> float | None:
-        """Since when it waits for a request of which nothing is here, in monotonic seconds; None: it has one."""
+        """The time since which it waits for a request and has no byte of it, in monotonic seconds; None: it has one."""
         return self._idle_since
 
     def give_way(self) -> bool:
-        """End the connection if it is idle; a request that comes at the same moment is then not looked at, so that its
-        sender may send it again (RFC 9112 §9.3.1)."""
+        """End the connection if it is idle. A request that comes at the same moment is not processed, so its sender may
+        send it again (RFC 9112 §9.3.1)."""
         with self._lock:
             if self._idle_since is None:
                 return False
@@ -171,10 +171,10 @@ class HttpConnection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     def _request(self) -> tuple[h11.Request | None, float]:
-        """The next request, and until when all of it has to be here; None: the peer is done."""
+        """The next request, and its deadline; None: the peer has no more."""
         bounds = self._bounds
         begun = bool(self._http.trailing_data[0])
-        # who has shown no token has no right to wait
+        # unauthenticated connections get the short timeout
         idle = bounds.idle_seconds if self.is_admitted else bounds.request_seconds
         deadline = time.monotonic() + (bounds.request_seconds if begun else idle)
         while True:
@@ -252,7 +252,7 @@ class HttpConnection:
             headers = [*_SERVER, *answer.headers, ("Content-Length", str(answer.length))]
             if answer.length:
                 headers.append(("Content-Type", answer.kind))
-            if http.their_state is not h11.DONE:  # what is left of the request is not waited for
+            if http.their_state is not h11.DONE:  # the rest of the request is not waited for
                 headers.append(("Connection", "close"))
             response = h11.Response(status_code=answer.status, headers=headers)
             head = http.send(response) or b""
@@ -292,7 +292,7 @@ class HttpConnection:
             self._check_pace(begun, sent)
 
     def _send_by_kernel(self, part: FileRange) -> None:
-        # A blocking socket lets the kernel go on by itself; a reader that takes nothing ends the call.
+        # A blocking socket lets the kernel continue by itself; a client that reads nothing ends the call.
         self._sock.settimeout(None)
         stalled = struct.pack(
             "ll", int(self._bounds.stalled_seconds), int(self._bounds.stalled_seconds % 1 * 1e6)

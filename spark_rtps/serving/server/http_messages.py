@@ -1,4 +1,4 @@
-"""Requests and answers of a log server, apart from HTTP/1.1 itself."""
+"""Requests to a log server and its answers, without HTTP/1.1 itself."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ...transport.limits import LOG_POSITION_MAX
 from ...transport.value_classes import value
 
 JSON: Final = "application/json"
-#: Ask again in a second.
+#: The client shall ask again in a second.
 SOON: Final = (("Retry-After", "1"),)
 _DIGITS_MAX: Final = 19
 
 
 class Request(NamedTuple):
-    """A request that was admitted; nobody waits whose socket ``peer`` ends."""
+    """An admitted request; a wait ends when the peer closes the socket ``peer``."""
 
     query: dict[str, str]
     body: bytes
     peer: int | None
 
     def number(self, name: str) -> int:
-        """A position, or another number in the query. Raises Refusal."""
+        """A position, or another number of the query. Raises Refusal."""
         text = self.query.get(name, "")
         if (
             not (text.isascii() and text.isdecimal())
@@ -35,7 +35,7 @@ class Request(NamedTuple):
 
 
 class FileRange(NamedTuple):
-    """A part of a file that is open; whoever sends it closes it."""
+    """A part of an open file; the sender closes it."""
 
     fd: int
     offset: int
@@ -57,7 +57,7 @@ class HttpResponse:
 
 
 class Refusal(Exception):
-    """A request is answered with an error; ``facts`` go beside the sentence."""
+    """A request is answered with an error; ``facts`` stand in the JSON object next to the sentence."""
 
     def __init__(
         self, status: int, error: str, headers: tuple[tuple[str, str], ...] = (), **facts: object
@@ -68,13 +68,13 @@ class Refusal(Exception):
 
 
 def may_pass(error: LogError | OSError) -> bool:
-    """Whether the system alone refuses to read a log, such as for want of descriptors: it says nothing of the log."""
+    """Whether only the system refuses to read a log, for example for lack of descriptors: the log may be intact."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
 
 
 def refusal_of(error: LogError | OSError) -> Refusal:
-    """How a request is answered whose log cannot be read. What may pass is no loss."""
+    """The answer to a request for an unreadable log. A cause that may pass is not a loss."""
     if isinstance(error, LogLostError):
         return Refusal(404, str(error), lost=True)
     if may_pass(error):

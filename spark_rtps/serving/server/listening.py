@@ -1,4 +1,4 @@
-"""The socket at which a log server listens."""
+"""The listening socket of a log server."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from ...transport.net.interfaces import interfaces
 
 _BACKLOG: Final = 256
 _PAUSE_SECONDS: Final = 0.1
-#: For documentation (RFC 5737): routed like most of the world, and nothing is sent there.
+#: An address for documentation (RFC 5737): routed like most addresses, and nothing is sent there.
 _FAR: Final = ("192.0.2.1", 9)
 
 
 def listen(address: str, port: int, *, patience: float = 0.0) -> socket.socket:
-    """A socket that listens; port 0: one that is free. Raises TransportError.
+    """A listening socket; port 0: a free port. Raises TransportError.
 
-    A port that is taken is tried again for ``patience`` seconds: a process that was killed may leave a server behind
-    for a moment.
+    A used port is tried again for ``patience`` seconds: a killed process may leave a server behind for a moment.
     """
     until = time.monotonic() + patience
     while True:
@@ -39,9 +38,9 @@ def listen(address: str, port: int, *, patience: float = 0.0) -> socket.socket:
 
 
 def reached_at(preferred: str | None = None) -> list[str]:
-    """The addresses at which others reach this host; the one preferred and the one of the default route come first.
+    """The addresses at which others reach this host; the preferred one and that of the default route come first.
 
-    Loopback, where others have servers of their own, is among them only if there is nothing else.
+    Loopback, where other hosts have servers of their own, is included only if there is nothing else.
     """
     found = interfaces()
     addresses = [i.address for i in found if not i.is_loopback] or [i.address for i in found]
@@ -54,7 +53,7 @@ def _routed() -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(_FAR)
-        except OSError:  # there is none
+        except OSError:  # there is no default route
             return None
         address: str = sock.getsockname()[0]
         return address

@@ -1,4 +1,4 @@
-"""What a receiver service answers about one log: its end, places in it, and what a group commits."""
+"""Requests to a receiver service about one log: its end, cursors in it, and commits of a group."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .http_messages import SOON, HttpResponse, Refusal, Request, json_answer, ma
 from .router import Handler, Router
 from .tail_watch import TailWatch, TooManyWait
 
-#: Walks along headers at once, and how long others wait for their turn.
+#: Scans of headers at the same time, and how long others wait for their turn.
 _WALKS: Final = 2
 _TURN_SECONDS: Final = 8.0
-#: Logs whose frames are remembered.
+#: Logs whose frame positions are remembered.
 _INDEXES_MAX: Final = 256
 
 
@@ -42,7 +42,7 @@ class LogQueries:
         self._lock = threading.Lock()
 
     def add_to(self, router: Router, directory_of: Callable[[str], Path]) -> None:
-        """Answer them at the paths of a log. ``directory_of`` finds a log's folder, or raises Refusal."""
+        """Add the paths of a log. ``directory_of`` finds a log's folder, or raises Refusal."""
         for name, query in (
             ("tail", self.tail),
             ("advance", self.advance),
@@ -62,7 +62,7 @@ class LogQueries:
         try:
             self._watch.wait(directory, after, seconds, request.peer)
         except TooManyWait:
-            raise Refusal(503, "too many wait for more already", SOON) from None
+            raise Refusal(503, "too many requests wait for more already", SOON) from None
         base, tail = _ends(directory)
         try:
             counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
@@ -112,7 +112,7 @@ class LogQueries:
         return json_answer({"v": 1, "cursor": found.place, "what": found.what, "cause": found.cause})
 
     def _misplacement(self, directory: Path, cursor: Cursor, peer: int | None) -> MisplacedOffset | None:
-        """What is wrong with a cursor, of a log that may be trimmed meanwhile."""
+        """The fault of a cursor, of a log that may be trimmed meanwhile."""
         while True:
             base, tail = _ends(directory)
             try:
@@ -137,7 +137,7 @@ class LogQueries:
             return json_answer(scan_directory(directory, start, stop, bodies=request.number("bodies") > 0))
 
     def _view(self, directory: Path, peer: int | None) -> LogView:
-        """A view that finds places by what was walked before, and walks only while the ``peer`` is there."""
+        """A view that knows the frames of earlier scans, and scans only while the ``peer`` is connected."""
         with self._lock:
             index = self._indexes.pop(directory, None) or FrameIndex()
             self._indexes[directory] = index
@@ -148,7 +148,7 @@ class LogQueries:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(timeout=_TURN_SECONDS):
-            raise Refusal(503, "too many ask for places in logs", SOON)
+            raise Refusal(503, "too many requests search logs", SOON)
         try:
             yield
         finally:
@@ -156,7 +156,7 @@ class LogQueries:
 
 
 def committed(directory: Path, parsed: dict[str, Any]) -> tuple[Cursor, int]:
-    """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
+    """The cursor that a group commits, and where the log begins; Refusal if the log cannot hold that cursor."""
     position, row = parsed.get("position"), parsed.get("row", 0)
     for value in (position, row):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LOG_POSITION_MAX:
@@ -172,21 +172,21 @@ def committed(directory: Path, parsed: dict[str, Any]) -> tuple[Cursor, int]:
 
 
 def _stay(peer: int) -> None:
-    """Raise Refusal if nobody waits any more at the other end of the socket ``peer``."""
+    """Raise Refusal if the peer of the socket ``peer`` no longer waits for the answer."""
     poll = select.poll()
     poll.register(peer, select.POLLRDHUP)
     if poll.poll(0):
-        raise Refusal(503, "whoever asked has gone")
+        raise Refusal(503, "the client of this request has left")
 
 
 def number_of_seconds(text: str, most: float) -> float:
-    """Seconds in a query, no more than ``most``. Raises Refusal."""
+    """Seconds of a query, ``most`` at most. Raises Refusal."""
     try:
         seconds = float(text) if text.isascii() and len(text) < 20 else -1.0
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e9:
-        raise Refusal(400, "this is no number of seconds")
+        raise Refusal(400, "this is not a number of seconds")
     return min(seconds, most)
 
 

@@ -1,19 +1,19 @@
-"""What a log server answers: plain functions of a request and of the logs on the disk.
+"""The answers of a log server: plain functions of a request and of the logs on the disk.
 
 =======  ================================  ====================================================================
 GET      /v1/logs/LOG                      what the log is and where it begins and ends, as JSON
 GET      /v1/logs/LOG/frames?from=P&to=Q   the bytes between two positions of one segment
-GET      /v1/logs/LOG/writer-types         what its writers told of their types
+GET      /v1/logs/LOG/writer-types         the types that its writers announced
 POST     /v1/logs/LOG/report               what a task counted, as JSON
-GET      /healthz                          whether the server is there; needs no token
+GET      /healthz                          the server is alive; needs no token
 =======  ================================  ====================================================================
 
-All else needs the header ``Authorization: Bearer TOKEN``. What is refused has a JSON object for an answer, with the
-reason in ``error``. 410 has the log's ``base`` beside it, since what lies before is trimmed; 416 has its ``end``; 404
-has ``lost`` where the log should have what was asked for.
+All other paths need the header ``Authorization: Bearer TOKEN``. A refusal is a JSON object with the reason in
+``error``. 410 adds the log's ``base``, below which it is trimmed; 416 adds its ``end``; 404 adds ``lost`` where the log
+should have what was asked for.
 
-Frames that are trimmed while they are sent may be overwritten then. Whoever fetches them finds that by their checksums,
-and by the log's base.
+Frames that are trimmed while they are sent may be overwritten then. The client detects that by their checksums and by
+the log's base.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BYTES: Final = "application/octet-stream"
 
 
 class LogRoutes:
-    """The logs of ``log_dir`` that were allowed, for those who know the token."""
+    """The allowed logs of ``log_dir``, for clients that know the token."""
 
     def __init__(self, log_dir: Path, token: str, allowed: Iterable[str] = ()) -> None:
         self.access = TokenAccess({"admin": token})
@@ -53,7 +53,7 @@ class LogRoutes:
         self.answer = self._router.answer
 
     def _directory(self, log: str) -> Path:
-        """Where a log lies; the name becomes a path only if it is a UUID, and this log was allowed."""
+        """The folder of a log; the name becomes a path only if it is a UUID, and this log was allowed."""
         try:
             canonical = str(uuid.UUID(log)) == log
         except ValueError:
@@ -64,8 +64,8 @@ class LogRoutes:
 
 
 def add_log_routes(router: Router, directory_of: Callable[[str], Path]) -> None:
-    """What every log server answers. ``directory_of`` finds a log's folder, or raises Refusal."""
-    #: Reports are unpacked one at a time, so that many at once do not take the memory of many.
+    """Add the paths of every log server. ``directory_of`` finds a log's folder, or raises Refusal."""
+    #: Reports are unpacked one at a time, which bounds the memory of many.
     reporting = threading.Lock()
 
     def health(_: Request) -> HttpResponse:
@@ -98,7 +98,7 @@ def _about(directory: Path) -> dict[str, object]:
     try:
         base: Base | None = read_base(directory, metadata.seed)
     except LogLostError:
-        base = None  # which ranges are there is known all the same
+        base = None  # the ranges are known all the same
     return {
         "v": 1,
         "metadata": {
@@ -123,7 +123,7 @@ def _frames(directory: Path, start: int, stop: int) -> FileRange:
     for file in list_segments(directory):
         if not file.base <= start < file.end:
             continue
-        if tail is not None and file.base > tail.most:  # made and not yet used
+        if tail is not None and file.base > tail.most:  # created and not yet used
             raise _not_yet(start, tail)
         if stop > file.end:
             raise Refusal(400, f"the segment at {file.base} ends at {file.end}", segment_end=file.end)
@@ -155,7 +155,7 @@ def _report(directory: Path, body: bytes) -> HttpResponse:
     try:
         tally = RangeTally.from_json(body)
     except ValueError as error:
-        raise Refusal(400, f"the report is not of its form: {error}") from error
-    read_metadata(directory)  # a report is kept beside a log only
+        raise Refusal(400, f"the report has the wrong form: {error}") from error
+    read_metadata(directory)  # a report is kept in a log's folder only
     update_decoding_report(directory, tally.add_to)
     return HttpResponse(204)

@@ -1,8 +1,8 @@
-"""The log server: hands out parts of stream logs to those who know its token.
+"""The log server: sends parts of stream logs to clients that know its token.
 
-A thread for each connection, so that none waits for another: sending and encrypting leave Python to the others. There
-are only so many. When one more comes, one that has shown no token makes room, the oldest first; where all have, the one
-that has been without a request for longest; where all have a request, the new one is told to come back.
+Each connection has a thread, so that none waits for another: sending and encrypting release Python's lock. Their number
+is limited. When one more comes, the oldest unauthenticated connection is ended; if all are authenticated, the one that
+has been idle for longest; if all have a request, the new one is told to come back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .server_config import LogServerConfig
 
 _log = logging.getLogger("spark_rtps.serving")
 
-#: Between two tries to take a connection while there are no descriptors.
+#: Pause between two attempts to accept a connection while there are no descriptors.
 _PAUSE_SECONDS: Final = 0.1
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -31,10 +31,10 @@ _FULL: Final = (
 
 
 class LogServer:
-    """Listens from its making on; :meth:`run` serves until :meth:`close` is called by another thread."""
+    """Listens as soon as it is made; :meth:`run` serves until another thread calls :meth:`close`."""
 
     def __init__(self, config: LogServerConfig, routes: Routes | None = None) -> None:
-        """``routes`` answer instead of the logs themselves.
+        """``routes`` replace those of the logs themselves.
 
         Raises TransportError if it cannot listen there, or if certificate or key cannot be used."""
         self.logs = LogRoutes(config.log_dir, config.token)
@@ -46,15 +46,15 @@ class LogServer:
         self._closing = False
         for log in config.logs:
             self.allow(log)
-        #: A socket that was handed over goes on listening when this server ends.
+        #: A socket that was handed over keeps listening when this server ends.
         self._is_handed = config.descriptor is not None
         if config.descriptor is None:
             self._sock = listen(config.address, config.port)
         else:
             self._sock = socket.socket(fileno=config.descriptor)
-        #: When somebody who knows the token was let in last, in monotonic seconds.
+        #: When an authenticated client was admitted last, in monotonic seconds.
         self._admitted_at = time.monotonic()
-        #: Called, once, with the address of the first peer on another host that was let in.
+        #: Called, once, with the address of the first admitted peer on another host.
         self.crossed: Callable[[str], None] | None = None
 
     @property
@@ -68,7 +68,7 @@ class LogServer:
 
     @property
     def unused_seconds(self) -> float:
-        """How long nobody who knows the token has been here."""
+        """Seconds since an authenticated client used the server."""
         with self._lock:
             if any(each.is_admitted for each in self._connections):
                 self._admitted_at = time.monotonic()
@@ -81,9 +81,11 @@ class LogServer:
             try:
                 sock, _ = self._sock.accept()
             except OSError as error:
-                if not self._closing:  # no descriptors are left, or the peer has gone already
+                if not self._closing:  # no descriptors are left, or the peer has already left
                     if not is_reported:
-                        _log.warning("the log server could not take a connection: %s", error.strerror)
+                        _log.warning(
+                            "the log server could not accept a connection: %s; trying again", error.strerror
+                        )
                     is_reported = True
                     self._make_room()
                     time.sleep(_PAUSE_SECONDS)  # the connection still waits: trying at once fails at once
@@ -92,7 +94,7 @@ class LogServer:
             try:
                 self._take(sock)
             except Exception:  # noqa: BLE001  (such as no memory)
-                _log.exception("the log server could not serve a connection; it goes on with the others")
+                _log.exception("the log server could not serve a connection; it serves the others")
                 sock.close()
 
     def close(self) -> None:
@@ -100,7 +102,7 @@ class LogServer:
         self._closing = True
         if not self._is_handed:
             try:
-                self._sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
+                self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts connections
             except OSError:
                 pass  # it was closed before
         self._sock.close()
@@ -119,13 +121,13 @@ class LogServer:
                 if self._tls is None:
                     sock.send(_FULL, socket.MSG_DONTWAIT)
             except OSError:
-                pass  # told or not, it is closed
+                pass  # the connection is closed even if the answer was not sent
             sock.close()
             return
         if self._tls is not None:
             try:  # here, so that the connection can be ended in its handshake, too
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            except OSError:  # the peer has gone already
+            except OSError:  # the peer has already left
                 sock.close()
                 return
         connection = HttpConnection(sock, self._routes, self._bounds, admitted=self._admitted)
@@ -141,7 +143,7 @@ class LogServer:
     def _serve(self, connection: HttpConnection) -> None:
         try:
             connection.run()
-        except Exception:  # noqa: BLE001  (the others are served on)
+        except Exception:  # noqa: BLE001  (the other connections are served)
             _log.exception("a connection to the log server failed")
         finally:
             with self._lock:
@@ -155,8 +157,7 @@ class LogServer:
             crossed(peer)
 
     def _make_room(self) -> bool:
-        """End the oldest connection that has shown no token, or else the one that is idle for longest; False: none of
-        them is."""
+        """End the oldest unauthenticated connection, or else the one that is idle for longest; False: none is idle."""
         with self._lock:
             unmatched = next((each for each in self._connections if not each.is_admitted), None)
             if unmatched is not None:
@@ -170,7 +171,7 @@ class LogServer:
         with self._lock:
             idle = [(since, each) for each in self._connections if (since := each.idle_since) is not None]
         for _, each in sorted(idle, key=lambda pair: pair[0]):
-            if each.give_way():  # its peer may have asked for something meanwhile
+            if each.give_way():  # its peer may have sent a request meanwhile
                 with self._lock:
                     self._connections.pop(each, None)
                 return True
@@ -178,10 +179,10 @@ class LogServer:
 
 
 def _elsewhere(sock: socket.socket) -> str | None:
-    """The peer's address, unless it is one of this host."""
+    """The peer's address, unless it is an address of this host."""
     try:
         peer, here = sock.getpeername()[0], sock.getsockname()[0]
-    except OSError:  # it has gone
+    except OSError:  # it has left
         return None
     is_here = peer == here or ipaddress.ip_address(peer).is_loopback
     return None if is_here else str(peer)

@@ -1,21 +1,21 @@
-"""A log server that is started when somebody connects, as inetd starts servers.
+"""A log server that is started when a client connects, as inetd starts servers.
 
-The process whose logs are served listens itself, which costs it a socket and a thread that waits. The server is a
-process of its own. It is handed the listening socket, and takes the connection that waits there.
+The process whose logs are served listens itself, which costs a socket and a waiting thread. The server is a process of
+its own, which inherits the listening socket and accepts the connection that waits there.
 
 ===========  ===============================  ==========  =============================================================
 state        event                            next        what is done
 ===========  ===============================  ==========  =============================================================
 waiting      a connection comes               serving     a server is started, which knows all logs
-waiting      a connection comes, and the      pausing     why the server did not start is said
+waiting      a connection comes, and the      pausing     the reason is logged
              server does not start
 serving      the server ends, or is killed    pausing     its connections have ended; new ones wait in the socket
-pausing      the pause is over                waiting     the pause is the longer, the more starts the last minute saw
+pausing      the pause is over                waiting     pauses grow with the starts within the last minute
 any          stop                             stopped     the server is ended, the socket is closed
 ===========  ===============================  ==========  =============================================================
 
-A server ends by itself when nobody who knows the token has asked it for long. So what a stranger can cause who connects
-is bounded: a process that is idle for minutes, and in the long run about one start in ten seconds.
+A server exits when no authenticated client has used it for long. What an unauthenticated client can cause is
+bounded: a process that is idle for minutes, and in the long run about one start in ten seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("spark_rtps.datasource")
 _PERIOD_SECONDS: Final = 60.0
 _FIRST_PAUSE_SECONDS: Final = 0.25
 _PAUSE_SECONDS_MAX: Final = 10.0
-#: A driver that was killed may leave a server at its port for a moment.
+#: A killed driver may leave a server at its port for a moment.
 _PORT_SECONDS: Final = 10.0
 #: Longer than a server takes to start.
 _JOIN_SECONDS: Final = 10.0
@@ -64,7 +64,7 @@ StartServer: TypeAlias = Callable[[LogServerConfig], Server]
 
 
 class StartPacing:
-    """When the next start may be: the first at once, more within a minute farther and farther apart."""
+    """When the next start may be: the first at once, further ones within a minute at growing intervals."""
 
     def __init__(self) -> None:
         self._starts: deque[float] = deque()
@@ -73,7 +73,7 @@ class StartPacing:
         self._starts.append(now)
 
     def pause(self, now: float) -> float:
-        """Seconds until the next start may be."""
+        """Seconds until the next start is allowed."""
         while self._starts and now - self._starts[0] >= _PERIOD_SECONDS:
             self._starts.popleft()
         if not self._starts:
@@ -84,8 +84,8 @@ class StartPacing:
 
 
 class OnDemandServer:
-    """Listens from its making on. ``crossed`` is called, once, with the address of a peer on another host that was let
-    in; this is another thread's call."""
+    """Listens as soon as it is made. ``crossed`` is called, once and by another thread, with the address of the first
+    admitted peer on another host."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class OnDemandServer:
 
     @property
     def pid(self) -> int | None:
-        """Of the server, if one runs."""
+        """The process id of the server, if one runs."""
         server = self._server
         return None if server is None else server.pid
 
@@ -132,7 +132,7 @@ class OnDemandServer:
                 try:
                     self._server.serve(log)
                 except RtpsError as error:
-                    _log.info("%s", error)  # the next one knows the log
+                    _log.info("%s", error)  # the next server knows the log
 
     def start(self) -> None:
         """Start the server now. Raises TransportError if it cannot use its certificate."""
@@ -141,7 +141,7 @@ class OnDemandServer:
         self._notify()
 
     def stop(self) -> None:
-        """End the server, and stop listening. May be called twice; in a process that was forked it does nothing."""
+        """End the server, and stop listening. May be called twice; in a forked process it does nothing."""
         if self._stopping or os.getpid() != self._owner:
             return
         self._stopping = True
@@ -157,7 +157,7 @@ class OnDemandServer:
         while not self._stopping:
             try:
                 self._do_work()
-            except Exception as error:  # noqa: BLE001  (without this thread nobody is ever answered)
+            except Exception as error:  # noqa: BLE001  (without this thread no client is answered)
                 if repr(error) != self._logged:
                     self._logged = repr(error)
                     _log.exception("the log server could not be started or watched; trying again")
@@ -181,7 +181,7 @@ class OnDemandServer:
             self._answer()
 
     def _wait(self, descriptor: int | None, seconds: float | None) -> bool:
-        """Until a descriptor can be read or is at its end: True; or until the time is over, or the thread is woken."""
+        """True when a descriptor can be read or is at its end; False when the time is over or the thread is woken."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         if descriptor is not None:
@@ -192,7 +192,7 @@ class OnDemandServer:
         return descriptor in ready
 
     def _answer(self) -> None:
-        """Start a server for the connection that waits."""
+        """Start a server for the waiting connection."""
         with self._lock:
             if self._server is not None or self._stopping:
                 return
@@ -231,7 +231,7 @@ class OnDemandServer:
     # --- forks -------------------------------------------------------------------------------------
 
     def close_in_child(self) -> None:
-        """In a process that was forked: let go what belongs to its parent, which alone ends the server."""
+        """In a forked process: release what belongs to the parent, which alone ends the server."""
         self._stopping = True
         self._sock.close()
         if self._server is not None:

@@ -1,4 +1,4 @@
-"""Starting, watching and ending a log server from the process whose logs it serves."""
+"""Starts, watches and ends a log server from the process whose logs it serves."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .server_config import LogServerConfig
 
 __all__ = ["LogServerConfig", "LogServerProcess", "Request", "ReceiverServiceServerProcess"]
 
-#: Whose ``__main__`` is the process of a log server.
+#: The package whose ``__main__`` is the process of a log server.
 _MODULE: Final = "spark_rtps.serving"
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
 _LINE_BYTES: Final = 64 << 10
-#: A server that takes nothing for so long hangs.
+#: A server that reads nothing for this long hangs.
 _HANGS_SECONDS: Final = 5.0
 
 
@@ -49,9 +49,9 @@ class LogServerProcess:
             [sys.executable, "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            bufsize=0,  # so that pipes can be closed in a process that was forked, whatever other threads did then
+            bufsize=0,  # a forked process can then close the pipes, whatever other threads did at the fork
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            # Ctrl-C at a terminal goes to the whole group: the driver ends us, not the terminal.
+            # Ctrl-C at a terminal goes to the whole group: the driver ends this process, not the terminal.
             start_new_session=True,
             pass_fds=handed,
         )
@@ -60,7 +60,7 @@ class LogServerProcess:
             answer = server._ask(config.to_json(), "ready")
             port = answer.get("port")
             if not isinstance(port, int):
-                why = answer.get("error", "it ended without saying why")
+                why = answer.get("error", "it ended without a reason")
                 raise TransportError(f"the log server could not start: {why}")
         except BaseException:
             server._discard()
@@ -87,7 +87,7 @@ class LogServerProcess:
             raise RtpsError(f"the log server process {self.pid} does not answer")
 
     def notes(self) -> list[dict[str, object]]:
-        """What the server has said unasked since the last call."""
+        """The server's unasked messages since the last call."""
         while line := self._lines.next(0.0):
             self._notes.append(_parsed(line))
         notes, self._notes = self._notes, []
@@ -98,7 +98,7 @@ class LogServerProcess:
         if not self._lines.is_at_end:
             return self._child.poll()
         try:
-            return self._child.wait(_STOP_SECONDS)  # it said its last a moment ago
+            return self._child.wait(_STOP_SECONDS)  # it closed its pipe a moment ago
         except subprocess.TimeoutExpired:
             self._child.kill()
             return self._child.wait()
@@ -110,7 +110,7 @@ class LogServerProcess:
             raise RtpsError(f"the log server process {self.pid} ended with exit status {status}")
 
     def stop(self) -> None:
-        """End the server. May be called twice; in a process that was forked it does nothing."""
+        """End the server. May be called twice; in a forked process it does nothing."""
         if os.getpid() != self._owner:
             return
         if self._child.poll() is None:
@@ -122,15 +122,15 @@ class LogServerProcess:
         self._discard()
 
     def close_in_child(self) -> None:
-        """In a process that was forked: close the pipes, which would keep the server when its parent is gone."""
+        """In a forked process: close the pipes, which would keep the server alive after the parent ended."""
         self._stdin.close()
         self._lines.close()
-        self._child.returncode = 0  # nobody here waits for it
+        self._child.returncode = 0  # this process does not wait for it
 
     # --- inside ------------------------------------------------------------------------------------
 
     def _ask(self, line: str, key: str) -> dict[str, object]:
-        """Hand the server a line, and return the answer that has ``key`` or an error; {} if the server has ended."""
+        """Send the server a line, and return the answer that has ``key`` or an error; {} if the server has ended."""
         try:
             _write(self._stdin, line.encode() + b"\n")
         except (OSError, ValueError):
@@ -146,7 +146,7 @@ class LogServerProcess:
         raise TransportError(f"the log server did not answer within {_START_SECONDS:g} s")
 
     def _discard(self) -> None:
-        """Make sure that the server has ended, and close our ends of its pipes."""
+        """Make sure that the server has ended, and close this end of its pipes."""
         _living.discard(self)
         self._child.kill()
         self._child.wait()
@@ -156,7 +156,7 @@ class LogServerProcess:
 
 @value
 class Request:
-    """What a client asks through the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
+    """A client's request, passed on by the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
 
     op: str
     id: int
@@ -165,7 +165,7 @@ class Request:
 
     @classmethod
     def parsed(cls, note: Mapping[str, Any]) -> Request | None:
-        """Of a line of the server; None: it is another one."""
+        """Parse a line of the server; None: it is not a request."""
         match note:
             case {"op": "subscribe", "id": int(number), "options": dict(options)}:
                 return cls("subscribe", number, options={str(key): str(options[key]) for key in options})
@@ -175,14 +175,14 @@ class Request:
 
 
 class ReceiverServiceServerProcess(LogServerProcess):
-    """The server of a receiver service, which is told of the subscriptions, and asks for what clients want."""
+    """The server of a receiver service: it gets the subscriptions, and passes on the requests of clients."""
 
     def tell(self, subscriptions: Sequence[Mapping[str, Any]]) -> None:
-        """Tell it of all subscriptions, as they are now. Raises RtpsError if the server has ended."""
+        """Send it all current subscriptions. Raises RtpsError if the server has ended."""
         self._say({"op": "state", "subscriptions": list(subscriptions)})
 
     def requests(self) -> list[Request]:
-        """What clients have asked for since the last call; each wants one :meth:`answer`."""
+        """The requests of clients since the last call; each needs one :meth:`send_answer`."""
         return [request for note in self.notes() if (request := Request.parsed(note)) is not None]
 
     def send_answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
@@ -194,14 +194,14 @@ class ReceiverServiceServerProcess(LogServerProcess):
         try:
             _write(self._stdin, json.dumps(line).encode() + b"\n")
         except TimeoutError as error:
-            self._child.kill()  # it was told half a line
-            raise RtpsError(f"the server process {self.pid} hangs, and is killed: {error}") from error
+            self._child.kill()  # it got half a line
+            raise RtpsError(f"the server process {self.pid} hangs and was killed: {error}") from error
         except (OSError, ValueError) as error:
             raise RtpsError(f"the server process {self.pid} has ended") from error
 
 
 class _Lines:
-    """The lines of a pipe, each waited for no longer than one likes."""
+    """The lines of a pipe, each waited for with a timeout."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -212,7 +212,7 @@ class _Lines:
         return self._pipe.fileno()
 
     def next(self, seconds: float) -> bytes | None:
-        """A line; b"" at the end; None: there is none within so many seconds."""
+        """A line; b"" at the end; None: there is none within ``seconds``."""
         until = time.monotonic() + seconds
         while b"\n" not in self._rest:
             if self.is_at_end:
@@ -233,14 +233,14 @@ class _Lines:
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:
-    """Raises TimeoutError if the other side does not read it."""
+    """Raises TimeoutError if the other side does not read."""
     left = memoryview(data)
     poll = select.poll()
     poll.register(pipe, select.POLLOUT)
     while left:
         if not poll.poll(_HANGS_SECONDS * 1000):
             raise TimeoutError(f"it has read nothing for {_HANGS_SECONDS:g} s")
-        left = left[pipe.write(left[: select.PIPE_BUF]) :]  # so much has room once there is room
+        left = left[pipe.write(left[: select.PIPE_BUF]) :]  # a writable pipe takes at least this much
 
 
 def _parsed(line: bytes) -> dict[str, object]:
@@ -248,7 +248,7 @@ def _parsed(line: bytes) -> dict[str, object]:
         found = json.loads(line)
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {}  # what a module prints that was imported is not for us
+    return found if isinstance(found, dict) else {}  # an imported module may print other lines
 
 
 _living: weakref.WeakSet[LogServerProcess] = weakref.WeakSet()

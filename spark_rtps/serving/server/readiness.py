@@ -1,4 +1,4 @@
-"""Whether a receiver service receives: what ``/readyz`` tells."""
+"""Whether a receiver service receives: the answer of ``/readyz``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ...monitoring.stream_counters import State, read_receiver
 from ...transport.errors import RtpsError
 from ...transport.structure import NANOSECONDS
 
-#: A disk with less room is about to refuse.
+#: A disk with less free space is about to fail.
 _FREE_BYTES_MIN: Final = 64 << 20
-#: What was found is told again for so long: anybody may ask, as often as he likes, and there may be many logs.
+#: How long a result is given again: the path needs no token, and there may be many logs.
 _REPORTED_NS: Final = NANOSECONDS
 
 
 class Readiness:
-    """Whether the receivers of all subscriptions below ``root`` work; asked by the threads of all connections."""
+    """Whether the receivers of all subscriptions below ``root`` work; called by the threads of all connections."""
 
     def __init__(self, root: Path, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._root = root
@@ -33,7 +33,7 @@ class Readiness:
     def readiness_now(
         self, subscriptions: Mapping[str, Mapping[str, Any]] | None
     ) -> tuple[bool, dict[str, object]]:
-        """What :func:`readiness` says, a second ago at most; at once if there are other subscriptions."""
+        """The result of :func:`readiness`, a second old at most; a new one if there are other subscriptions."""
         with self._lock:
             if self._announced is None or subscriptions is not self._of or self._clock() >= self._look_at:
                 self._of, self._announced = subscriptions, readiness(self._root, subscriptions)
@@ -46,8 +46,8 @@ def readiness(
 ) -> tuple[bool, dict[str, object]]:
     """Whether all subscriptions receive, and the checks of each by name.
 
-    ``joined``: its receiver is on the domain; ``writing``: it is at work; ``disk``: there is room. ``matched``, whether
-    there is a writer, is told and decides nothing: a robot that is switched off is no fault of the receiver.
+    ``joined``: its receiver is on the domain; ``writing``: it is at work; ``disk``: there is free space. ``matched``
+    (there is a writer) is reported and decides nothing: a robot that is switched off is not a fault of the receiver.
     """
     if subscriptions is None:
         return False, {"v": 1, "ready": False, "subscriptions": {}}

@@ -1,21 +1,21 @@
-"""What the server of a receiver service answers, besides what every log server does (:mod:`.served_logs`).
+"""The answers of a receiver service's server, besides those of every log server (:mod:`.log_routes`).
 
 ======  =============================================  =========================================================
-GET     /healthz, /readyz                              whether it is there, and receives; needs no token
+GET     /healthz, /readyz                              it is alive; it receives; needs no token
 GET     /metrics                                       for Prometheus
-GET     /v1/subscriptions, /v1/subscriptions/NAME      what is received, and where its log ends
-POST    /v1/subscriptions                              one more, or the one that is there (role admin)
-DELETE  /v1/subscriptions/NAME                         one that a client made (role admin)
+GET     /v1/subscriptions, /v1/subscriptions/NAME      the topics received, and the ends of their logs
+POST    /v1/subscriptions                              add one, or find the same one (role admin)
+DELETE  /v1/subscriptions/NAME                         remove one that a client made (role admin)
 GET     /v1/logs/LOG/tail?after=P&wait=S               where the log ends, as soon as that is behind P
 GET     /v1/logs/LOG/advance, split, place, at         cursors, as LogView gives them
-GET     /v1/logs/LOG/walk?from=P&bodies=0              what it holds and what is damaged, for some of it at a time
+GET     /v1/logs/LOG/walk?from=P&bodies=0              its contents and damage, in parts
 GET     /v1/logs/LOG/groups                            the consumer groups
-PUT     /v1/logs/LOG/groups/GROUP                      what a group has consumed (role commit)
-DELETE  /v1/logs/LOG/groups/GROUP                      forget it (role admin)
-GET     /v1/streams, errors, losses, topics            what the commands of these names show
+PUT     /v1/logs/LOG/groups/GROUP                      commit a group's cursor (role commit)
+DELETE  /v1/logs/LOG/groups/GROUP                      forget a group (role admin)
+GET     /v1/streams, errors, losses, topics            the output of the commands of these names
 ======  =============================================  =========================================================
 
-Who shows a token has its role; who shows a certificate of ``client_ca`` has ``client_role``.
+A client with a token has the token's role; one with a certificate of ``client_ca`` has ``client_role``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .token_access import REPORT, TokenAccess
 
 _log = logging.getLogger("spark_rtps.serving")
 
-#: Of a request other than a task's report.
+#: The body of a request other than a task's report.
 _BODY_BYTES_MAX: Final = 64 << 10
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECRET: Final = ("token", "password", "secret")
@@ -55,7 +55,7 @@ Ask = Callable[[dict[str, object]], Mapping[str, object]]
 
 
 class ReceiverServiceRoutes:
-    """Answers of one receiver; called by the threads of all connections."""
+    """The answers of one receiver; called by the threads of all connections."""
 
     def __init__(self, config: LogServerConfig, ask: Ask) -> None:
         self._root = config.log_dir
@@ -73,7 +73,7 @@ class ReceiverServiceRoutes:
         )
         self._reporting = threading.Lock()
         self._lock = threading.Lock()
-        #: None: the supervisor has not told yet.
+        #: None: the supervisor has not sent them yet.
         self._subscriptions: dict[str, dict[str, Any]] | None = None
         self.groups = GroupRoutes(
             config.log_dir,
@@ -103,16 +103,16 @@ class ReceiverServiceRoutes:
             router.add(path, GET=partial(self._report, query))
 
     def tell(self, subscriptions: list[dict[str, Any]]) -> None:
-        """All subscriptions, as they are from now on."""
+        """Set the current subscriptions."""
         with self._lock:
             self._subscriptions = {each["name"]: each for each in subscriptions}
 
     def close(self) -> None:
-        """Answer those who wait."""
+        """Answer all waiting requests."""
         self._watch.close()
 
     def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> HttpResponse:
-        """The answer to a request that was admitted. Raises Refusal."""
+        """The answer to an admitted request. Raises Refusal."""
         if len(body) > _BODY_BYTES_MAX and not REPORT.fullmatch(target):
             raise Refusal(413, f"a body has at most {_BODY_BYTES_MAX} bytes here")
         return self._router.answer(method, target, body, peer)
@@ -154,14 +154,14 @@ class ReceiverServiceRoutes:
 
     def _topics(self, request: Request) -> HttpResponse:
         if self._listener is None:
-            raise Refusal(501, "this receiver looks at no domain")
+            raise Refusal(501, "this receiver observes no domain")
         seconds = number_of_seconds(request.query.get("seconds", "3"), LISTEN_SECONDS_MAX)
         try:
             found = self._listener.topics(seconds)
         except RtpsError as error:
             raise Refusal(409, str(error)) from error
         if found is None:
-            raise Refusal(503, "somebody else looks for topics just now", SOON)
+            raise Refusal(503, "another request looks for topics now", SOON)
         return HttpResponse(200, found)
 
     # --- subscriptions -----------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class ReceiverServiceRoutes:
     def _known(self) -> dict[str, dict[str, Any]]:
         known = self._subscriptions
         if known is None:
-            raise Refusal(503, "the receiver has not told yet what it receives", SOON)
+            raise Refusal(503, "the receiver has not listed its subscriptions yet", SOON)
         return known
 
     def _named(self, name: str) -> dict[str, Any]:
@@ -201,8 +201,8 @@ class ReceiverServiceRoutes:
             base = read_base(directory, read_metadata(directory).seed).position
         except LogError as error:
             if may_pass(error):
-                raise  # no place that it does not have is told
-            base = 0  # it has not begun, or is damaged, which whoever reads it is told
+                raise  # do not report a position that the log does not have
+            base = 0  # it has not begun, or is damaged; a reader of the log gets the error
         options = parsed.get("options") or {}
         return {
             **parsed,

@@ -1,4 +1,4 @@
-"""The server of a receiver service: its answers, and the lines between it and the supervisor that started it."""
+"""The server of a receiver service: its answers, and the lines between it and its supervisor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .server_config import LogServerConfig
 
 _log = logging.getLogger("spark_rtps.serving")
 
-#: A client waits no longer for the supervisor, and so many of them do at once.
+#: Longest wait of a client for the supervisor, and how many clients wait at once.
 _ASK_SECONDS: Final = 8.0
 _ASKED_MAX: Final = 16
-#: Between two looks after consumer groups.
+#: Pause between two turns of keeping consumer groups.
 _KEEP_SECONDS: Final = 1.0
 
 
 class ReceiverServiceServer:
-    """Listens from its making on. ``say`` hands a line to the supervisor; :meth:`hear` takes its lines."""
+    """Listens as soon as it is made. ``say`` sends a line to the supervisor; :meth:`hear` takes its lines."""
 
     def __init__(self, config: LogServerConfig, say: Callable[[dict[str, object]], None]) -> None:
         """Raises TransportError if it cannot listen there, may not, or cannot use its certificates."""
@@ -50,7 +50,7 @@ class ReceiverServiceServer:
         self._server.run()
 
     def hear(self, lines: Iterable[str]) -> None:
-        """Take the supervisor's lines until it says stop, or they end: one that is killed may leave half of one."""
+        """Take the supervisor's lines until one says stop, or they end: a killed supervisor may leave half a line."""
         for line in lines:
             try:
                 parsed = json.loads(line)
@@ -68,7 +68,7 @@ class ReceiverServiceServer:
                     return
 
     def close(self) -> None:
-        """Answer those who wait, end all connections and stop listening."""
+        """Answer all waiting requests, end all connections and stop listening."""
         self._closed.set()
         self.answers.close()
         self._server.close()
@@ -81,14 +81,14 @@ class ReceiverServiceServer:
     def _keep_groups(self) -> None:
         try:
             self.answers.groups.keep(Clocks.read_now())
-        except Exception:  # noqa: BLE001  (groups are looked after again, and everything else goes on)
-            _log.exception("consumer groups could not be looked after")
+        except Exception:  # noqa: BLE001  (the next turn tries again, and the rest keeps working)
+            _log.exception("consumer groups could not be kept; trying again")
 
     def _ask(self, what: dict[str, object]) -> Mapping[str, object]:
         asked = _Asked()
         with self._lock:
             if len(self._asked) >= _ASKED_MAX:
-                raise Refusal(503, "too many ask for subscriptions just now", SOON)
+                raise Refusal(503, "too many requests for subscriptions at once", SOON)
             number = next(self._numbers)
             self._asked[number] = asked
         try:

@@ -1,4 +1,4 @@
-"""What a receiver service answers about itself: streams, errors, losses, metrics, and the topics on its domain."""
+"""Reports of a receiver service on itself: streams, errors, losses, metrics, and the topics on its domain."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def errors(directory: Path) -> bytes:
 
 
 def losses(directory: Path) -> bytes:
-    """What was lost, as ``spark-rtps loss --json`` shows it."""
+    """The losses, as ``spark-rtps loss --json`` shows them."""
     return json.dumps(losses_as_json(read_losses([directory]), [directory])).encode()
 
 
 def metrics(directory: Path) -> bytes:
-    """All of it for Prometheus. Raises UsageError where its package is not installed."""
+    """All counters for Prometheus. Raises UsageError if its package is not installed."""
     try:
         from prometheus_client import CollectorRegistry, generate_latest
     except ImportError:
@@ -54,16 +54,16 @@ def metrics(directory: Path) -> bytes:
 
 
 class TopicListener:
-    """Joins a domain for a moment, to see who is there; for one caller at a time."""
+    """Joins a domain for a moment, to see its topics; for one caller at a time."""
 
     def __init__(self, config: NodeConfig, directory: Path) -> None:
-        """``directory``: of the logs whose receivers, where they are down for a moment, find their ports again."""
+        """``directory``: of the logs; a receiver that is down for a moment finds its ports there again."""
         self._directory = directory
         self._config = replace(config, participant_name=_LISTENER, guid_prefix=None, ipc=False)
         self._lock = threading.Lock()
 
     def topics(self, seconds: float) -> bytes | None:
-        """What is seen within so many seconds, as ``spark-rtps ls --json`` shows it; None: another caller listens.
+        """The topics seen within ``seconds``, as ``spark-rtps ls --json`` shows them; None: another caller listens.
 
         Raises TransportError if the domain cannot be joined.
         """

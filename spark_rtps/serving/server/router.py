@@ -1,4 +1,4 @@
-"""Finds what answers a request by its path and method."""
+"""Finds the function that answers a request, by path and method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ...transport.errors import LogError, UsageError
 from .http_messages import HttpResponse, Refusal, Request, refusal_of
 
-#: Called with the request, and with each part of the path that has a name in the pattern.
+#: Called with the request, and with each named part of the path.
 Handler: TypeAlias = Callable[..., HttpResponse]
 _QUERY_FIELDS_MAX: Final = 8
 
@@ -17,19 +17,19 @@ _QUERY_FIELDS_MAX: Final = 8
 class Router:
     """The routes of one server.
 
-    A part of a pattern in braces, such as ``/v1/logs/{log}``, stands for any one part of a path; the last one with a
-    star, ``{name*}``, for all that is left.
+    A part of a pattern in braces, such as ``/v1/logs/{log}``, stands for one part of a path; the last one with a star,
+    ``{name*}``, for all remaining parts.
     """
 
     def __init__(self) -> None:
         self._routes: list[tuple[list[str], Mapping[str, Handler]]] = []
 
     def add(self, pattern: str, **handlers: Handler) -> None:
-        """``handlers`` by their methods."""
+        """Add ``handlers`` by method."""
         self._routes.append((pattern.split("/"), handlers))
 
     def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> HttpResponse:
-        """The answer to a request that was admitted. Raises Refusal, also for what a log, a disk or a user did."""
+        """The answer to an admitted request. Raises Refusal, also for errors of a log, a disk or a user."""
         try:
             parts = urlsplit(target)
             query = dict(

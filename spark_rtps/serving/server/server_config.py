@@ -1,4 +1,4 @@
-"""The configuration of a log server, and how long it waits for whom."""
+"""The configuration of a log server, and its limits."""
 
 from __future__ import annotations
 
@@ -17,28 +17,27 @@ if TYPE_CHECKING:
 
 @value
 class Bounds:
-    """What one connection, and all of them, may take. Seconds and bytes."""
+    """The limits of one connection, and of all, in seconds and bytes."""
 
     connections: int = 256
-    #: A request's line and headers, and its body.
+    #: Of a request's line and headers, and of its body.
     header_bytes: int = 16 << 10
     body_bytes: int = 4 << 20
     #: From a request's first byte to its last one, and for a TLS handshake.
     request_seconds: float = 10.0
     #: Without a request.
     idle_seconds: float = 120.0
-    #: Until a reader that takes nothing is given up.
+    #: Until a client that reads nothing is given up.
     stalled_seconds: float = 60.0
-    #: A server that was started for a connection ends when it was of no use for so long.
+    #: A server that was started for a connection exits when unused for this long.
     unused_seconds: float = 300.0
 
 
 @value
 class LogServerConfig:
-    """Where the logs lie, and at which address they are served to whom; ``certificate`` and ``key`` are PEM files.
+    """Where the logs lie, and where they are served to which clients; ``certificate`` and ``key`` are PEM files.
 
-    ``descriptor`` is that of a socket which listens there already, and which the server is handed; ``logs`` are those
-    that it serves from the beginning on.
+    ``descriptor``: an inherited socket that listens there already; ``logs``: those served from the beginning.
     """
 
     log_dir: Path
@@ -50,14 +49,14 @@ class LogServerConfig:
     bounds: Bounds = Bounds()
     descriptor: int | None = None
     logs: tuple[str, ...] = ()
-    #: Whether it is the server of a receiver service, which the rest is for; ``token`` is unused then.
+    #: Whether it is the server of a receiver service, which uses the fields below; ``token`` is unused then.
     receiver_service: bool = False
     #: Role -> token.
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: PEM file: clients with a certificate of this authority have the role ``client_role``.
     client_ca: str | None = None
     client_role: str = "commit"
-    #: Nanoseconds after which a consumer group is removed that committed nothing.
+    #: Nanoseconds after which a consumer group without commits is removed.
     groups_retention: int = 7 * 86_400 * 10**9
     #: How ``/v1/topics`` joins the domain; None: it does not.
     node: NodeConfig | None = None
@@ -66,7 +65,7 @@ class LogServerConfig:
         """The configuration as one line of JSON."""
         raw = {**dataclasses.asdict(self), "log_dir": str(self.log_dir), "tokens": dict(self.tokens)}
         if self.node is not None:
-            raw["node"]["guid_prefix"] = None  # a participant that looks around is another one
+            raw["node"]["guid_prefix"] = None  # the observing participant is another one
         return json.dumps(raw)
 
     @classmethod
@@ -83,7 +82,7 @@ class LogServerConfig:
 
 
 def _node(raw: dict[str, Any]) -> NodeConfig:
-    # here: a query's server has no use for it, and would start three times slower
+    # imported here: the server of a query does not need it, and would start three times slower
     from ...transport.net.node_config import NodeConfig
     from ...transport.protocol.trust import Trust
 

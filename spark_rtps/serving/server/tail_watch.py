@@ -1,6 +1,6 @@
-"""Requests that wait until a log goes on: each in the thread of its connection, woken by one thread that looks.
+"""Requests that wait until a log grows: each in the thread of its connection, woken by one watching thread.
 
-It looks at the ends of the logs, and, less often, whether those who wait are still there.
+That thread looks at the ends of the logs, and, less often, whether the clients are still connected.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ...transport.log.checkpoint import read_tail
 
 _log = logging.getLogger("spark_rtps.serving")
 
-#: How often the ends of the logs are looked at that somebody waits for.
+#: How often the ends of awaited logs are looked at.
 _LOOK_SECONDS: Final = 0.003
-#: How often it is looked whether the peers are still there.
+#: How often the clients' connections are looked at.
 _PEERS_SECONDS: Final = 0.2
-#: Requests that wait at once; connections stay free for others.
+#: Requests that wait at the same time; connections stay free for others.
 WAITING_MAX: Final = 128
 
 
 class TooManyWait(Exception):
-    """So many requests wait already, or there is no thread left that would wake them."""
+    """The limit of waiting requests is reached, or there is no thread left that would wake them."""
 
 
 class _Awaited:
-    """One request: where its log is, what is waited for, and the socket of who waits."""
+    """A waiting request: its log, the awaited position, and the client's socket."""
 
     def __init__(self, directory: Path, after: int, peer: int | None) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class _Awaited:
 
 
 class TailWatch:
-    """Looks at the ends of logs while somebody waits for them, and sleeps otherwise."""
+    """Looks at the ends of logs while a request waits for them, and sleeps otherwise."""
 
     def __init__(self) -> None:
         self._change = threading.Condition()
@@ -49,8 +49,9 @@ class TailWatch:
         self._thread: threading.Thread | None = None
 
     def wait(self, directory: Path, after: int, seconds: float, peer: int | None = None) -> None:
-        """Return when the log's end is behind ``after``, so many seconds are over, or this is closed; or when the other
-        end of the socket ``peer`` has nothing more to say, so that nobody else has to wait for that place."""
+        """Return when the log's end is behind ``after``, ``seconds`` are over, or this is closed; or when the client
+        has closed
+        the socket ``peer``, which frees its slot."""
         if seconds <= 0 or _is_behind(directory, after):
             return
         awaited = _Awaited(directory, after, peer)
@@ -75,7 +76,7 @@ class TailWatch:
                 self._awaited.remove(awaited)
 
     def close(self) -> None:
-        """Whoever waits is answered now."""
+        """Wake all waiting requests."""
         with self._change:
             self._closed = True
             for each in self._awaited:
@@ -96,26 +97,26 @@ class TailWatch:
                 if time.monotonic() >= look_for_peers_at:
                     look_for_peers_at = time.monotonic() + _PEERS_SECONDS
                     _let_go_who_left(awaited)
-            except Exception:  # noqa: BLE001  (who waits looks for itself; later ones are woken as ever)
-                _log.exception("the ends of logs could not be looked at")
+            except Exception:  # noqa: BLE001  (waiting requests look themselves; later ones are woken)
+                _log.exception("the ends of logs could not be read")
                 for each in awaited:
                     each.there.set()
             time.sleep(_LOOK_SECONDS)
 
 
 def _look(awaited: list[_Awaited], directory: Path) -> None:
-    """Wake those who wait for more of one log than there was."""
+    """Wake the requests that wait for more of one log than there was."""
     try:
         tail = read_tail(directory)
-    except LogError:  # such as no descriptors; those who wait look for themselves, and say so
+    except LogError:  # such as no descriptors; the waiting requests look themselves and report it
         tail = None
     for each in awaited:
-        if tail is None or tail.position > each.after:  # None: what is damaged is told at once
+        if tail is None or tail.position > each.after:  # None: damage is reported at once
             each.there.set()
 
 
 def has_left(peer: int | None) -> bool:
-    """Whether the other end of this socket has nothing more to say, so that it waits for no answer either."""
+    """Whether the client has closed its side of this socket, and so does not wait for an answer."""
     if peer is None:
         return False
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Who may ask a server: those who show the token of a role, or a client's certificate."""
+"""Admission of requests by the token of a role, or by a client's certificate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from ..wire_format.receiver_service import ROLES
 from .http_messages import Refusal
 
-#: What a task counted: it goes with reading.
+#: A task's report of its counts is allowed to readers.
 REPORT: Final = re.compile(r"/v1/logs/[^/?]+/report")
 
 
 class TokenAccess:
-    """Admits requests: ``tokens`` by role, ``client_role`` for who shows a certificate, paths ``open_to_all``."""
+    """Admits requests: ``tokens`` by role, ``client_role`` for clients with a certificate, paths ``open_to_all``."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class TokenAccess:
     def admit(
         self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool = False
     ) -> bool:
-        """Whether the request needs no token; Refusal if it does and its sender has not the role.
+        """Whether the request needs no token; Refusal if it does and its sender does not have the role.
 
         ``certified``: the sender has shown a certificate of the authority that the server trusts.
         """
@@ -39,16 +39,14 @@ class TokenAccess:
             return True
         role = self._role(headers.get(b"authorization", b""), certified=certified)
         if role is None:
-            raise Refusal(
-                401, "this server answers those who know its token only", (("WWW-Authenticate", "Bearer"),)
-            )
+            raise Refusal(401, "this server needs its token", (("WWW-Authenticate", "Bearer"),))
         needed = _needed_role(method, target)
         if ROLES.index(role) < ROLES.index(needed):
             raise Refusal(403, f"this needs the role {needed}, and the token has the role {role}")
         return False
 
     def _role(self, authorization: bytes, *, certified: bool) -> str | None:
-        """The strongest role of who asks. All tokens are compared, each in constant time."""
+        """The strongest role of the sender. All tokens are compared, each in constant time."""
         scheme, _, given = authorization.partition(b" ")
         matching = [hmac.compare_digest(given.strip(), token) for _, token in self._tokens]
         found = {role for (role, _), matches in zip(self._tokens, matching, strict=True) if matches}

@@ -1,1 +1,1 @@
-"""What a log server and its clients exchange: addresses, subscriptions, ends of logs and offsets in them."""
+"""What a log server and its clients exchange: addresses, subscriptions, ends of logs, offsets."""

@@ -1,7 +1,7 @@
-"""Whether a folder on this host is the one that was meant on another one, or in another container of this one.
+"""Whether a folder on this host is the one that another host, or another container of this host, meant.
 
-A host's name proves nothing: containers of one host have different ones, and different hosts the same. What does is the
-kernel's boot id, with the device and the inode of the folder.
+A host's name proves nothing: containers of one host have different names, and different hosts the same. The kernel's
+boot id together with the device and inode of the folder identifies it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...transport.value_classes import value
 
 @value
 class LogLocation:
-    """A log's folder, as the process that planned to read it saw it."""
+    """A log's folder, as the planning process saw it."""
 
     boot_id: str
     device: int
@@ -22,9 +22,9 @@ class LogLocation:
 
     @classmethod
     def of_directory(cls, directory: Path) -> LogLocation | None:
-        """None: there is no such folder, or it cannot be told from others."""
+        """None: there is no such folder, or it cannot be identified."""
         try:
             found = directory.stat()
             return cls(boot_id(), found.st_dev, found.st_ino)
-        except (OSError, ValueError):  # ValueError: another host names what can be no folder
+        except (OSError, ValueError):  # ValueError: the name is not a possible path here
             return None

@@ -1,4 +1,4 @@
-"""A log that is gone through where it lies, for a second at a time: only what was found is sent, and soon.
+"""A log that its receiver scans, for a second at a time: only the findings are sent, and soon.
 
 ``{"v":1,"base":B,"end":E,"stop":P,"frames":F,"rows":R,"bytes":N,"errors":[TEXT],"damage":[[POSITION,STOP,ROWS,WRITER,SN]],
 "more_damage":N,"segments":[[BASE,END,FRAMES,ROWS,FIRST,LAST]],"writers":[[GUID,HIGHEST,ROWS,BYTES,MISSING,FIRST,LAST]],
@@ -22,14 +22,15 @@ from ...transport.log.log_view import LogView
 from ...transport.log.verification import Verified, extent, scan_log
 from ...transport.structure import GUID_BYTES, Guid
 
-#: So long one part takes.
+#: Time for one part.
 _SECONDS: Final = 1.0
 _SEGMENTS_MAX: Final = 65_536
 _ERRORS_MAX: Final = 16
 
 
 def scan_directory(directory: Path, start: int, stop: int | None, *, bodies: bool) -> dict[str, object]:
-    """What lies in the log from position ``start`` on, and how far that goes; not beyond ``stop``. Raises LogError."""
+    """What lies in the log from position ``start`` on, and how far the scan came; not beyond ``stop``. Raises
+    LogError."""
     view, inventory = LogView(directory), Inventory.of_log(directory)
     found, until = Verified(directory), time.monotonic() + _SECONDS
     found.base, found.end, error = extent(view)
@@ -40,7 +41,7 @@ def scan_directory(directory: Path, start: int, stop: int | None, *, bodies: boo
     try:
         for item in scan_log(view, position, end, bodies=bodies):
             if isinstance(item, Frame):
-                # never beside damage alone: the frames on both sides of it tell what it is
+                # never next to damage alone: the frames on both sides of it tell what it is
                 if found.frames and time.monotonic() >= until:
                     position = item.position
                     break
@@ -77,14 +78,14 @@ def scan_directory(directory: Path, start: int, stop: int | None, *, bodies: boo
 
 
 class ScannedLog:
-    """What a log in ``directory`` of another host holds, put together of the parts that its receiver tells."""
+    """The contents of a log in ``directory`` of another host, put together from the parts that its receiver sends."""
 
     def __init__(self, directory: Path) -> None:
         self.verified = Verified(directory)
         self.writers: dict[Guid, HeldWriter] = {}
-        #: Frames of writers beyond those that are counted one by one.
+        #: Frames of writers beyond the limit of separately counted ones.
         self.overflow = 0
-        #: Up to here it was gone through; None: it was not yet.
+        #: The position that the scan has reached; None: none yet.
         self.stop: int | None = None
         self._segments: dict[int, HeldSegment] = {}
 
@@ -94,17 +95,17 @@ class ScannedLog:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all was gone through that was there when it began."""
+        """Whether everything was scanned that was there when the scan began."""
         return self.stop is not None and self.stop >= self.verified.end
 
     def add_bytes(self, raw: bytes) -> None:
-        """Take the next part. Raises ValueError for what cannot be one."""
+        """Add the next part. Raises ValueError if it is invalid."""
         part, found, before = parse_object(raw), self.verified, self.stop
         base, end, stop = (parse_number(part.get(key)) for key in ("base", "end", "stop"))
         if before is None:
             before, found.base, found.end = base, base, end
         if stop <= before and stop < found.end:
-            raise ValueError(f"it goes no further than position {stop}")
+            raise ValueError(f"the scan does not advance: it ends at position {stop}")
         self.stop = stop
         found.frames += parse_number(part.get("frames"))
         found.rows += parse_number(part.get("rows"))
@@ -174,7 +175,7 @@ def _hex(writer: Guid) -> str:
 def _guid(value: object) -> Guid:
     raw = bytes.fromhex(parse_text(value))
     if len(raw) != GUID_BYTES:
-        raise ValueError(f"{value!r:.40} is no GUID")
+        raise ValueError(f"{value!r:.40} is not a GUID")
     return Guid.from_bytes(raw)
 
 
@@ -185,7 +186,7 @@ def _optional_number(value: object) -> int | None:
 def _rows(value: object, most: int, columns: int) -> list[list[Any]]:
     def parse_row(entry: object) -> list[Any]:
         if not isinstance(entry, list) or len(entry) != columns:
-            raise ValueError(f"each entry has to have {columns} columns where {value!r:.40} is")
+            raise ValueError(f"each entry needs {columns} columns, not {value!r:.40}")
         return entry
 
     return parse_entries(value, parse_row, most)

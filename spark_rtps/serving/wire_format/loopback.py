@@ -1,7 +1,7 @@
-"""Whether addresses of a server mean the same one here as where they were told.
+"""Whether addresses of a server mean the same server here as where they were announced.
 
-Loopback is another network in each host, and in each container with a network of its own. What tells them apart is the
-kernel's boot id, with the inode of the network namespace.
+Loopback is another network in each host, and in each container with its own network. The kernel's boot id together
+with the inode of the network namespace identifies it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def loopback_network(addresses: Iterable[str]) -> str | None:
 
 
 def this_network() -> str | None:
-    """What the network of this process is told from others by; None: it cannot be."""
+    """An identifier of this process's network; None: there is none."""
     try:
         return f"{boot_id()}/{_NAMESPACE.stat().st_ino}"
     except OSError:

@@ -11,7 +11,7 @@ from ...transport.value_classes import value
 
 @value
 class MisplacedOffset:
-    """An offset at which the log cannot be read, why, and the next place after it where it can."""
+    """An offset at which the log cannot be read, why, and the next cursor where it can."""
 
     what: str
     cause: str
@@ -19,7 +19,7 @@ class MisplacedOffset:
 
 
 def find_misplacement(view: LogView, cursor: Cursor, *, base: int, tail: Cursor) -> MisplacedOffset | None:
-    """What is wrong with an offset of a log that holds [``base``, ``tail``); None: nothing.
+    """The fault of an offset of a log that holds [``base``, ``tail``); None: there is none.
 
     Raises LogLostError for an offset beyond the end.
     """

@@ -1,4 +1,4 @@
-"""What a receiver service and its clients tell each other: subscriptions, the end of a log, names and roles."""
+"""What a receiver service and its clients exchange: subscriptions, the end of a log, names and roles."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ...transport.protocol.participant.slices import Slice
 from ...transport.value_classes import value
 from .log_location import LogLocation
 
-#: What a client may, the least first; each role may what those before it may.
+#: Roles of clients, the weakest first; each includes those before it.
 ROLES: Final = ("read", "commit", "admin")
-#: A receiver answers a request that waits for more of a log after so many seconds at the latest.
+#: A receiver answers a request that waits for more of a log after this many seconds at the latest.
 TAIL_SECONDS_MAX: Final = 30.0
-#: A receiver listens for no longer than so many seconds before it tells which topics there are; commands ask for less,
-#: since a connection that is silent for 10 s is given up.
+#: The longest time that a receiver listens before it lists topics; commands ask for less, since a connection that is
+#: silent for 10 s is given up.
 LISTEN_SECONDS_MAX: Final = 10.0
 LISTEN_SECONDS_ASKED_MAX: Final = 8.0
-#: Pieces into which a range is split at most.
+#: The most pieces of a split range.
 PIECES_MAX: Final = 4_096
 _COUNTERS_MAX: Final = 4_096
 OPTIONS_MAX: Final = 512
@@ -41,12 +41,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 
 
 def is_name(name: str) -> bool:
-    """Whether a subscription or a consumer group may be called that; a name is never used as a path."""
+    """Whether this is a valid name of a subscription or a consumer group; a name is never used as a path."""
     return _NAME.fullmatch(name) is not None and ".." not in name
 
 
 def is_log(log: str) -> bool:
-    """Whether this is the id of a log: a UUID as it is written most often."""
+    """Whether this is the id of a log: a UUID in its usual form."""
     try:
         return str(uuid.UUID(log)) == log
     except ValueError:
@@ -54,12 +54,11 @@ def is_log(log: str) -> bool:
 
 
 def too_open(address: str, *, has_tls: bool, has_access: bool) -> str | None:
-    """Why nobody may listen at this address; None: it is allowed. ``has_access``: a token or a client's certificate
-    is asked for."""
+    """Why no server may listen at this address; None: it may. ``has_access``: clients need a token or a certificate."""
     if has_access and (has_tls or ipaddress.IPv4Address(address).is_loopback):
         return None
     if ipaddress.IPv4Address(address).is_loopback:
-        return f"{address}: no token and no client_ca says who may; set [tokens]"
+        return f"{address}: neither a token nor client_ca is set; set [tokens]"
     return (
         f"{address} can be reached from other hosts: set certificate and key (TLS), and [tokens] or client_ca; "
         "or listen on a loopback address"
@@ -68,7 +67,7 @@ def too_open(address: str, *, has_tls: bool, has_access: bool) -> str | None:
 
 @value
 class SubscriptionInfo:
-    """A subscription of a receiver. ``place`` tells its log's folder from others; ``options`` have no secrets."""
+    """A subscription of a receiver. ``place`` identifies its log's folder; ``options`` contain no secrets."""
 
     name: str
     topic: str
@@ -85,12 +84,12 @@ class SubscriptionInfo:
     dynamic: bool
     options: Mapping[str, str]
     retention: str
-    #: The topics that share the log, of which ``topic`` is a name for people; None: ``topic`` alone.
+    #: The topics that share the log, with ``topic`` as their display name; None: ``topic`` alone.
     topics: TopicSelection | None = None
 
     @property
     def slice(self) -> Slice | None:
-        """The part of the topic's writers that it takes; None: all."""
+        """The slice of the topic's writers that it takes; None: all."""
         text = self.options.get("slice")
         return None if text is None else Slice.parse(text)
 
@@ -100,7 +99,7 @@ class SubscriptionInfo:
         parsed = parse_mapping(raw)
         log, name, state = (parse_text(parsed.get(key)) for key in ("log", "name", "state"))
         if not is_log(log) or not is_name(name) or state not in _STATES:
-            raise ValueError(f"{name!r:.40}, {log!r:.40}, {state!r:.40} are no name, log and state")
+            raise ValueError(f"{name!r:.40}, {log!r:.40}, {state!r:.40} are not a name, a log and a state")
         options = parse_mapping(parsed.get("options", {}), OPTIONS_MAX)
         base, position, rows = (_parse_position(parsed.get(key)) for key in ("base", "position", "rows"))
         found = cls(
@@ -121,13 +120,13 @@ class SubscriptionInfo:
             parse_text(parsed.get("retention")),
             parse_optional(parsed.get("topics"), _parse_topics),
         )
-        _ = found.slice  # which may be none
+        _ = found.slice  # raises ValueError if it is invalid
         return found
 
 
 @value
 class LogTail:
-    """Where a log begins and ends, the samples before its end, how much it may hold, and what its receiver counts."""
+    """Where a log begins and ends, the samples before its end, its largest size, and the counters of its receiver."""
 
     base: int
     position: int
@@ -152,7 +151,7 @@ class LogTail:
 def parse_cursor(value: object) -> Cursor:
     """A cursor of ``[position, row]``. Raises ValueError."""
     if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{value!r:.40} is no cursor")
+        raise ValueError(f"{value!r:.40} is not a cursor")
     return Cursor(_parse_position(value[0]), _parse_position(value[1]))
 
 
@@ -165,11 +164,11 @@ def _parse_topics(value: object) -> TopicSelection:
     names = parse_entries(fields.get("names"), parse_text, TOPICS_MAX)
     pattern = parse_optional(fields.get("pattern"), parse_text)
     if bool(names) is (pattern is not None):
-        raise ValueError(f"{value!r:.40} are no topics")
+        raise ValueError(f"{value!r:.40} are not topics")
     return TopicSelection(tuple(names), pattern)
 
 
 def _parse_location(value: object) -> LogLocation:
     if not isinstance(value, list) or len(value) != 3:
-        raise ValueError(f"{value!r:.40} is no place")
+        raise ValueError(f"{value!r:.40} is not the location of a log")
     return LogLocation(parse_text(value[0]), parse_number(value[1]), parse_number(value[2]))
