@@ -72,7 +72,7 @@ def test_a_coherent_set_that_is_closed_before_its_end_is_an_error(
 
 @pytest.mark.parametrize("on_no_reader", ["wait", "drop"])
 @pytest.mark.parametrize("is_late", [False, True])
-def test_who_waits_for_acknowledgments_of_a_publication_that_is_closed_is_told_that(
+def test_wait_for_acknowledgments_raises_when_its_publication_is_closed(
     participate: Participate, on_no_reader: str, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not that readers left, or, where none is asked for, that they have everything."""

@@ -49,7 +49,7 @@ def test_keep_last_that_nobody_reads_holds_nobody_back(participate: Participate,
     assert newest == {0: 99_999, 1: 97_999, 2: 98_999}
 
 
-def test_a_listener_may_ask_for_what_it_is_told(participate: Participate) -> None:
+def test_a_listener_may_read_the_status_it_is_called_with(participate: Participate) -> None:
     """It asks while more and more arrives, and no event overtakes another."""
     received: list[int] = []
 

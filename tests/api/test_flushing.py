@@ -242,7 +242,7 @@ def test_what_a_flush_compresses_arrives(participate: Participate, is_awaited: b
 # --- automatic flushes ------------------------------------------------------------------------------------
 
 
-def test_a_handler_hears_of_automatic_flushes_that_fail(participate: Participate) -> None:
+def test_a_handler_receives_failures_of_automatic_flushes(participate: Participate) -> None:
     here, there = participate(), participate()
     subscriptions = subscribed(there, "a")
     received: list[rtps.TransportError] = []

@@ -91,7 +91,7 @@ def test_the_states_of_an_instance(end: Callable[..., Frame]) -> None:
 
 
 @pytest.mark.parametrize("end", [only_keys, bare], ids=["key", "key_hash"])
-def test_the_key_of_an_instance_that_only_its_end_tells_of(end: Callable[..., Frame]) -> None:
+def test_an_instance_known_by_its_dispose_alone_has_its_key(end: Callable[..., Frame]) -> None:
     instances = Instances(TYPE, keyed=True)
     instances.note_frames([end(7)])
     (only,) = instances.all()

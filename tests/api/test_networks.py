@@ -35,7 +35,7 @@ def test_the_readers_of_allowed_networks_match(participate: Participate) -> None
     assert subscription.read(max_rows=1, timeout=PATIENCE).to_pylist() == [{"n": 1}]
 
 
-def test_a_refused_reader_is_named_with_the_remedy(participate: Participate) -> None:
+def test_a_refused_reader_is_logged_with_a_hint(participate: Participate) -> None:
     here, there = participate(), participate()
     subscription = there.subscribe("t", schema=NUMBERS)
     publication = here.publish(

@@ -18,7 +18,7 @@ RECEIVER, SERVER = "spark_rtps.transport.receiver", "spark_rtps.serving"
 SAMPLES = 30_000
 
 
-def test_a_receiver_and_a_server_are_killed_beside_a_cluster_without_dds(
+def test_a_cluster_without_dds_survives_killed_receiver_and_server(
     driver: Driver, plant: Plant, tmp_path: Path
 ) -> None:
     """Printed: seconds from the kill to the next row in the log and in the output, and to the end of the batch."""

@@ -80,7 +80,7 @@ def test_columns_are_picked_by_name(mine: Callable[..., TopicType]) -> None:
     assert "x" in reason
 
 
-def test_names_and_keys_decide_where_the_type_is_not_told(mine: Callable[..., TopicType]) -> None:
+def test_names_and_keys_decide_where_no_type_is_announced(mine: Callable[..., TopicType]) -> None:
     there = topic("module m { @final struct T { @key long id; }; };", "m::T")
     here = mine("struct T { long id; };")
     for reasons in (cannot_read(there, here), cannot_write(there, here)):
@@ -92,7 +92,7 @@ def test_names_and_keys_decide_where_the_type_is_not_told(mine: Callable[..., To
     assert reason == "KEY: your type has a key, the topic's has none"
 
 
-def test_the_octets_of_ros_are_told_as_either(tmp_path: Path) -> None:
+def test_a_ros_byte_matches_octet_and_uint8(tmp_path: Path) -> None:
     path = tmp_path / "pkg" / "msg" / "Level.msg"
     path.parent.mkdir(parents=True)
     path.write_text("byte level\nbyte[] more\n")

@@ -130,7 +130,7 @@ class TestCdr:
             "NOT_ALIVE_DISPOSED",
         ]
 
-    def test_key_hash_alone_tells_a_short_key(self, tmp_path: Path) -> None:
+    def test_a_key_hash_gives_a_short_key(self, tmp_path: Path) -> None:
         key_hash = Codec(POINT).key_hashes(points(7, 1))[0].tobytes()
         nothing = np.zeros(0, np.uint8)
         runs = [
@@ -141,7 +141,7 @@ class TestCdr:
         assert table.column("id").to_pylist() == [0, 7]
         assert table.column("x").to_pylist() == [0.0, None]
 
-    def test_key_hash_that_is_an_md5_tells_nothing(self, tmp_path: Path) -> None:
+    def test_a_key_hash_that_is_an_md5_gives_no_key(self, tmp_path: Path) -> None:
         named = Struct("Named", (Member("name", String(), 0, key=True),))
         run = Run.single(WRITER, 1, np.zeros(0, np.uint8), flags=DISPOSED, key_hash=bytes(range(16)))
         assert decode(tmp_path, [run], plan(named, metadata=True)).column("name").to_pylist() == [None]
@@ -177,7 +177,9 @@ class TestCdr:
         strange = Run.single(WRITER, 1, np.array([77, 77, 0, 0], np.uint8))
         assert decode(tmp_path, [strange], plan(metadata=True)).num_rows == 0
 
-    def test_malformed_are_dropped_and_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_malformed_samples_are_dropped_and_reported(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         short = Run.single(OTHER, 1, np.array([0, 1, 0, 0, 9, 9, 9, 9], np.uint8))
         strange = Run.single(OTHER, 2, np.array([77, 77, 0, 0, 1, 1, 1, 1], np.uint8))
         runs = [run_of(encoded(points(0, 2)), 1), short, strange, run_of(encoded(points(2, 1)), 3)]
@@ -197,7 +199,7 @@ class TestCdr:
             ),
         ],
     )
-    def test_columns_that_a_writer_told_it_has_not_are_not_guessed(
+    def test_samples_of_a_writer_whose_type_lacks_the_columns_are_malformed(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted: pa.Schema, reason: str
     ) -> None:
         guess = TopicPlan(

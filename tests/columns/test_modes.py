@@ -450,7 +450,9 @@ class TestCounting:
         numbers = np.arange(3 * (MALFORMED_REASONS_MAX + 7))
         assert report.uncounted(numbers) == 256  # of more holes
 
-    def test_more_writers_than_are_told_apart(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_warnings_of_too_many_writers_are_merged(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         many = MALFORMED_REASONS_MAX + 20
         writers = [Guid(i.to_bytes(12, "big"), b"\0\0\1\2") for i in range(many)]
         runs = [single(self.BAD, 1, writer=writers[i % many]) for i in range(2 * many)]

@@ -33,7 +33,7 @@ def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path, mark: str) -> No
 
 
 class TestIdl:
-    def test_includes_from_beside(self, tmp_path: Path) -> None:
+    def test_an_include_is_found_in_the_same_directory(self, tmp_path: Path) -> None:
         write(tmp_path / "parts" / "point.idl", "@nested struct Point { long x; };")
         path = write(
             tmp_path / "main.idl", '#include "parts/point.idl"\nstruct Path { sequence<Point> points; };'

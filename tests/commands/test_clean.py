@@ -40,7 +40,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "logs"
 
 
-def test_only_what_is_named_goes_and_only_when_told(root: Path) -> None:
+def test_clean_removes_the_listed_logs_only_with_yes(root: Path) -> None:
     where = ("--log-dir", str(root))
     old, young, left_over, used = (
         folder(root, name, days) for name, days in zip("ABCD", (8, 1, 0, 9), strict=True)

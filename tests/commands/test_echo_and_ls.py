@@ -152,7 +152,7 @@ def test_echo_ends_in_time_while_samples_keep_coming(monkeypatch: pytest.MonkeyP
     assert printed == 150
 
 
-def test_echo_takes_structs_as_told(tmp_path: Path) -> None:
+def test_echo_follows_the_structs_option(tmp_path: Path) -> None:
     file = tmp_path / "t.idl"
     file.write_text("struct T { long x; };")
     for reported in Unannotated:

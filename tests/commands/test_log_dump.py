@@ -99,7 +99,7 @@ def test_a_part_of_the_log(log: StreamLog) -> None:
         assert lines("dump", log.directory, "--limit", limit) == every[:limit]
 
 
-def test_damage_is_told_beside_the_samples(log: StreamLog) -> None:
+def test_damage_is_reported_with_the_samples(log: StreamLog) -> None:
     every, frames = lines("dump", log.directory), held(log)
     flip(log, frames[1].position + 150)
     found = run("dump", log.directory, "--json", exit_code=1)

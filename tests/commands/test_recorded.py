@@ -335,7 +335,7 @@ class TestEcho:
         assert json.loads(shown) == {"y": 1, "other": "a"}
         assert "defines no struct 'ShapeType'" in str(error)
 
-    def test_writers_that_told_no_type(self, log: StreamLog) -> None:
+    def test_writers_without_an_announced_type(self, log: StreamLog) -> None:
         with FakeReceiver(recording(log.directory)) as receiver:
             at = ("-r", receiver.address, "--from", "earliest", "-n", 3)
             shown = run("echo", "squares", *at).stdout.splitlines()
@@ -370,7 +370,7 @@ class TestEcho:
 
 
 class TestType:
-    def test_what_the_writers_told(self, points: StreamLog, tmp_path: Path) -> None:
+    def test_announced_types_of_writers_are_used(self, points: StreamLog, tmp_path: Path) -> None:
         with FakeReceiver(recording(points.directory, type=None)) as receiver:
             found = json.loads(run("type", "squares", "-r", receiver.address, "--json").stdout)
             file = tmp_path / "t.idl"
@@ -391,7 +391,7 @@ class TestType:
         assert "struct Point" in shown and "Spark schema" not in shown
         assert found["schema"] is None
 
-    def test_none_told_one(self, log: StreamLog) -> None:
+    def test_without_announced_types_there_is_no_schema(self, log: StreamLog) -> None:
         with FakeReceiver(recording(log.directory)) as receiver:
             error = run("type", "squares", "-r", receiver.address, exit_code=1).exception
         assert "no writer in its log has told a type" in str(error)

@@ -96,7 +96,7 @@ def test_with_none_nothing_listens() -> None:
         ((LO,), {"serve_address": "0.0.0.0"}, "0.0.0.0", ("127.0.0.1",)),
     ],
 )
-def test_where_it_listens_and_what_tasks_are_told(
+def test_tasks_get_the_address_the_server_listens_at(
     there: Callable[..., None], up: Any, options: dict[str, str], bound: str, reported: tuple[str, ...]
 ) -> None:
     there(*up)

@@ -117,7 +117,7 @@ def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(
     assert services.a.stream.base > 0, "it was held for the group alone"
 
 
-def test_a_group_is_told_once_of_each_place(
+def test_a_group_commits_each_position_once(
     services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = services.reader()
@@ -474,7 +474,7 @@ def test_a_receiver_that_begins_a_new_log_is_waited_for(services: ReceiverServic
     assert got == [10, 5, 6]
 
 
-def test_a_log_that_was_cut_is_gone_on_with_at_its_end(services: ReceiverServices) -> None:
+def test_a_log_that_was_cut_is_resumed_at_its_end(services: ReceiverServices) -> None:
     services.a.receive(0, 2)
     reader = services.reader(startingOffsets="earliest", failOnDataLoss="false")
     offset, _ = step(reader, reader.initialOffset())

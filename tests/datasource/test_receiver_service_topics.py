@@ -94,7 +94,7 @@ def test_types_that_differ_are_no_type(services: ReceiverServices) -> None:
     assert receiver_service_type(settings_of(subscribe="p,q"), services.connect) is None
 
 
-def test_nobody_has_told_a_type(services: ReceiverServices) -> None:
+def test_topics_without_an_announced_type(services: ReceiverServices) -> None:
     with pytest.raises(OptionError, match=r"no writer has told .* or set payload=binary"):
         receiver_service_type(settings_of(subscribe="p,q", **AT_ONCE), services.connect)
 

@@ -33,7 +33,7 @@ def services(tmp_path: Path) -> ReceiverServices:
     return ReceiverServices(tmp_path)
 
 
-def test_the_type_is_what_writers_told(services: ReceiverServices) -> None:
+def test_the_type_is_the_one_writers_announce(services: ReceiverServices) -> None:
     found = receiver_service_type(settings_of(), services.connect)
     assert (found.struct, found.inferred) == (POINT, True)
 

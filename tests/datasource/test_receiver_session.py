@@ -97,7 +97,7 @@ def test_a_receiver_that_died_does_not_begin_its_log_again(tmp_path: Path) -> No
         session.tail()
 
 
-def test_an_old_log_is_gone_on_with_from_where_it_was_read_to(tmp_path: Path) -> None:
+def test_an_old_log_is_resumed_where_reading_ended(tmp_path: Path) -> None:
     asked, started = settings(tmp_path), Started()
     plan = plan_source(asked, COLUMNS)
     first = ReceiverSession.on_new_log(asked, plan, start=started)

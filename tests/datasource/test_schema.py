@@ -105,7 +105,7 @@ class TestSourceSchema:
             ("x LIKE 'a'", "LIKE"),
         ],
     )
-    def test_a_wrong_filter_is_said_at_once(self, idl: str, expression: str, output: str) -> None:
+    def test_a_wrong_filter_is_an_error_at_once(self, idl: str, expression: str, output: str) -> None:
         with pytest.raises(OptionError, match="option 'filter'") as caught:
             RtpsDataSource({"topic": "T", "type.file": idl, "type": "Pose", "filter": expression}).schema()
         assert output in str(caught.value)
@@ -292,7 +292,7 @@ class TestReading:
         with pytest.raises(OptionError, match="option 'filter' = 'z > 1'"):
             plan_source(settings(type__file=idl, type="Pose", filter="z > 1"), POSE)
 
-    def test_what_is_a_guess_is_not_told(self, idl: str, tmp_path: Path) -> None:
+    def test_a_guessed_type_is_not_announced(self, idl: str, tmp_path: Path) -> None:
         assert not plan_source(settings(), POSE).announced
         assert not plan_source(settings(type__file=idl, type="Pose"), POSE).announced
         assert plan_source(settings(type__file=idl, type="Pose", type__extensibility="final"), POSE).announced
@@ -301,7 +301,7 @@ class TestReading:
         assert plan_source(settings(type__file=path), StructType().add("a", "integer")).announced
 
     @pytest.mark.parametrize("options", [{"filter": "z > 1"}, {"metadata": "true"}])
-    def test_of_a_stream_what_is_wrong_is_said_by_its_reader(self, options: dict[str, str]) -> None:
+    def test_wrong_options_of_a_stream_are_errors_of_its_reader(self, options: dict[str, str]) -> None:
         """Spark stops the reader that it could not make, and tells of that."""
         source = RtpsDataSource({"topic": "T", **options})
         reader = source.streamReader(POSE)

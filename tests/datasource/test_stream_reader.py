@@ -236,7 +236,7 @@ class TestFirstStart:
         assert source.receiver.stopped and source.receiver.said_goodbye
         source.reader.stop()
 
-    def test_a_driver_that_was_killed_says_no_goodbye(
+    def test_a_killed_driver_leaves_without_a_dispose(
         self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         source = make()
@@ -264,7 +264,7 @@ class TestBatch:
         assert started[0][1] == {"ephemeral": True}
 
     @pytest.mark.parametrize("ephemeral", [False, True])
-    def test_its_receiver_is_told(self, tmp_path: Path, ephemeral: bool) -> None:
+    def test_the_receiver_gets_the_ephemeral_flag(self, tmp_path: Path, ephemeral: bool) -> None:
         configs = []
 
         def start(config: ReceiverConfig) -> FakeReceiver:

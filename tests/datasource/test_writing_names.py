@@ -105,7 +105,7 @@ class TestRelabelled:
         if not pa.types.is_struct(column.type):
             assert renamed.column(0).equals(column)
 
-    def test_two_of_one_name_are_told_apart_by_place(self) -> None:
+    def test_columns_of_one_name_are_distinguished_by_position(self) -> None:
         given = pa.record_batch([pa.array([1]), pa.array([2])], ["a b", "a b"])
         assert relabelled(given, legal_schema(given.schema)).to_pylist() == [{"a_b": 1, "a_b_2": 2}]
 
@@ -185,7 +185,7 @@ class TestReading:
     def test_a_filter_has_the_members_names(self, tmp_path: Path) -> None:
         assert self.rows(tmp_path, self.samples(), COLUMNS, filter="c2nd > 0 AND spot.x__m_ = 1") == ROWS[:1]
 
-    def test_beside_metadata(self, tmp_path: Path) -> None:
+    def test_topic_columns_with_metadata(self, tmp_path: Path) -> None:
         columns = StructType([*COLUMNS]).add("_rtps", to_spark(METADATA_SCHEMA))
         (first, _) = self.rows(tmp_path, self.samples(), columns)
         assert first.pop("_rtps")["instance_state"] == "ALIVE"

@@ -48,7 +48,7 @@ def under_attack(scene: HostileScene, *datagrams: bytes, user: bool = True) -> N
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 @pytest.mark.parametrize("kinds", [2, 8])
 @pytest.mark.parametrize("writer", [WRITER, m.PUBLICATIONS_WRITER], ids=["user", "builtin"])
-def test_a_strangers_batch_is_not_unpacked(
+def test_a_batch_of_an_unmatched_participant_is_not_unpacked(
     scene: HostileScene, codec: str, kinds: int, writer: bytes
 ) -> None:
     bomb = batch_bomb(writer, kinds=kinds, codec=codec)
@@ -137,7 +137,7 @@ def test_a_rematched_stream_is_not_moved_forward_either(scene: HostileScene, wha
     under_attack(scene, forged)
 
 
-def test_a_drain_of_honest_and_forged_rows_is_taken_apart(scene: HostileScene) -> None:
+def test_a_burst_of_honest_and_forged_rows_is_separated(scene: HostileScene) -> None:
     """Many datagrams of one sample each are looked at together: each counts by where it came from."""
     other = scene.other
     sent: list[tuple[bytes, str]] = []

@@ -43,7 +43,7 @@ def create(node: Node, kind: str, offered: Qos, policy: FlowControlPolicy = SHOR
         (65_535, 50, "min", COUNT),
     ],
 )
-def test_trains_to_cyclone(
+def test_gso_buffers_to_cyclone(
     mtu: int, per_mille: int, strategy: str, count: int, cyclone: StartPeer, lossy: StartNode
 ) -> None:
     node = lossy(per_mille, mtu=mtu)
@@ -69,7 +69,7 @@ def test_a_late_joiner_is_served_from_the_log_and_from_what_was_moved_out_of_it(
     assert [sample.row for sample in peer.take("t", COUNT)] == numbers(0, COUNT)
 
 
-def test_keyed_trains_to_cyclone(cyclone: StartPeer, participate: StartNode) -> None:
+def test_keyed_gso_buffers_to_cyclone(cyclone: StartPeer, participate: StartNode) -> None:
     peer = cyclone()
     peer.reader("t", Vehicle)
     writer = create(participate(mtu=1_400), "Vehicle", qos())

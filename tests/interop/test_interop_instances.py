@@ -139,7 +139,7 @@ def test_to_cyclone(
     assert key_seen(taken, rows[0]) and taken.instance_state == "DISPOSED"
 
 
-def test_late_joiner_of_cyclone_hears_of_a_dispose(
+def test_a_late_joiner_of_cyclone_receives_a_dispose(
     cyclone: Callable[..., CyclonePeer], subscribe: Callable[..., Subscription]
 ) -> None:
     """A transient-local writer keeps the dispose as the instance's last sample."""
@@ -156,7 +156,7 @@ def test_late_joiner_of_cyclone_hears_of_a_dispose(
     ]
 
 
-def test_cyclone_as_late_joiner_hears_of_a_dispose(
+def test_cyclone_as_late_joiner_receives_a_dispose(
     cyclone: Callable[..., CyclonePeer], participate: Callable[..., Node]
 ) -> None:
     writer = participate().create_writer(

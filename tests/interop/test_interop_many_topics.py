@@ -161,7 +161,7 @@ def test_types_that_differ(shared_peer: CyclonePeer, domain: int, topic: str, tm
         RtpsDataSource(options(domain, tmp_path, subscribePattern=f"{topic}_.*", payload="cdr")).schema()
 
 
-def test_one_type_that_peers_tell(
+def test_topics_of_one_announced_type(
     shared_peer: CyclonePeer, domain: int, topic: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Typed columns, also of topics that come later; one of another type is left out, which is said."""

@@ -92,7 +92,7 @@ _PATH = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
 
 
 @pytest.mark.parametrize("trust", ["address", "any"])
-def test_a_cyclone_writer_behind_a_translator_of_addresses_is_heard(domain: int, trust: str) -> None:
+def test_a_cyclone_writer_behind_address_translation_is_received(domain: int, trust: str) -> None:
     missing = [each for each in ("ip", "nft", "unshare", "nsenter") if not shutil.which(each, path=_PATH)]
     if missing or os.geteuid() != 0:
         pytest.skip(f"namespaces need root and {', '.join(missing) or 'its rights'}")

@@ -70,7 +70,7 @@ class TestDistinct:
             DistinctError("ERROR", "x.y", "a\nmore", 1, NOW + 3, NOW + 3),
         ]
 
-    def test_level_and_logger_tell_apart(self, path: Path) -> None:
+    def test_entries_of_other_levels_or_loggers_are_distinct(self, path: Path) -> None:
         log = ErrorLog(path)
         for level, logger in (("ERROR", "x"), ("WARNING", "x"), ("ERROR", "y"), ("ERROR", "x")):
             log.record(level, logger, "a", now=NOW)
@@ -319,7 +319,7 @@ class TestHandler:
         handler.handle(record)
         assert "Logging error" in capsys.readouterr().err
 
-    def test_a_full_disk_is_not_ours_to_tell(
+    def test_a_full_disk_creates_no_error_log(
         self, path: Path, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(*_: object, **__: object) -> None:

@@ -62,7 +62,7 @@ class Left(Exception):
     """Whoever asked has gone."""
 
 
-def test_a_walk_that_ends_with_its_asker_is_gone_on_with(log: StreamLog) -> None:
+def test_a_scan_that_ends_with_its_request_is_resumed(log: StreamLog) -> None:
     log = StreamLog.create(
         log.directory.parent / "long", max_bytes=1 << 22, segment_bytes=1 << 20, metadata={}
     )

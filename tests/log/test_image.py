@@ -118,7 +118,7 @@ def test_padding_and_empty_frames_are_passed(log: PublicationLog) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [96, 100, 32, 8])
-def test_each_message_of_a_train_is_a_span(log: PublicationLog, nbytes: int) -> None:
+def test_each_message_of_a_gso_buffer_is_a_span(log: PublicationLog, nbytes: int) -> None:
     image, body = image_of(log), bytes(range(100))[:nbytes]
     publish(log, 1)
     claim = log.claim(nbytes, limit=INFINITE, first_sn=1, count=3, segment=32)

@@ -58,7 +58,7 @@ def test_what_is_trimmed_is_not_found(log: StreamLog) -> None:
     assert LogView(log.directory).at(left + 1).position == positions[left + 10]
 
 
-def test_segments_before_are_not_walked(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_before_the_time_are_not_scanned(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     positions = fill(log, 90)
     view = LogView(log.directory)
     walked: list[Any] = []

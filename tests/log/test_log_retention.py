@@ -198,7 +198,7 @@ def test_who_only_looks_refuses_no_receiver(tmp_path: Path) -> None:
     StreamLog.open(directory).close()
 
 
-def test_a_receiver_cleans_beside_its_log_again_and_again(
+def test_a_receiver_cleans_the_directory_of_its_log_repeatedly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Clocks, "read_now", clocks)

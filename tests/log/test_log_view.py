@@ -86,7 +86,7 @@ def test_a_cursor_behind_a_frames_last_row_is_the_next_frame(filled: Filled) -> 
     assert filled.row(filled.view.advance(behind, max_rows=1, tail=filled.tail)) == first.run.count + 1
 
 
-def test_lost_positions_are_told(filled: Filled, tmp_path: Path) -> None:
+def test_lost_positions_are_reported(filled: Filled, tmp_path: Path) -> None:
     view = filled.view
     with pytest.raises(LogLostError, match=r"position \d+ is not \(yet\) in the log"):
         list(view.frames(Cursor(0), Cursor(filled.tail + 32)))
@@ -421,7 +421,7 @@ print(seen)
 """
 
 
-def test_a_reader_process_beside_an_appender_that_trims(tmp_path: Path) -> None:
+def test_a_reader_process_reads_while_an_appender_trims(tmp_path: Path) -> None:
     directory, rows = tmp_path / "log", 20_000
     refused = 0
     with StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}) as log:

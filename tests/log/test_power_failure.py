@@ -124,7 +124,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_a_power_failure_leaves_is_gone_on_with(seed: int, tmp_path: Path) -> None:
+def test_a_log_is_resumed_after_a_power_failure(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     story = Story(chance, tmp_path / "log")
     story.tell()

@@ -52,7 +52,7 @@ def test_another_process_reads_what_was_written(tmp_path: Path) -> None:
     assert got.stdout.strip() == f"77 {about} 64 b'hello' True"
 
 
-def test_the_metadata_grows_with_what_is_told(tmp_path: Path) -> None:
+def test_the_metadata_grows_with_its_entries(tmp_path: Path) -> None:
     about = {"text": "x" * 100_000}
     PublicationLog.create(TERM, path=tmp_path / "log", about=about)
     assert PublicationLog.open(tmp_path / "log").about == about

@@ -254,7 +254,7 @@ def test_a_checkpoint_cut_short_leaves_the_one_before(tmp_path: Path) -> None:
         StreamLog.open(twin)
 
 
-def test_lost_segments_are_said(tmp_path: Path) -> None:
+def test_lost_segments_are_logged(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         while log.position < 4 * PAGE:
             log.append(single(W1, log.rows + 1, 300), reception=0)

@@ -163,7 +163,7 @@ def test_a_killed_appender_is_resumed_in_a_spare_without_a_frame(
         assert again.rows == log.rows
 
 
-def test_a_reader_is_told_when_what_it_reads_was_overwritten(log: StreamLog) -> None:
+def test_a_reader_fails_when_its_range_was_overwritten(log: StreamLog) -> None:
     fill(log, 3)
     end = Cursor(log.position)
     frames = LogView(log.directory).frames(Cursor(0), end)
@@ -175,7 +175,7 @@ def test_a_reader_is_told_when_what_it_reads_was_overwritten(log: StreamLog) -> 
     assert [s.sn for s in got] == [1]
 
 
-def test_a_reader_is_told_at_the_end_when_what_it_has_read_was_trimmed(log: StreamLog) -> None:
+def test_a_reader_fails_at_its_end_when_its_range_was_trimmed(log: StreamLog) -> None:
     fill(log, 3)
     frames = LogView(log.directory).frames(Cursor(0), Cursor(log.position))
     for frame in frames:

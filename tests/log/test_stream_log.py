@@ -394,7 +394,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_full_disk_is_said_and_survived(small_disk: Path) -> None:
+def test_a_full_disk_is_logged_and_survived(small_disk: Path) -> None:
     def fill(log: StreamLog) -> None:
         while log.append(single(W1, log.rows + 1, 32 << 10), reception=0):
             pass

@@ -186,7 +186,7 @@ class TestFiles:
             1,
         )
 
-    def test_what_the_participant_counts_is_told_once(self, root: Path) -> None:
+    def test_counts_of_the_participant_are_reported_once(self, root: Path) -> None:
         counters, node = PublisherCounters(), IdleNode()
         for topic in ("a", "b"):
             counters.add_writer(writer_of(topic, node), type_name="T", domain=0)
@@ -332,7 +332,7 @@ class TestWriterPool:
         stream = only(root)
         assert (stream.topic, stream.domain, stream.type) == ("T", domains.MONITORING, "T")
 
-    def test_what_happens_before_a_writer_has_its_files_is_told(
+    def test_events_before_a_writer_has_its_files_are_counted(
         self, root: Path, publishers: WriterPool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         add = PublisherCounters.add_writer
@@ -354,7 +354,7 @@ class TestWriterPool:
         (stream,) = [stream for stream in streams(root) if stream.topic == "T"]
         assert stream.counters["status.publication_matched.total_count"] == 1
 
-    def test_why_a_reader_does_not_match_is_said(self, root: Path, publishers: WriterPool) -> None:
+    def test_the_reason_of_a_reader_mismatch_is_logged(self, root: Path, publishers: WriterPool) -> None:
         with contextlib.closing(Node.open(NodeConfig(domain=domains.MONITORING, interface="lo"))) as node:
             node.start().create_reader(ReaderSpec("T", "Other", Qos()), Discard())
             publication = self.publish(publishers, "T", on_no_reader="wait", connect_timeout="10ms")

@@ -77,7 +77,7 @@ def test_the_first_look_shows_what_is_and_each_further_one_what_changed() -> Non
     assert changes(three, three) == []
 
 
-def test_only_statuses_that_changed_are_told() -> None:
+def test_only_changed_statuses_are_reported() -> None:
     lost = {"status__sample_lost__total_count": 2, "status__sample_lost__by_writer": 2}
     (change,) = changes(snapshot(matched(1, 1)), snapshot(matched(1, 1, **lost)))
     assert (change.status, change.remote) == ("SAMPLE_LOST", None)

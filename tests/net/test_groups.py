@@ -140,7 +140,7 @@ def test_of_a_group_only_participants_that_are_listened_to_are_received() -> Non
             assert (b"short" in got) == (listened is many)
 
 
-def test_trains_are_taken_by_their_first_message() -> None:
+def test_gso_buffers_are_accepted_by_their_first_message() -> None:
     with open_sockets() as one, open_sockets() as two:
         assert two.join(GROUP, 1 << 20)
         two.listen_to([bytes((4,)) * 12])

@@ -237,7 +237,7 @@ def test_message_size_max_drops_counts_and_names_the_sender_once(
     assert here.guid_prefix.hex() in named[0]
 
 
-def test_message_size_max_of_a_stranger_names_its_address(
+def test_message_size_max_of_an_unmatched_participant_names_its_address(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     there = scene.node(message_size_max=2_000)

@@ -51,7 +51,7 @@ def test_an_interceptor_that_cannot_be_had_is_an_option_error(
         load_interceptor(name)
 
 
-def test_an_interceptor_of_the_old_form_is_told_the_new_one(
+def test_an_interceptor_of_the_old_form_is_refused_with_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "old_interceptor.py").write_text("def f(size, queued, nbytes, flush): pass\n")

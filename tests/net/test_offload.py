@@ -103,7 +103,7 @@ def received(sockets: Sockets, source: socket.socket | None = None) -> list[byte
         max_size=8,
     )
 )
-def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(parts: Any) -> None:
+def test_datagrams_go_in_order_in_gso_buffers_of_the_kernels_limit(parts: Any) -> None:
     datagrams = [
         OutgoingDatagrams([bytes(size)], destinations)
         for size, destinations, count in parts
@@ -139,7 +139,7 @@ def test_the_last_message_of_each_group_may_be_shorter(segment: int, group: int,
 
 
 @given(st.sampled_from([24, 1_400, 9_000, 33_000, 64_512]), st.integers(2, 300), st.integers(0, 64_508))
-def test_a_train_that_was_made_as_one_is_cut_between_messages(segment: int, count: int, less: int) -> None:
+def test_a_ready_made_gso_buffer_is_cut_between_messages(segment: int, count: int, less: int) -> None:
     whole = np.arange(segment * count - less % segment, dtype=np.uint32).astype(np.uint8)
     made = list(gso_buffers([OutgoingDatagrams([whole], (HERE,), segment)]))
     assert b"".join(bytes(each.buffers[0]) for (each,), _, _ in made) == whole.tobytes()
@@ -165,7 +165,7 @@ def test_a_train_that_was_made_as_one_is_cut_between_messages(segment: int, coun
         ([], []),
     ],
 )
-def test_equal_lengths_go_together_and_a_shorter_one_ends_a_train(
+def test_gso_buffers_join_equal_lengths_and_end_with_a_shorter_one(
     sizes: list[int], together: list[int]
 ) -> None:
     found = [
@@ -186,7 +186,7 @@ def test_few_large_pieces_are_gathered_and_many_small_ones_copied() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 101, 1_407, 1_408, 1_410, 8_192])
-def test_a_train_arrives_as_the_datagrams_it_was_made_of(sockets: Sockets, sender: Sender, size: int) -> None:
+def test_a_gso_buffer_arrives_as_its_datagrams(sockets: Sockets, sender: Sender, size: int) -> None:
     messages = [message(i, size) for i in range(20)] + [message(20, size - 7)]
     for _ in range(3):  # received one by one, and then as trains
         sender.calls.clear()
@@ -197,7 +197,7 @@ def test_a_train_arrives_as_the_datagrams_it_was_made_of(sockets: Sockets, sende
     assert (sockets.sent, sockets.send_failures.count, sockets.short_sends) == (63, 0, 0)
 
 
-def test_a_train_to_a_group_reaches_all_of_it(sockets: Sockets, sender: Sender) -> None:
+def test_a_gso_buffer_to_a_group_reaches_all_members(sockets: Sockets, sender: Sender) -> None:
     other = Sockets.open(domains.NET_OFFLOAD, LOOPBACK, multicast=True, receive_buffer=1 << 20)
     try:
         messages = [message(i, 1_000) for i in range(10)]
@@ -209,7 +209,7 @@ def test_a_train_to_a_group_reaches_all_of_it(sockets: Sockets, sender: Sender) 
         other.close()
 
 
-def test_every_destination_gets_the_train(sockets: Sockets, sender: Sender) -> None:
+def test_every_destination_gets_the_gso_buffer(sockets: Sockets, sender: Sender) -> None:
     sockets.send(to((HERE, THERE), *[message(i, 1_000) for i in range(10)]))
     assert sender.calls == [("127.0.0.1", 10), ("127.0.0.2", 10)]
     assert sockets.sent == 20
@@ -224,9 +224,7 @@ def test_a_datagram_of_more_buffers_than_a_system_call_takes(sockets: Sockets) -
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EINVAL, errno.EMSGSIZE])
-def test_a_destination_that_takes_no_trains_falls_back_alone(
-    sockets: Sockets, sender: Sender, error: int
-) -> None:
+def test_a_destination_without_gso_falls_back_alone(sockets: Sockets, sender: Sender, error: int) -> None:
     sender.refuses = {"127.0.0.1": error}
     for _ in range(2):
         assert sockets.send(to((HERE, THERE), *[message(i, 1_000) for i in range(10)])) == 20
@@ -301,7 +299,7 @@ def send_plainly(sockets: Sockets, messages: list[bytes]) -> None:
         sockets.send(to(sockets.default_unicast[0], each))
 
 
-def test_trains_are_asked_for_only_where_participants_like_us_send(sockets: Sockets) -> None:
+def test_gro_is_enabled_only_where_spark_rtps_participants_send(sockets: Sockets) -> None:
     cyclone = b"\x01\x10"
     send_plainly(sockets, [message(i, 1_000, cyclone) for i in range(20)])
     received(sockets)
@@ -317,14 +315,14 @@ def test_trains_are_asked_for_only_where_participants_like_us_send(sockets: Sock
     assert sockets.user in sockets._of_gso or not offload.receive_coalesced(sockets.user)
 
 
-def test_heartbeats_of_equal_length_are_no_train() -> None:
+def test_heartbeats_of_equal_length_are_no_gso_buffer() -> None:
     size = HEADER_SIZE + HEARTBEAT_SIZE
     data = np.frombuffer(b"".join(message(number, size) for number in range(20)), np.uint8)
     spans = [(number * size, (number + 1) * size, "") for number in range(20)]
     assert not offload.is_gso(data, spans)
 
 
-def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:
+def test_gso_buffers_and_single_datagrams_mix(sockets: Sockets) -> None:
     if not offload.receive_coalesced(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
     sockets._of_gso.add(sockets.user)
@@ -335,7 +333,7 @@ def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:
     assert received(sockets) == []
 
 
-def test_a_drain_of_trains_ends_with_the_buffer(sockets: Sockets, sender: Sender) -> None:
+def test_a_burst_of_gso_buffers_ends_with_the_receive_buffer(sockets: Sockets, sender: Sender) -> None:
     if not offload.receive_coalesced(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
     sockets._of_gso.add(sockets.user)

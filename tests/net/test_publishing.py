@@ -284,7 +284,7 @@ def test_a_failed_automatic_flush_reaches_the_next_call(
         getattr(writer, call)(*arguments)
 
 
-def test_a_failure_is_told_to_those_whose_reader_it_was(scene: Scene) -> None:
+def test_a_send_failure_is_raised_to_writers_of_that_reader_alone(scene: Scene) -> None:
     near, far, here = scene.node(), scene.node(), scene.node()
     got = scene.reader(near, BEST_EFFORT, topic="near")
     scene.reader(far, BEST_EFFORT, topic="far")

@@ -33,17 +33,17 @@ def nap(
 
 
 @pytest.mark.parametrize("datagrams", [1, 16, 60])
-def test_where_naps_end_late_they_are_longer_after_any_drain(datagrams: int) -> None:
+def test_delays_that_end_late_are_longer_after_any_burst(datagrams: int) -> None:
     assert nap(ReceiveCoalescing(), datagrams) == (400_000 if datagrams == 16 else 0)
     assert nap(crowded(), datagrams) == 14 * MS
 
 
-def test_they_are_so_many_times_as_long_as_they_are_late() -> None:
+def test_delays_are_a_multiple_of_their_lateness() -> None:
     assert nap(crowded(MS), 16) == pytest.approx(8 * MS, abs=10_000)
 
 
 @pytest.mark.parametrize("room", [8 << 20, 16 << 20, 32 << 20, 1 << 30])
-def test_a_longer_nap_gathers_no_more_than_a_drain_takes_and_the_kernel_holds(room: int) -> None:
+def test_coalescing_gathers_no_more_than_a_burst_takes_or_the_kernel_holds(room: int) -> None:
     fast = nap(crowded(), 64, took=2 * MS, room=room)
     gathered = fast * 64 * DATAGRAM // (2 * MS)
     assert min(room // 4, CONTENDED_BURST_BYTES // 2) < gathered + DATAGRAM
@@ -59,7 +59,7 @@ def test_small_datagrams_which_take_much_of_the_kernels_memory_do_not_wait_longe
     assert nap(crowded(), 1, size=100) == 0
 
 
-def test_one_late_nap_is_soon_forgotten() -> None:
+def test_one_late_coalescing_delay_is_soon_forgotten() -> None:
     coalescing = ReceiveCoalescing()
     coalescing.woke(8 * MS)
     assert nap(coalescing, 16) > 400_000

@@ -132,7 +132,7 @@ def test_a_domain_without_ports_is_refused() -> None:
         Sockets.open(233, LOOPBACK, multicast=False, receive_buffer=0)
 
 
-def test_datagrams_are_drained_into_one_buffer() -> None:
+def test_datagrams_are_received_into_one_buffer() -> None:
     sockets = open_sockets()
     try:
         to = sockets.default_unicast
@@ -167,7 +167,7 @@ class Flood:
 
 @pytest.mark.parametrize("gso_buffers", [False, True])
 @pytest.mark.parametrize("enough", [BURST_BYTES, CONTENDED_BURST_BYTES])
-def test_a_drain_of_empty_datagrams_ends(gso_buffers: bool, enough: int) -> None:
+def test_a_burst_of_empty_datagrams_ends(gso_buffers: bool, enough: int) -> None:
     """They come as fast as they are received, from several senders."""
     sockets = open_sockets()
     sockets.burst_bytes = enough
@@ -205,7 +205,7 @@ class Stream:
     ],
 )
 @pytest.mark.parametrize("enough", [BURST_BYTES, CONTENDED_BURST_BYTES])
-def test_a_drain_of_large_samples_ends_where_one_does(sizes: list[int], last: int, enough: int) -> None:
+def test_a_burst_of_large_samples_ends_at_a_samples_end(sizes: list[int], last: int, enough: int) -> None:
     sockets = open_sockets()
     sockets.burst_bytes = enough
     try:

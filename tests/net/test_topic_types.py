@@ -152,7 +152,7 @@ def test_topics_of_a_list_are_waited_for(directory: Any) -> None:
         ),
     ],
 )
-def test_what_was_seen_is_said(
+def test_unknown_type_errors_name_the_endpoints_seen(
     directory: Any, selection: TopicSelection, type_name: str | None, output: str
 ) -> None:
     guid = Guid(b"w" * 12, bytes((0, 0, 1, KIND_WRITER_NO_KEY)))

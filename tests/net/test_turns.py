@@ -111,7 +111,7 @@ def test_one_socket_has_its_turn_and_no_more(scene: tuple[Scene, FakeSockets, No
     assert timers > 5
 
 
-def test_nothing_of_a_long_drain_is_lost_or_overwritten(scene: tuple[Scene, FakeSockets, Node]) -> None:
+def test_a_long_burst_is_neither_lost_nor_overwritten(scene: tuple[Scene, FakeSockets, Node]) -> None:
     attacked, sockets, node = scene
     sent = [expensive(attacked)] * 30
     sockets.waiting[sockets.user] += sent
@@ -132,7 +132,7 @@ def test_nothing_of_a_long_drain_is_lost_or_overwritten(scene: tuple[Scene, Fake
     assert [each for each in seen if each != noise] == sent
 
 
-def test_an_ordinary_drain_is_taken_in_at_once(scene: tuple[Scene, FakeSockets, Node]) -> None:
+def test_an_ordinary_burst_is_processed_at_once(scene: tuple[Scene, FakeSockets, Node]) -> None:
     attacked, sockets, node = scene
     plain = next(datagram for name, datagram in datagrams(attacked) if name == "DATA, alike")
     sockets.waiting[sockets.user] += [plain] * 15
@@ -141,7 +141,7 @@ def test_an_ordinary_drain_is_taken_in_at_once(scene: tuple[Scene, FakeSockets, 
     assert not sockets.renewed
 
 
-def test_what_is_left_of_a_drain_keeps_the_duty_cycle_awake(scene: tuple[Scene, FakeSockets, Node]) -> None:
+def test_the_rest_of_a_burst_keeps_the_duty_cycle_awake(scene: tuple[Scene, FakeSockets, Node]) -> None:
     attacked, sockets, node = scene
     sockets.waiting[sockets.user] += [expensive(attacked)] * 16
     node.do_work()
@@ -151,7 +151,7 @@ def test_what_is_left_of_a_drain_keeps_the_duty_cycle_awake(scene: tuple[Scene, 
     assert not node._turns.unfinished
 
 
-def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSockets, Node]) -> None:
+def test_a_burst_that_fails_in_its_middle_ends(scene: tuple[Scene, FakeSockets, Node]) -> None:
     attacked, sockets, node = scene
     sockets.waiting[sockets.user] += [expensive(attacked)] * 30
     node.do_work()
@@ -179,7 +179,7 @@ def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSocket
         (16, 4 << 20, 32 << 20, False),  # more is waiting already
     ],
 )
-def test_after_which_drains_more_datagrams_are_waited_for(
+def test_which_bursts_are_followed_by_a_coalescing_delay(
     scene: tuple[Scene, FakeSockets, Node],
     monkeypatch: pytest.MonkeyPatch,
     received: int,
@@ -202,7 +202,7 @@ def test_after_which_drains_more_datagrams_are_waited_for(
     assert bool(slept) == coalescing
 
 
-def test_drains_are_longer_while_naps_end_late(
+def test_bursts_are_longer_while_coalescing_delays_end_late(
     scene: tuple[Scene, FakeSockets, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Late naps say that other processes want the processors."""

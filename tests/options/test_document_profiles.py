@@ -66,7 +66,7 @@ def test_options_that_are_set_win() -> None:
     assert parse_options(given, WRITE).writer_policy.heartbeat_period == 1_000 * MS
 
 
-def test_they_are_among_the_names_that_an_unknown_one_is_told() -> None:
+def test_an_unknown_profile_error_lists_document_profiles() -> None:
     with pytest.raises(OptionError) as caught:
         parse_options({"topic": "T", "qos.profile": "aeronn"}, READ)
     assert "did you mean 'aeron'?" in str(caught.value)

@@ -104,7 +104,7 @@ def test_an_error_that_no_option_mends_stays_as_it_is(error: RtpsError) -> None:
 
 
 @pytest.mark.parametrize("error", [error for error, _ in ERRORS])
-def test_facts_and_remedy_survive_pickle(error: RtpsError) -> None:
+def test_facts_and_hint_survive_pickle(error: RtpsError) -> None:
     error.hint = hint_of(error)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
@@ -140,7 +140,7 @@ def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str)
 
 
 @pytest.mark.parametrize("hints", [READER_HINTS, WRITER_HINTS])
-def test_every_policy_that_is_compared_has_a_remedy(hints: dict[str, str]) -> None:
+def test_every_compared_policy_has_a_hint(hints: dict[str, str]) -> None:
     policies = {"RELIABILITY", "DURABILITY", "DEADLINE", "LIVELINESS", "OWNERSHIP", "PRESENTATION"}
     assert policies <= hints.keys()
     offered = qos.Qos()
@@ -149,7 +149,7 @@ def test_every_policy_that_is_compared_has_a_remedy(hints: dict[str, str]) -> No
     assert reasons_with_hints([reason], hints) == f"{reason} ({hints['RELIABILITY']})"
 
 
-def test_remedies_of_warnings() -> None:
+def test_hints_of_warnings() -> None:
     assert with_hints("it is full", ["LOG_FULL"], RECEIVER_HINTS, needed=40) == (
         "it is full (set log.max_bytes to 40 at least)"
     )

@@ -13,7 +13,7 @@ from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.parameters import PID_KEY_HASH, ParameterList
 from spark_rtps.transport.wire.submessages import Data, DataFrag, Gap, Heartbeat
-from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS
+from tests.protocol.burst_scene import ENTITY, SECOND, WRITERS
 
 ANY = bytes(4)
 FRAGMENT = 12_000

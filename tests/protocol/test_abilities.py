@@ -51,7 +51,7 @@ def test_a_message_size_that_cannot_be_is_brought_within_bounds(output: int, tru
 
 
 @pytest.mark.parametrize(("output", "trusted"), [(0, 0), (1, TERM_WINDOW_LEAST), (1 << 40, 0xFFFF_FFFF)])
-def test_a_window_that_is_hardly_one_is_not_believed(output: int, trusted: int) -> None:
+def test_a_tiny_announced_window_is_ignored(output: int, trusted: int) -> None:
     payload = encode_endpoint(replace(READER, abilities=replace(ALL, term_window=output)))
     assert decode_endpoint(payload, writer=False).abilities.term_window == trusted
 
@@ -59,12 +59,12 @@ def test_a_window_that_is_hardly_one_is_not_believed(output: int, trusted: int) 
 @pytest.mark.parametrize(
     ("period", "read"), [(0, 0), (1, 1_000), (33_000_000, 33_000_000), (1 << 62, 4_294_967_295_000)]
 )
-def test_a_period_is_told_in_microseconds(period: int, read: int) -> None:
+def test_a_period_is_announced_in_microseconds(period: int, read: int) -> None:
     payload = encode_endpoint(replace(READER, abilities=replace(ALL, heartbeat_period=period)))
     assert decode_endpoint(payload, writer=False).abilities.heartbeat_period == read
 
 
-def test_an_older_end_of_ours_tells_no_period() -> None:
+def test_an_older_version_announces_no_period() -> None:
     payload = encode_endpoint(replace(READER, abilities=ALL))
     pid, period = (0x8A01).to_bytes(2, "little"), (33_000).to_bytes(4, "little")
     assert payload.count(pid + b"\x10\0") == payload.count(period) == 1

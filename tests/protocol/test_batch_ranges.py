@@ -19,7 +19,7 @@ from spark_rtps.transport.wire.info import InfoTimestamp
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.samples import DISPOSED, Samples
 from spark_rtps.transport.wire.submessages import Heartbeat, HeartbeatBatch
-from tests.protocol.drain_scene import ENTITY, LASTING, SECOND, WRITERS, End
+from tests.protocol.burst_scene import ENTITY, LASTING, SECOND, WRITERS, End
 from tests.support.campaigns import seeds
 
 ALL = replace(LASTING, history=HistoryKind.KEEP_ALL)
@@ -131,7 +131,7 @@ def test_batches_as_our_writers_send_them_are_one_run(seed: int, size: int) -> N
     assert end.readers[0].counters.received_batches == 20
 
 
-def test_batches_that_are_not_believed_are_dropped_one_by_one() -> None:
+def test_untrusted_batches_are_dropped_one_by_one() -> None:
     stream = Stream(WRITERS[0], random.Random(1), size=24)
     datagrams = [(stream.batch(3, SECOND), "10.0.0.1") for _ in range(20)]
     end, alone = End(qos=ALL), End(qos=ALL)
@@ -158,7 +158,7 @@ def test_batches_that_nobody_reads_are_not_gathered(size: int, monkeypatch: pyte
     assert end.drops[DropReason.UNKNOWN_WRITER] == 20
 
 
-def test_numbers_that_jump_end_a_stretch() -> None:
+def test_a_jump_of_sequence_numbers_ends_a_range() -> None:
     stream = Stream(WRITERS[0], random.Random(1), size=24)
     datagrams = [stream.batch(3, SECOND) for _ in range(4)]
     stream.sn += 1

@@ -41,7 +41,7 @@ def hashes(*keys: int) -> np.ndarray:
 # --- repairs -------------------------------------------------------------------------------------
 
 
-def test_a_late_joiner_is_told_of_batches_that_are_no_more() -> None:
+def test_a_late_joiner_gets_gaps_for_removed_batches() -> None:
     """Between two batches that are kept lie some that KEEP_LAST has replaced."""
     scene = Scene(BATCH, KEEP_ONE, keyed=True)
     scene.join()

@@ -86,7 +86,7 @@ class TestSlowStart:
 
 
 class TestCubic:
-    def test_a_loss_costs_a_fifth_and_is_told_at_once(self) -> None:
+    def test_a_loss_reduces_the_window_by_a_fifth_and_is_announced_at_once(self) -> None:
         control, stream = cubic(100)
         assert stream.track(loss=True) == WindowOutcome(80 * DATAGRAM, True)
         assert (control.w_max, control.k) == (100, pytest.approx(cbrt(100 * 0.2 / 0.4)))  # type: ignore[comparison-overlap]
@@ -135,7 +135,7 @@ class TestCubic:
             stream.track(loss=True)
             assert stream.track(after=S).window == cwnd * DATAGRAM
 
-    def test_at_one_datagram_each_one_consumed_is_told(self) -> None:
+    def test_a_window_of_one_datagram_announces_each_consumption(self) -> None:
         _, stream = cubic(10)
         for _ in range(20):
             stream.track(loss=True)

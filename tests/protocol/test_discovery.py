@@ -412,7 +412,7 @@ def impersonate(capture: Path) -> tuple[RtpsParticipant, list[Run]]:
 
 
 @pytest.mark.parametrize(("stem", "base"), [("f02_rich_notypeinfo", 0), ("c01_py_rich_final_xcdr1", 1)])
-def test_what_a_writer_answers_before_it_is_heard(
+def test_preemptive_acknacks_have_the_base_that_the_vendor_answers(
     stem: str, base: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all its writers, built-in ones too: Fast DDS answers ACKNACKs of base 0, Cyclone DDS those of base 1."""

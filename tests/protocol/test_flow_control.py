@@ -71,7 +71,7 @@ def test_what_is_acknowledged_but_not_consumed_still_counts() -> None:
     assert sns(s.output()) == [3]
 
 
-def test_a_heartbeat_tells_of_nothing_that_waits() -> None:
+def test_a_heartbeat_excludes_waiting_samples() -> None:
     s = script().acknack(1).status(0, 2 * PLACE)
     write(s, 4)
     output = s.output() + [each for _, each in s.sleep(250 * MS)]
@@ -561,7 +561,7 @@ def test_without_readers_the_log_is_no_limit() -> None:
     assert s.writer.pacing.send_limit == (INFINITE, None)
 
 
-def test_a_train_is_divided_where_the_window_ends() -> None:
+def test_a_gso_buffer_is_divided_where_the_window_ends() -> None:
     s = Script(readers=0, message_size=1_400, log=PublicationLog.create(1 << 20))
     s.match(1, status_messages=True)
     s.acknack(1).status(0, 5_000)
@@ -578,7 +578,7 @@ def test_a_train_is_divided_where_the_window_ends() -> None:
     assert s.writer.unacknowledged() == {} and not list(s.writer.history.changes())
 
 
-def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:
+def test_parts_of_a_gso_buffer_stay_for_late_joiners() -> None:
     qos = replace(LASTING, history_depth=1)
     log = PublicationLog.create(64 << 10)
     s = Script(qos, 0, message_size=1_400, log=log)

@@ -125,7 +125,7 @@ def test_forged_counts_a_little_ahead_do_not_make_honest_ones_look_old() -> None
         assert not counts.accept(honest, now), "a repetition"
 
 
-def test_a_restarted_endpoint_is_heard() -> None:
+def test_a_restarted_endpoint_is_received() -> None:
     counts = CountFilter()
     assert counts.accept(50_000, 0)
     assert not counts.accept(1, FORGET_NS - 1)

@@ -203,7 +203,7 @@ def test_a_flood_of_one_participant_takes_nothing_from_another(reliable: bool) -
     assert flood.counters.fragment_overflow > 100
 
 
-def test_the_largest_sample_is_completed_beside_others() -> None:
+def test_the_largest_sample_is_completed_among_others() -> None:
     flood = Flood()
     large, small = flood.writer(1), flood.writer(2)
     flood.add(small, 1, 1, total=32 << 20)

@@ -169,7 +169,7 @@ def answers(it: Batching, random: Random) -> list[object]:
 
 @pytest.mark.parametrize("with_log", [False, True])
 @pytest.mark.parametrize("seed", seeds(25))
-def test_nobody_can_tell_a_train_from_batches_by_themselves(seed: int, with_log: bool) -> None:
+def test_a_gso_buffer_equals_separate_batches(seed: int, with_log: bool) -> None:
     random = Random(seed)
     pair = twins(random, with_log)
     keyed = random.random() < 0.4
@@ -249,7 +249,7 @@ def test_a_lifespan_that_is_over_at_once() -> None:
     same(pair)
 
 
-def test_a_sample_of_a_train_goes_in_fragments_to_a_reader_of_smaller_messages() -> None:
+def test_gso_buffer_samples_go_in_fragments_to_a_small_message_reader() -> None:
     pair = [
         Batching(gso_buffers=gso_buffers, qos=LASTING, batch=replace(SMALL, max_data_bytes=8_000))
         for gso_buffers in (True, False)
@@ -264,7 +264,7 @@ def test_a_sample_of_a_train_goes_in_fragments_to_a_reader_of_smaller_messages()
     same(pair)
 
 
-def test_trains_fit_the_frames_of_a_small_log() -> None:
+def test_gso_buffers_fit_the_frames_of_a_small_log() -> None:
     pair = [
         Batching(gso_buffers=gso_buffers, log=PublicationLog.create(64 << 10))
         for gso_buffers in (True, False)
@@ -283,7 +283,7 @@ def test_a_large_write_is_a_few_changes() -> None:
     assert kinds(s.packets()) == {DATA_BATCH: 400}
 
 
-def test_what_is_acknowledged_of_a_train_leaves_without_taking_it_apart() -> None:
+def test_acknowledged_parts_of_a_gso_buffer_are_freed_without_unpacking() -> None:
     s = Batching()
     s.write(1_000)  # 39 batches in a train, and one by itself
     s.packets()
@@ -297,7 +297,7 @@ def test_what_is_acknowledged_of_a_train_leaves_without_taking_it_apart() -> Non
     assert (s.writer.history.samples, s.writer.history.nbytes, s.writer.window.nbytes) == (0, 0, 0)
 
 
-def test_small_rests_of_trains_do_not_hold_whole_ones() -> None:
+def test_small_rests_do_not_keep_whole_gso_buffers_in_memory() -> None:
     s = Batching()
     s.write(1_000)
     s.acknack_batch(38)
@@ -305,7 +305,7 @@ def test_small_rests_of_trains_do_not_hold_whole_ones() -> None:
     assert rest.content.data.base is None or rest.content.data.base.nbytes <= 4 * rest.content.data.nbytes
 
 
-def test_one_batch_of_a_train_is_repaired_alone() -> None:
+def test_one_batch_of_a_gso_buffer_is_repaired_alone() -> None:
     s = Batching()
     s.write(1_000)
     before = s.packets()
@@ -317,7 +317,7 @@ def test_one_batch_of_a_train_is_repaired_alone() -> None:
     assert s.writer.counters.repaired_samples == 50
 
 
-def test_a_reader_of_data_that_comes_while_a_train_waits_is_sent_data() -> None:
+def test_a_data_reader_that_joins_while_a_gso_buffer_waits_is_sent_data() -> None:
     s = Batching(paced=True)
     s.acknack(1).status(0, 2_000)
     s.write(1_000)
@@ -331,7 +331,7 @@ def test_a_reader_of_data_that_comes_while_a_train_waits_is_sent_data() -> None:
     assert s.writer.positions.snd_pos == s.writer.positions.pub_pos
 
 
-def test_a_train_is_divided_where_the_window_ends() -> None:
+def test_a_gso_buffer_is_divided_where_the_window_ends() -> None:
     s = Batching(paced=True)
     s.acknack(1).status(0, 2_000)
     s.write(1_000)
@@ -347,7 +347,7 @@ def test_a_train_is_divided_where_the_window_ends() -> None:
 
 
 @pytest.mark.parametrize("how", ["compressed", "data", "windowed", "mixed"])
-def test_what_wants_a_look_at_each_batch_is_not_sent_in_trains(how: str) -> None:
+def test_samples_checked_batch_by_batch_are_not_sent_by_gso(how: str) -> None:
     batch, policy = SMALL, WriterPolicy()
     if how == "data":
         batch = replace(SMALL, wire=BatchWire.DATA)
@@ -369,7 +369,7 @@ def test_what_wants_a_look_at_each_batch_is_not_sent_in_trains(how: str) -> None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_trains_arrive_once_and_in_order_under_loss(seed: int) -> None:
+def test_gso_buffers_arrive_once_and_in_order_under_loss(seed: int) -> None:
     scene = Scene(
         replace(BATCH, max_data_bytes=400), seed=seed, loss=0.2, duplicates=0.1, jitter=3 * MILLISECOND
     )

@@ -180,7 +180,7 @@ IN_THE_READERS_NAME = (
 
 
 @pytest.mark.parametrize("attack", IN_THE_WRITERS_NAME + IN_THE_READERS_NAME)
-def test_what_comes_from_a_foreign_address_in_anothers_name_is_not_believed(attack: Attack) -> None:
+def test_messages_from_a_foreign_address_under_anothers_guid_are_untrusted(attack: Attack) -> None:
     pair = Pair()
     before = {each.prefix: each.drops.copy() for each in (pair.one, pair.two)}
     for _ in range(20):
@@ -196,7 +196,7 @@ def test_what_comes_from_a_foreign_address_in_anothers_name_is_not_believed(atta
 
 
 @pytest.mark.parametrize("attack", [data_that_is_next])
-def test_with_trust_in_any_address_it_is_believed(attack: Attack) -> None:
+def test_trust_any_accepts_a_foreign_address(attack: Attack) -> None:
     """Or else the tests above show nothing. Numbers that are far off are not believed then either."""
     pair = Pair(Trust.ANY)
     pair.attack(attack(pair))
@@ -255,7 +255,7 @@ def test_a_burst_of_small_datagrams_is_judged_by_the_address_of_each() -> None:
         assert pair.one.drops[DropReason.FOREIGN_ADDRESS] == 64
 
 
-def test_what_comes_in_our_own_name_from_elsewhere_is_not_believed() -> None:
+def test_messages_under_our_own_guid_from_elsewhere_are_untrusted() -> None:
     network = VirtualNetwork()
     one = network.add()
     reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)

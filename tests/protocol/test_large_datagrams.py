@@ -12,7 +12,7 @@ from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.reading.ordering import fragments, reassembly
 from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeMessages, LargeRun, scan_large  # type: ignore[attr-defined]
 from spark_rtps.transport.wire.submessages import Data
-from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
+from tests.protocol.burst_scene import ENTITY, SECOND, WRITERS, End
 from tests.protocol.large_streams import (
     ANY,
     FRAGMENT,
@@ -87,7 +87,7 @@ def test_ends_of_samples_that_share_a_datagram(seed: int, lossy: bool) -> None:
         assert together.drops == {}
 
 
-def test_a_train_whose_ends_share_a_datagram_is_one_run() -> None:
+def test_a_gso_buffer_whose_ends_share_a_datagram_is_one_run() -> None:
     stamps = [SECOND, SECOND, SECOND * 2, SECOND * 2]
     datagrams = gso_buffer(WRITERS[0], 1, 4, FRAGMENT * 2 + 101, stamps)
     beat = message(WRITERS[0], None, Stream(WRITERS[0], random.Random(1)).heartbeat())
@@ -138,7 +138,7 @@ def test_streams_as_our_writers_send_them_are_looked_at_together() -> None:
     assert [(each.first, each.stop) for each in found] == list(pairwise(ends))
 
 
-def test_a_stretch_that_is_not_believed_is_dropped_datagram_by_datagram() -> None:
+def test_an_untrusted_range_is_dropped_datagram_by_datagram() -> None:
     stream = Stream(WRITERS[0], random.Random(1))
     datagrams = [(each, "10.0.0.1") for each in stream.fragments(1, FRAGMENT * 8, SECOND)]
     end = End(sample_size_max=1 << 20)
@@ -162,7 +162,7 @@ def test_what_lies_between_two_fragments_is_not_overwritten() -> None:
     assert [each[2] for each in end.delivered[0, WRITERS[0]]] == [payload(WRITERS[0], 1, FRAGMENT + 2_000)]
 
 
-def test_numbers_that_go_on_with_another_writer_are_no_run() -> None:
+def test_numbers_continued_by_another_writer_are_no_run() -> None:
     end = End(sample_size_max=1 << 20)
     sent = [(WRITERS[0], 1), (WRITERS[0], 2), (WRITERS[1], 3), (WRITERS[1], 4)]
     datagrams = [

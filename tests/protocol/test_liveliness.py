@@ -197,7 +197,7 @@ def test_manual_by_participant_lives_by_its_message() -> None:
 
 
 @pytest.mark.parametrize("kind", [PARTICIPANT, TOPIC])
-def test_manual_does_not_live_by_its_participant_being_heard(kind: LivelinessKind) -> None:
+def test_manual_liveliness_ignores_messages_of_the_participant(kind: LivelinessKind) -> None:
     network = VirtualNetwork()
     one, _ = lively(network, liveliness=kind)
     assert network.run(5 * SECOND, until=lambda: bool(output(network, one)))
@@ -291,7 +291,7 @@ def test_manual_messages_come_three_times_per_lease_at_most() -> None:
     assert 28 <= ours.writer.last_sn - first <= 31
 
 
-def test_what_is_written_is_told_to_readers_of_other_writers() -> None:
+def test_a_write_asserts_liveliness_to_readers_of_other_writers() -> None:
     ours = liveliness()
     one = endpoint(US, 1, PARTICIPANT)
     ours.add_local(one, now=0)

@@ -42,7 +42,7 @@ def test_what_others_lacked_at_the_match_is_no_loss() -> None:
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-def test_a_heartbeat_to_the_reader_alone_tells_where_it_begins(lasting: bool) -> None:
+def test_a_heartbeat_to_the_reader_alone_sets_its_first_number(lasting: bool) -> None:
     s = Script(transient_local=lasting)
     s.heartbeat(3, 5).heartbeat(8, 9, to=ME.entity)
     assert lost(s) == {}, "6 and 7 were written before the match, too"
@@ -114,7 +114,7 @@ def test_what_a_writer_sent_while_it_was_out_of_reach() -> None:
     assert lost(s) == {LossCause.OUT_OF_REACH: 3, LossCause.NOT_RECEIVED: 1}
 
 
-def test_a_writer_that_was_not_heard_after_a_restart_is_still_of_the_time_before() -> None:
+def test_a_writer_rematched_before_its_first_message_counts_losses_as_stopped() -> None:
     s = Script(resume={IT: 10})
     info = s.proxy.info
     s.reader.unmatch_writer(IT)

@@ -96,7 +96,7 @@ def test_all_reasons_are_given_at_once() -> None:
     assert mismatches(WRITER, READER) == ()
 
 
-def test_a_reader_takes_both_representations_unless_told_otherwise() -> None:
+def test_a_reader_accepts_both_representations_by_default() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     r = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)

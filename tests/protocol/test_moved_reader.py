@@ -117,7 +117,7 @@ def test_what_was_missed_stays_missed_whatever_a_lower_heartbeat_says() -> None:
     assert s.reader.delivery.losses.take() == {}
 
 
-def test_a_writer_that_leaves_before_it_is_heard_counts_when_it_comes_back() -> None:
+def test_a_writer_that_leaves_before_it_is_received_counts_on_its_return() -> None:
     s = moved()
     info = s.proxy.info
     s.reader.unmatch_writer(IT)

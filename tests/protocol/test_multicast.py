@@ -122,7 +122,7 @@ def test_two_groups_of_two(network: VirtualNetwork) -> None:
     assert set(scene.sent(DATA)) == {GROUP, OWN_GROUP}
 
 
-def test_a_reader_of_the_same_participant_hears_the_group_too(network: VirtualNetwork) -> None:
+def test_a_reader_of_the_same_participant_receives_the_group_too(network: VirtualNetwork) -> None:
     scene = Scene(network)
     network.join(scene.host, GROUP)
     own = scene.host.create_reader(ReaderSpec("t", "T", RELIABLE, multicast=(GROUP,)), now=network.now)

@@ -90,7 +90,7 @@ class TestDrain:
         spans = [(0, 20, EVIL_IP)]
         assert AdmittedPeers(None, bytes(12), [], drops).admit(np.zeros(20, np.uint8), spans) is spans
 
-    def test_at_its_own_address_a_participant_hears_itself_alone(self) -> None:
+    def test_a_participant_receives_only_itself_at_its_own_address(self) -> None:
         drops: Counter[DropReason] = Counter()
         admitted = AdmittedPeers(Networks(["10.9.0.0/16"]), b"\1" * 12, ["10.0.0.1"], drops)
         data, spans = self.drain(("10.0.0.1", b"\1" * 12), ("10.0.0.1", b"\2" * 12), ("10.0.0.2", b"\1" * 12))
@@ -112,7 +112,7 @@ class TestParticipants:
         write(good, network.now)
         assert network.run(SECOND, until=lambda: received(reader) == 1)
 
-    def test_a_refused_participant_is_believed_in_nobodys_name(self) -> None:
+    def test_a_refused_participant_is_trusted_under_no_guid(self) -> None:
         network = VirtualNetwork()
         one, two = network.add(peers_allowed=(HERE,)), network.add()
         reader, writer = reader_of(one, network.now), writer_of(two, network.now)

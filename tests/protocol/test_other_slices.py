@@ -170,7 +170,7 @@ def test_acknowledgements_that_the_owner_holds_back_are_not_these() -> None:
     assert acknowledged(reader) == [10]
 
 
-def test_our_writers_are_told_that_nobody_need_wait() -> None:
+def test_a_writer_gets_end_of_stream_from_a_reader_of_another_slice() -> None:
     reader = reader_of(status_messages=True)
     (status,) = output(reader)
     assert isinstance(status, StatusMessage)

@@ -213,7 +213,7 @@ def test_many_endpoints_reach_a_late_joiner() -> None:
 # --- parting --------------------------------------------------------------------------------------
 
 
-def test_close_is_told_and_believed_at_once() -> None:
+def test_close_is_announced_and_accepted_at_once() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     r, w = reader(network, one), writer(network, two)

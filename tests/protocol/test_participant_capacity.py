@@ -168,7 +168,7 @@ UNPROVEN_AND_MATCHED = [
 @settings(max_examples=200, deadline=None)
 @example(UNPROVEN_AND_MATCHED)
 @given(STEPS)
-def test_strangers_only_lose_their_places(steps: list[tuple[Any, ...]]) -> None:
+def test_eviction_takes_only_unmatched_participants(steps: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(participant_capacity, "PARTICIPANTS_MAX", 6)
         patch.setattr(participant_capacity, "PARTICIPANTS_PER_ADDRESS_MAX", 3)
@@ -270,7 +270,7 @@ def test_a_flood_of_new_participants_keeps_no_honest_writer_out() -> None:
     assert writer.guid in it.reader.writers and it.writer.guid in it.reader.writers
 
 
-def test_strangers_at_the_address_of_a_matched_participant_do_not_take_its_place() -> None:
+def test_unmatched_participants_do_not_replace_a_matched_one_at_its_address() -> None:
     it = Attacked()
     at = it.network.address_of(it.two)
     for number in range(700):
@@ -291,7 +291,7 @@ def test_a_robot_with_two_hundred_participants_is_known_as_a_whole() -> None:
     assert len(found) == 201 and len(it.one.database.participants) == 201
 
 
-def test_a_stranger_that_lost_its_place_is_found_again_when_it_has_something_for_us() -> None:
+def test_an_evicted_unmatched_participant_is_found_again_by_a_message_to_us() -> None:
     it = Attacked()
     network = it.network
     other = network.add(lease_duration=10 * SECOND)

@@ -232,7 +232,7 @@ def test_counters_fit_64_bits() -> None:
     assert s.reader.counters.snapshot()["lost_samples"] == (1 << 63) - 1
 
 
-def test_strangers_are_ignored() -> None:
+def test_unmatched_writers_are_ignored() -> None:
     s = started()
     unmatched_peer = Guid(b"x" * 12, IT.entity)
     s.reader.on_run(Run(unmatched_peer, 1, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)

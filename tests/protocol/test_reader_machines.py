@@ -63,7 +63,7 @@ def test_an_acknack_that_acknowledges_no_more_than_those_before_repeats() -> Non
     assert not activity.repeats(SequenceNumberSet(7), 6), "nothing that it lacks has been sent"
 
 
-def test_heartbeats_to_a_reader_that_was_never_heard_become_rarer() -> None:
+def test_heartbeats_to_a_reader_that_never_answered_become_rarer() -> None:
     timer = HeartbeatTimer()
     assert (timer.state, timer.due_at) == (IDLE, INFINITE)
     timer.received()

@@ -207,7 +207,7 @@ def test_keep_alives_shorter_than_a_header_are_ignored() -> None:
     assert s.one.drops == {DropReason.SHORT_MESSAGE: 1}
 
 
-def test_message_size_max_drops_counts_and_tells() -> None:
+def test_message_size_max_drops_counts_and_logs() -> None:
     s = Scene()
     reported: list[tuple[str, int]] = []
     s.one._bursts.message_size_max = 300

@@ -42,7 +42,7 @@ class TestDue:
         [message] = output(Script(policy=STATIC, status_messages=True))
         assert message == StatusMessage(ME.entity, IT.entity, 0, WINDOW, message.count)
 
-    def test_to_others_nothing_is_said(self) -> None:
+    def test_other_vendors_get_no_status_messages(self) -> None:
         other = Script(policy=STATIC)
         found = (
             output(other)
@@ -206,7 +206,7 @@ class TestWindow:
         each.reader.window = 1_000
         assert output(each.heartbeat(1, 100))[0].receiver_window == 6_400 + 1_000
 
-    def test_congestion_control_is_heard_at_each_quarter(self) -> None:
+    def test_congestion_control_is_called_at_each_quarter(self) -> None:
         each = script(CUBIC)
         assert each.proxy.stream.offered_window == 10 * DATAGRAM
         for i in range(10):

@@ -49,7 +49,7 @@ def test_heartbeat_period() -> None:
     assert s.sleep(1_000 * MS) == []
 
 
-def test_heartbeat_period_of_a_reader_never_heard_grows_to_three_seconds() -> None:
+def test_heartbeat_period_of_a_reader_that_never_answered_grows_to_three_seconds() -> None:
     s = Script(policy=WriterPolicy(heartbeat_period=100 * MS))
     output = times(s.sleep(20_000 * MS), Heartbeat)
     assert output == [100, 300, 700, 1500, 3100, 6100, 9100, 12100, 15100, 18100]

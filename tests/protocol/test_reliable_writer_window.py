@@ -176,7 +176,7 @@ def test_history_that_is_requested_is_no_loss() -> None:
     assert s.writer.window.size == 100
 
 
-def test_a_window_smaller_than_its_size_takes_no_more_until_it_drains() -> None:
+def test_a_window_below_its_size_takes_no_samples_until_it_empties() -> None:
     s = window(10, 100, send_window_increase_factor=1_000)
     fill(s)
     s.sleep(3 * SECOND)

@@ -146,7 +146,7 @@ def test_a_group_that_a_reader_lost_is_repaired_fragment_by_fragment() -> None:
     assert s.writer.history.first_sn == 5
 
 
-def test_a_window_that_closes_divides_a_train_between_groups() -> None:
+def test_a_closing_window_divides_a_gso_buffer_between_groups() -> None:
     s = script()
     s.status(0, 9 * SIZE)
     s.writer.pacing.begin_anew()

@@ -367,7 +367,7 @@ def test_fragments_and_gaps_of_other_slices_are_dropped() -> None:
 
 @pytest.mark.parametrize("little", [True, False])
 @pytest.mark.parametrize("each", [1, 12])
-def test_a_drain_of_other_slices_is_dropped_together(
+def test_a_burst_of_other_slices_is_dropped_together(
     each: int, little: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Datagrams of one sample, some with a HEARTBEAT, and of many: none is gathered, all are counted and answered."""
@@ -400,7 +400,7 @@ def test_a_drain_of_other_slices_is_dropped_together(
         assert acknack.missing.base == 41
 
 
-def test_what_a_stranger_says_in_the_name_of_a_writer_of_another_slice_is_not_answered() -> None:
+def test_forged_messages_of_another_slices_writer_are_not_answered() -> None:
     pair = Pair()
     beat = Heartbeat(ANY, pair.others.guid.entity, 1, 10**12, 5_000).encode()
     message = Header((2, 1), b"\x01\x10", pair.writing.prefix).encode() + beat

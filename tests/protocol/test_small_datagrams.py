@@ -9,7 +9,7 @@ import pytest
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.submessages import Data, Heartbeat, InfoDestination, InfoTimestamp
-from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
+from tests.protocol.burst_scene import ENTITY, SECOND, WRITERS, End
 from tests.support.campaigns import seeds
 
 ANY, HOST = bytes(4), "10.0.0.2"

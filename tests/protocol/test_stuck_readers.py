@@ -136,7 +136,7 @@ def test_so_does_a_number_of_heartbeats(way: str) -> None:
     assert found.delivered > 0.85 and found.stop < 10
 
 
-def test_to_a_reader_that_was_never_heard_heartbeats_are_rare_so_their_number_takes_long() -> None:
+def test_heartbeat_retries_to_a_reader_that_never_answered_take_long() -> None:
     assert outcome("unheard", policy=WriterPolicy(max_heartbeat_retries=50)).delivered < 0.1
     assert outcome("unheard", policy=WriterPolicy(max_heartbeat_retries=10)).delivered > 0.6
 
@@ -148,7 +148,7 @@ def test_what_makes_a_little_progress_or_reports_that_it_has_no_room_is_waited_f
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_it_costs_beside_time_is_bounded(way: str) -> None:
+def test_the_cost_of_a_stuck_reader_is_bounded(way: str) -> None:
     """The send window, and a few HEARTBEATs and repairs a second."""
     pair = Pair(way, "min", WriterPolicy())
     pair.run(MINUTE // 2)

@@ -218,7 +218,7 @@ def results(
     return list(participant.discovery.types._results(request))
 
 
-def test_our_types_are_told_as_long_as_there_are_endpoints_of_them() -> None:
+def test_own_types_are_served_while_they_have_endpoints() -> None:
     network = VirtualNetwork()
     one = network.add()
     own = type_objects_of(struct("Rich"))
@@ -236,7 +236,7 @@ def test_our_types_are_told_as_long_as_there_are_endpoints_of_them() -> None:
     assert results(one, GetTypes(ids), instance_name(one.prefix + b"\0\0\1\xc1")) == [Types(())]
 
 
-def test_dependencies_are_told_with_a_continuation_point() -> None:
+def test_dependencies_are_sent_with_a_continuation_point() -> None:
     network = VirtualNetwork()
     one = network.add()
     writer(one, network.now, large(1_500))
@@ -271,7 +271,7 @@ def test_dependencies_of_dependencies() -> None:
         assert len(reported.dependents) == 2
 
 
-def test_who_is_not_proven_is_told_nothing() -> None:
+def test_an_unproven_participant_gets_no_type_reply() -> None:
     pair = Pair(struct("Rich"), None).run()
     (remote,) = [each for each in pair.one._spdp.remotes.values() if each.prefix == pair.two.prefix]
     ids = tuple(type_objects_of(struct("Rich")).objects)

@@ -237,7 +237,7 @@ def test_another_participant_is_asked_when_one_leaves() -> None:
     assert scene.questions() == []
 
 
-def test_who_comes_later_may_know_what_others_did_not_tell() -> None:
+def test_a_later_peer_is_asked_for_a_missing_type() -> None:
     scene = Scene(1, 2)
     scene.watch(1)
     scene.pass_time()
@@ -314,7 +314,7 @@ def test_a_type_is_read_although_another_announces_its_bytes_as_something_else(
     assert isinstance(scene.lookup.known(guid(2)), KnownType)
 
 
-def test_a_comparison_is_not_that_of_another_who_announces_a_second_type_beside_the_same() -> None:
+def test_a_comparison_is_not_shared_with_an_endpoint_of_a_second_type() -> None:
     """Who has no TypeLookup service is taken at its type object; that says nothing of others."""
     scene = Scene(2)
     own = replace(endpoint(9, scene.type_library.offer(struct("Wide"))), guid=guid(9, writer=False))
@@ -358,7 +358,7 @@ def test_a_part_of_ours_that_is_withdrawn_meanwhile_is_asked_for() -> None:
 # --- hostile answers ------------------------------------------------------------------------------
 
 
-def test_an_object_that_is_not_what_it_is_said_to_be() -> None:
+def test_a_type_object_that_differs_from_its_hash_is_dropped() -> None:
     scene = Scene(1)
     scene.watch(1)
     (question,) = scene.questions()

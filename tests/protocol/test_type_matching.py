@@ -29,7 +29,7 @@ def test_assignable_types_match_whatever_their_names(types: tuple[str, str]) -> 
     assert pair.reasons() == []
 
 
-def test_types_that_an_outage_kept_from_being_told_are_compared_after_it() -> None:
+def test_types_delayed_by_an_outage_are_compared_after_it() -> None:
     network = VirtualNetwork()
     pair = Pair(struct("Rich"), struct("Wide"), network=network)
     network.run(SECOND, lambda: bool(pair.one.database.endpoints))
@@ -51,7 +51,7 @@ def test_types_that_are_not_assignable() -> None:
         assert "name" in first
 
 
-def test_other_policies_are_told_with_the_types() -> None:
+def test_other_policy_mismatches_are_logged_with_the_types() -> None:
     pair = Pair(struct("Rich"), struct("Other"), replace(RELIABLE, deadline=1)).run()
     first, *_, last = pair.reasons()[-1]
     assert first.startswith("TYPE_CONSISTENCY: ")

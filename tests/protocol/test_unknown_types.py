@@ -169,7 +169,9 @@ def test_members_at_any_depth() -> None:
     assert not has_int8(PLAIN)
 
 
-def test_it_is_logged_once_for_each_topic_with_its_remedy(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_type_is_logged_once_for_each_topic_with_its_hint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     warnings = EventWarnings(NodeConfig(type_hint="mend it"))
     local, remote = Guid(bytes(12), b"\0\0\1\4"), Guid(bytes(range(12)), b"\0\0\1\7")
     with caplog.at_level(logging.WARNING):

@@ -482,7 +482,7 @@ def test_an_acknack_storm_is_bounded() -> None:
     assert time.process_time() - started < 3
 
 
-def test_nonsense_from_strangers() -> None:
+def test_nonsense_from_unmatched_readers_is_ignored() -> None:
     s = Script()
     s.write(5)
     s.output()

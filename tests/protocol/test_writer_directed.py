@@ -44,7 +44,7 @@ def test_it_goes_to_one_reader() -> None:
     assert scene.sleep(1_000 * MS) == []
 
 
-def test_the_next_reader_is_told_where_it_goes_on() -> None:
+def test_the_next_reader_gets_its_first_number() -> None:
     scene = Scene(2)
     for sn in range(1, 4):
         scene.write_to(1)

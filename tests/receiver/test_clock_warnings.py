@@ -13,7 +13,7 @@ from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.warnings import ClockWarnings
 
 
-def test_each_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     config = ReceiverConfig("/nowhere", "Pressure", "T", keyed=False, hints=RECEIVER_HINTS)
     warnings = ClockWarnings(replace(config, qos=Qos(source_timestamp_tolerance=30_000_000_000)))
     counters = ReaderCacheCounters()

@@ -28,7 +28,7 @@ appends = st.lists(
 
 
 @given(appends=appends, repeat=st.integers(1, 200), commits=st.lists(st.integers(0, 100), max_size=5))
-def test_many_entries_are_thinned_and_nothing_is_told_early_or_lost(
+def test_thinned_entries_are_neither_reported_early_nor_lost(
     appends: list[tuple[int, int, int]], repeat: int, commits: list[int]
 ) -> None:
     consumption = Consumption()

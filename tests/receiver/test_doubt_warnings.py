@@ -14,7 +14,7 @@ from spark_rtps.transport.receiver.warnings import DoubtWarnings
 from spark_rtps.transport.structure import Guid
 
 
-def test_a_reader_in_doubt_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_in_doubt_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     config = ReceiverConfig("/nowhere", "t", "T", keyed=False, hints=RECEIVER_HINTS)
     warnings = DoubtWarnings(config)
     reader = StatefulReader(Guid(b"r" * 12, b"\0\0\2\4"), Qos())

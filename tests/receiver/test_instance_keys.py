@@ -94,7 +94,7 @@ def test_what_is_no_key_by_our_type_is_of_no_instance(mine: str, theirs: str, ke
     assert found.tolist() == ([False] * 3 if "Old" in mine else [True, False, True])
 
 
-def test_without_a_type_only_what_was_sent_tells_instances_apart() -> None:
+def test_without_a_type_key_hashes_separate_instances() -> None:
     samples = codec().encode_batch(CARS)
     sent = codec().key_hashes(CARS)
     assert not InstanceKeys(None)(run_of(samples)).any()

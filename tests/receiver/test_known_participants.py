@@ -35,7 +35,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         *(f'[["{"00" * 12}", {sn}, "00", "a"]]' for sn in (-1, 0, 1 << 63, 1.5, '"1"')),
     ],
 )
-def test_a_file_that_cannot_be_read_is_said_and_ignored(
+def test_an_unreadable_file_is_logged_and_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     write_known_participants(tmp_path, FOUND)
@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_read_is_said_and_ignored(
     assert str(file) in caplog.text
 
 
-def test_a_disk_that_takes_no_more_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         write_known_participants(tmp_path / "gone", FOUND)
     assert "writing the known participants" in caplog.text

@@ -288,7 +288,7 @@ def test_what_the_system_refuses_now_and_then_ends_no_receiver(
         assert not reader.hold_acknowledgments and recording.log.rows == 2 * number
 
 
-def test_a_full_disk_is_said_once_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_logged_once_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recording = Recording(tmp_path / "log")
     appender, reader = recording.appender, recording.reader
     for time in (1, 2):

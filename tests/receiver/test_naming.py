@@ -136,7 +136,7 @@ def test_what_others_call_it_is_a_mismatch(
     assert "KEY: the writer's type has a key, the reader's has none (name the key columns" in output
 
 
-def test_a_key_that_was_said_counts(
+def test_a_configured_key_is_used(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
 ) -> None:
     receiver = receive(keyed=True)
@@ -167,7 +167,7 @@ def test_started_again_it_goes_on_with_the_name(
     assert reported(directory) == ("First", True)
 
 
-def test_a_name_that_is_said_later(
+def test_a_type_name_that_is_given_later(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
 ) -> None:
     """Nothing was received under the other name; then a log is of its type for good."""
@@ -185,7 +185,7 @@ def test_a_name_that_is_said_later(
         receive(type_name="First", keyed=False)
 
 
-def test_a_name_that_is_said_no_more(
+def test_a_type_name_that_is_no_longer_given(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
 ) -> None:
     """Nor was anything received under that one."""

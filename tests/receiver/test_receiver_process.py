@@ -97,7 +97,7 @@ def writer() -> Iterator[BlockingWriter]:
     node.close()
 
 
-def test_a_congestion_control_that_cannot_be_had_is_said(tmp_path: Path) -> None:
+def test_an_unavailable_congestion_control_is_an_error(tmp_path: Path) -> None:
     policy = ReaderPolicy(congestion_control=CongestionControlPolicy("no_such_module:Own"))
     with pytest.raises(UsageError, match=r"no_such_module:Own.*ModuleNotFoundError"):
         ReceiverProcess.start(config(tmp_path / "log", policy=policy))
@@ -291,7 +291,7 @@ def test_a_second_receiver_on_the_same_log_is_refused(tmp_path: Path) -> None:
     assert not _runs(receiver.pid)
 
 
-def test_what_keeps_it_from_starting_is_said(tmp_path: Path) -> None:
+def test_the_reason_of_a_failed_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="interface 'eth77' is not up"):
         ReceiverProcess.start(config(tmp_path / "log", node=NodeConfig(interface="eth77")))
     (tmp_path / "file").write_text("")
@@ -382,7 +382,7 @@ def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: Blockin
         second.stop()
 
 
-def test_a_keyless_reader_of_a_keyed_topic_is_told_so(
+def test_a_keyless_reader_of_a_keyed_topic_logs_the_mismatch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
@@ -399,7 +399,7 @@ def test_a_keyless_reader_of_a_keyed_topic_is_told_so(
     )
 
 
-def test_a_topic_nobody_writes_is_told_which_there_are(
+def test_a_topic_without_writers_logs_the_known_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("spark_rtps.transport.receiver.empty_topic_warning._NOBODY_NS", 3600 * NANOSECONDS)

@@ -111,7 +111,7 @@ def test_by_bytes_a_run_of_several_segments_finds_room(tmp_path: Path) -> None:
     assert scene.held()[-1] == 201
 
 
-def test_what_never_fits_is_said_and_nothing_is_trimmed_for_it(tmp_path: Path) -> None:
+def test_a_sample_that_never_fits_is_logged_and_nothing_is_trimmed(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "bytes")
     scene.deliver(200)
     base = scene.log.base

@@ -309,7 +309,7 @@ def test_a_log_that_goes_on_gets_what_is_still_there(
     assert spy.samples() == list(range(3_000)) and spy.counters()["lost_samples"] == 0
 
 
-def test_nobody_to_spy_on_is_said(
+def test_a_missing_writer_to_spy_on_is_logged(
     spying: Callable[..., Spy], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("spark_rtps.transport.receiver.empty_topic_warning._NOBODY_NS", 100_000_000)
@@ -341,7 +341,7 @@ def test_a_type_that_nobody_named_is_the_first_writers_to_name(
     wait_until(lambda: are_seen(node, writer))
 
 
-def test_a_directory_that_is_not_ours_is_said(
+def test_a_directory_with_open_permissions_is_logged(
     spying: Callable[..., Spy], directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory.mkdir()

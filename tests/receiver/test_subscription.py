@@ -147,7 +147,7 @@ def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
         ({"qos": replace(QOS, partition=("b",))}, r"samples of partition \['a'\], not of partition \['b'\]"),
     ],
 )
-def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
+def test_a_log_with_samples_of_other_writers_is_not_resumed(
     tmp_path: Path, other: dict[str, Any], output: str
 ) -> None:
     asked = config(
@@ -164,7 +164,7 @@ def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
     open_log(asked).close()
 
 
-def test_a_log_of_an_earlier_version_is_gone_on_with_in_any_domain_once(tmp_path: Path) -> None:
+def test_a_log_of_an_earlier_version_is_resumed_once_in_any_domain(tmp_path: Path) -> None:
     asked = config(tmp_path, node=NodeConfig(domain=domains.RECEIVER_SETTINGS))
     with open_log(asked) as log:
         assert log.append(single(WRITER, 1, 100), reception=1)
@@ -263,7 +263,9 @@ def test_the_node_is_the_one_that_is_asked_for(tmp_path: Path, opened: list[tupl
     assert second.incarnation == first.incarnation + 1
 
 
-def test_a_node_whose_place_cannot_be_told_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_is_closed_when_its_receiver_fails_to_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     let_go: list[bool] = []
     node = SimpleNamespace(abandon=lambda: let_go.append(True))
     monkeypatch.setattr(identity_module, "Node", SimpleNamespace(open=lambda config, *, recalled: node))

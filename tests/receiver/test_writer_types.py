@@ -171,7 +171,7 @@ def test_half_a_line_that_found_room_on_the_disk_is_cut_off(tmp_path: Path, disk
     WriterTypes(tmp_path, TOLD.get)  # after a restart
 
 
-def test_what_is_not_told_at_first_never_is(tmp_path: Path) -> None:
+def test_a_type_not_announced_at_first_stays_unknown(tmp_path: Path) -> None:
     noted(tmp_path)
     later = WriterTypes(tmp_path, lambda _: struct("z"))
     later.record_writer(writer(4))  # ranges that were read before must not change

@@ -57,7 +57,7 @@ def test_a_subscription_of_a_client(receive: Receive) -> None:
         client.close()
 
 
-def test_what_groups_have_not_read_is_said_at_the_end(receive: Receive) -> None:
+def test_samples_unread_by_groups_are_logged_at_the_end(receive: Receive) -> None:
     receive.start(NUMBERS + 'retention = "committed"\n')
     client = client_of(receive)
     writer = Writer("Numbers")

@@ -115,7 +115,7 @@ class TestSignals:
         assert receiver in receive.children()["receiver"]
         all_once(receive, writer.stop())
 
-    def test_the_watchdog_hears_of_it(self, receive: Receive) -> None:
+    def test_the_watchdog_is_notified(self, receive: Receive) -> None:
         receive.start(NUMBERS)
         for _ in range(3):
             receive.reported("WATCHDOG=1")

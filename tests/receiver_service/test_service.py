@@ -123,7 +123,7 @@ def test_an_unexpected_error_in_reading_the_file_again_ends_nothing(
     assert script.reported.count("READY=1") == 2
 
 
-def test_doubts_about_the_file_are_said_each_time_it_is_read(
+def test_warnings_about_the_file_are_logged_at_each_reading(
     script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = script.file.with_name("token")

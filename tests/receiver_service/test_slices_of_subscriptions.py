@@ -16,7 +16,7 @@ def sliced(part: str) -> str:
     return f'{A}slice = "{part}"\n'
 
 
-def test_the_receiver_is_told(scene: Scene) -> None:
+def test_the_receiver_gets_its_slice(scene: Scene) -> None:
     scene.begin(sliced("1/4"))
     config = scene.receivers[0].config
     assert config.slice == Slice(1, 4)

@@ -100,7 +100,7 @@ class TestStart:
         scene.steps(10)
         assert scene.supervisor.is_ready
 
-    def test_a_type_that_the_first_writer_named_is_told(self, scene: Scene) -> None:
+    def test_a_type_of_the_first_writer_is_reported(self, scene: Scene) -> None:
         scene.begin(A)
         assert scene.servers[0].reported[-1][0]["type"] is None
         log = StreamLog.open(scene.root / scene.keeper("a").log, max_bytes=1 << 20)
@@ -471,7 +471,7 @@ class TestReload:
 
 
 class TestFullDisk:
-    def test_it_is_said_once_and_everything_goes_on(
+    def test_a_full_disk_is_logged_once_and_everything_continues(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         scene.begin(A)
@@ -568,7 +568,7 @@ class TestPatterns:
         assert [each.config.topic for each in scene.receivers] == ["Circle", "Square"]
         assert caplog.text.count("is not received") == 1
 
-    def test_names_that_no_option_can_hold_are_said_within_bounds(
+    def test_names_that_no_option_can_hold_are_logged_within_bounds(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(supervisor_module, "_REFUSED_LOGGED_MAX", 3)

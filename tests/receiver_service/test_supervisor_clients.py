@@ -51,7 +51,9 @@ class TestClients:
         assert scene.keeper("C").log == log and scene.keeper("C").wanted.dynamic
         assert scene.receivers[-1].config.qos.history_depth == 7
 
-    def test_it_is_told_before_it_is_answered(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_new_subscription_is_reported_before_its_answer(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         scene.begin(A)
         seen: list[list[str]] = []
         server = scene.servers[0]

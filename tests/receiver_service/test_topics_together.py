@@ -62,7 +62,7 @@ def test_another_selection_starts_it_again_on_its_log(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("text", ['subscribe = "rt/imu"', 'subscribePattern = "rt/imu"'])
-def test_a_log_of_one_topic_does_not_go_on_with_several(scene: Scene, text: str) -> None:
+def test_a_log_of_one_topic_is_not_resumed_with_several(scene: Scene, text: str) -> None:
     scene.begin('[subscriptions.a]\ntopic = "rt/imu"\n')
     log = scene.keeper("a").log
     scene.begin(f"[subscriptions.a]\n{text}\n")
@@ -98,7 +98,7 @@ def test_clients_ask_for_them_and_find_them_again(scene: Scene) -> None:
         {"names": [], "pattern": 3},
     ],
 )
-def test_what_a_receiver_tells_is_checked(wrong: object) -> None:
+def test_reports_of_a_receiver_are_checked(wrong: object) -> None:
     reported = {
         "name": "a",
         "topic": "rt/.*",

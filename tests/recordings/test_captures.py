@@ -245,7 +245,7 @@ def test_a_datagram_of_many_small_fragments_is_put_together() -> None:
     assert assembled(*packets) == [(octet, 40) for octet in range(200)]
 
 
-def test_trains_of_datagrams_are_taken_apart(tmp_path: Path, idl: Path) -> None:
+def test_gso_buffers_are_split_into_datagrams(tmp_path: Path, idl: Path) -> None:
     """Where a network card divides what a host sends, or puts together what it gets, one packet has many datagrams."""
     options = {"type": "lab::Rich", "type__file": str(idl), "metadata": "true"}
     source = CAPTURES / "c01_py_rich_final_xcdr1.pcap"
@@ -270,7 +270,7 @@ def test_trains_of_datagrams_are_taken_apart(tmp_path: Path, idl: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [24, 44, 60])
-def test_the_last_datagram_of_a_train_may_be_shorter(last: int) -> None:
+def test_the_last_datagram_of_a_gso_buffer_may_be_shorter(last: int) -> None:
     header = b"RTPS\2\4\1\x7e" + bytes(range(12))
     each = [header + b"\x80\1" + struct.pack("<H", 36) + bytes([i]) * 36 for i in range(64)]
     each.append(each[0][:22] + struct.pack("<H", last - 24) + each[0][24:last])
@@ -280,7 +280,7 @@ def test_the_last_datagram_of_a_train_may_be_shorter(last: int) -> None:
     assert [found.payload for found in datagrams(np.frombuffer(gso_buffer, np.uint8), "x")] == each
 
 
-def test_a_message_within_a_sample_makes_no_train() -> None:
+def test_a_message_within_a_sample_makes_no_gso_buffer() -> None:
     """As if captures themselves were published: what is within is of the same participant."""
     header = b"RTPS\2\4\1\x7e" + bytes(range(12))
     within = header + b"\1\1\4\0ABCD"

@@ -79,7 +79,7 @@ AT = len(SECTION + RAW_IP + ONE)
         (block(0x0A0D0D0A, bytes(16)), "a section without a byte order"),
     ],
 )
-def test_damage_within_pcapng_is_an_error_that_tells_how_much_is_missing(
+def test_damage_within_pcapng_is_an_error_that_names_the_missing_bytes(
     damaged: bytes, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = SECTION + RAW_IP + ONE + damaged + TWO

@@ -75,7 +75,7 @@ def drive(path: Path, count: int, seed: int = 1) -> list[Message]:
 
 
 @pytest.mark.parametrize(("name", "count"), [("1.mcap", 20), ("1.mcap", 199), ("1.mcap", 400), ("1.db3", 20)])
-def test_what_was_planned_and_is_replaced_before_it_is_read_is_said(
+def test_a_file_replaced_between_plan_and_read_is_an_error(
     tmp_path: Path, name: str, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / name

@@ -93,7 +93,7 @@ def test_files_without_parts_of_the_index_are_read_too(
         assert compared(read(path, topic)) == expected(of(drive, topic))
 
 
-def test_stretches_of_like_messages_are_found_without_an_index(tmp_path: Path) -> None:
+def test_ranges_of_like_messages_are_found_without_an_index(tmp_path: Path) -> None:
     """The walk looks at many records at once; odd ones in between must not hide any."""
     alike = messages("/imu", IMU, 1)[0]
     many = [Message("/imu", IMU, START + i, alike.value, alike.data) for i in range(700)]
@@ -328,7 +328,7 @@ def test_chunks_of_which_some_are_compressed_are_read_in_order(tmp_path: Path) -
     assert numbers(path) == list(range(60))
 
 
-def test_messages_outside_of_chunks_are_read_beside_those_inside(tmp_path: Path) -> None:
+def test_messages_outside_and_inside_of_chunks_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.mcap"
     with path.open("wb") as file:
         writer = Writer(file, chunk_size=200)

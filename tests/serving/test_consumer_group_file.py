@@ -109,7 +109,7 @@ def test_a_log_that_waits_for_groups_goes_on_when_it_is_written(sidecar: Sidecar
     assert (sidecar.kept(), sidecar.consumer.get()) == ({"g": 64}, 64)
 
 
-def test_a_receiver_that_starts_again_is_told_what_may_go(sidecar: Sidecar) -> None:
+def test_a_restarted_receiver_gets_the_trim_position(sidecar: Sidecar) -> None:
     sidecar.commit("g", 96, holds=True)
     sidecar.begin(32)
     sidecar.keep()

@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> StreamLog:
     return made
 
 
-def test_nobody_walks_along_a_log_for_who_has_gone(log: StreamLog) -> None:
+def test_a_log_is_not_scanned_for_a_closed_connection(log: StreamLog) -> None:
     answers = LogQueries(TailWatch())
     here, there = socket.socketpair()
     with here, there:

@@ -36,7 +36,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 # --- what it hands out ------------------------------------------------------------------------------
 
 
-def test_what_it_tells_of_a_log(scene: Scene) -> None:
+def test_the_server_describes_a_log(scene: Scene) -> None:
     about = scene.about()
     assert about["metadata"]["given"] == {"topic": "T"}
     assert about["metadata"]["seed"] == scene.log._seed
@@ -63,7 +63,7 @@ def test_one_connection_answers_many_requests(scene: Scene) -> None:
     connection.close()
 
 
-def test_a_trimmed_range_is_gone_and_the_base_is_told(scene: Scene) -> None:
+def test_a_trimmed_range_answers_gone_with_the_base(scene: Scene) -> None:
     scene.log.trim(2 * SEGMENT)
     found = scene.frames(0, 4096)
     assert (found.status, found.json["base"]) == (410, 2 * SEGMENT)
@@ -245,7 +245,7 @@ def test_a_reader_that_stops_reading_is_given_up(tmp_path: Path) -> None:
     s.close()
 
 
-def test_strangers_make_room_for_those_who_know_the_token(scene: Scene) -> None:
+def test_unauthenticated_clients_yield_to_authenticated_ones(scene: Scene) -> None:
     unmatched_peers = []
     for _ in range(1000):
         try:
@@ -293,7 +293,7 @@ def test_the_connection_that_is_idle_for_longest_gives_way(patient: Scene) -> No
         connection.close()
 
 
-def test_strangers_take_one_idle_connection_at_most(patient: Scene) -> None:
+def test_unauthenticated_clients_take_at_most_one_idle_connection(patient: Scene) -> None:
     connections = [known(patient) for _ in range(QUICK.connections)]
     unmatched_peers = [patient.connect() for _ in range(5 * QUICK.connections)]
     latest = known(patient)  # which tells that all before it were taken
@@ -302,7 +302,7 @@ def test_strangers_take_one_idle_connection_at_most(patient: Scene) -> None:
         each.close()  # type: ignore[attr-defined]
 
 
-def test_where_all_ask_for_something_the_next_is_told_to_come_back(patient: Scene) -> None:
+def test_a_busy_server_asks_the_next_client_to_retry(patient: Scene) -> None:
     connections = [known(patient) for _ in range(QUICK.connections)]
     for connection in connections:
         connection.sock.sendall(b"GET /v1")

@@ -147,7 +147,7 @@ def test_requests_in_a_row_are_answered_in_their_order(scene: Scene) -> None:
 # --- bodies -----------------------------------------------------------------------------------------
 
 
-def test_a_stranger_has_no_body(scene: Scene) -> None:
+def test_an_unauthenticated_request_with_a_body_is_refused(scene: Scene) -> None:
     for announced in ("Content-Length: 9", "Transfer-Encoding: chunked"):
         with scene.connect() as sock:
             head = f"GET /healthz HTTP/1.1\r\nHost: x\r\n{announced}\r\n\r\n".encode()
@@ -246,7 +246,7 @@ def test_a_segment_behind_the_tail_is_not_handed_out(scene: Scene) -> None:
     assert (found.status, found.json["end"]) == (416, tail["position"])
 
 
-def test_files_that_cannot_be_read_are_said(scene: Scene) -> None:
+def test_unreadable_files_are_logged(scene: Scene) -> None:
     segment = min(scene.directory.glob("*.seg*"))
     segment.unlink()
     segment.symlink_to(segment)  # a loop

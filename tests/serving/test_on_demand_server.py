@@ -211,7 +211,7 @@ def test_one_that_is_used_stays(folder: Path) -> None:
         server.stop()
 
 
-def test_what_is_wrong_is_said_at_once_where_it_is_started_at_once(folder: Path, tmp_path: Path) -> None:
+def test_an_error_at_an_immediate_start_is_reported_at_once(folder: Path, tmp_path: Path) -> None:
     server = OnDemandServer(config_of(folder, certificate=str(tmp_path / "no.pem"), key=str(tmp_path / "no")))
     try:
         with pytest.raises(TransportError, match="no certificate"):
@@ -381,7 +381,7 @@ def test_the_server_is_handed_the_socket_and_what_it_needs(fakes: Fakes) -> None
     assert fake.logs == [LOGS[1]]
 
 
-def test_the_first_peer_of_another_host_is_told_once_for_all_servers(fakes: Fakes) -> None:
+def test_the_first_peer_of_another_host_is_logged_once_for_all_servers(fakes: Fakes) -> None:
     for number in range(2):
         fakes.connect()
         wait_until(lambda: fakes.server.pid is not None, "a server")
@@ -393,7 +393,7 @@ def test_the_first_peer_of_another_host_is_told_once_for_all_servers(fakes: Fake
     assert fakes.crossed == ["10.0.0.0"]
 
 
-def test_strangers_who_make_it_end_are_answered_ever_more_seldom(
+def test_unauthenticated_clients_that_end_the_server_are_answered_ever_later(
     fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_demand_server, "_FIRST_PAUSE_SECONDS", 0.02)
@@ -408,7 +408,7 @@ def test_strangers_who_make_it_end_are_answered_ever_more_seldom(
     assert 3 <= len(fakes.started) <= 9
 
 
-def test_one_that_does_not_start_is_said_once_and_tried_again(
+def test_a_server_that_does_not_start_is_logged_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_demand_server, "_FIRST_PAUSE_SECONDS", 0.01)

@@ -49,7 +49,7 @@ def test_other_subscriptions_are_looked_at_at_once(looks: list[Any]) -> None:
     assert len(looks) == 4
 
 
-def test_reports_beside_the_logs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sidecar_reports_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may be long, and say nothing of it."""
     monkeypatch.setattr(stream_counters, "read_decoding_report", lambda _: pytest.fail("it is read"))
     (tmp_path / LOG).mkdir()

@@ -227,7 +227,7 @@ def test_a_clients_certificate_gives_a_role(secured: Scene, pem: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "why"), [("old", "certificate expired"), ("stranger", "unknown ca")])
-def test_certificates_that_are_not_believed(secured: Scene, pem: Path, name: str, why: str) -> None:
+def test_untrusted_certificates_are_refused(secured: Scene, pem: Path, name: str, why: str) -> None:
     """It is said at once, by name, and with what to set."""
     with pytest.raises(LogAccessError, match=f"{secured.address} refuses the certificate: {why}") as refused:
         secured.client("admin", patience=60, **shown(pem, name)).tail(LOG)

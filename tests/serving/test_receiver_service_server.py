@@ -156,7 +156,7 @@ def test_forged_positions_do_no_harm(scene: Scene) -> None:
 # --- waiting for more -------------------------------------------------------------------------------
 
 
-def test_a_tail_is_told_when_the_log_goes_on(scene: Scene) -> None:
+def test_a_tail_request_is_answered_when_the_log_grows(scene: Scene) -> None:
     client, end = scene.client("read"), scene.end.position
     found = client.tail(LOG)
     assert (found.base, found.position, found.rows, found.max_bytes) == (0, end, scene.rows, 4 << 20)
@@ -267,7 +267,7 @@ def test_it_gives_way_to_receivers(scene: Scene) -> None:
 # --- reports ----------------------------------------------------------------------------------------
 
 
-def test_what_it_tells_of_itself(scene: Scene) -> None:
+def test_the_server_describes_itself(scene: Scene) -> None:
     for what in ("streams", "errors", "losses"):
         assert scene.get(f"/v1/{what}", "read")[1]["looked_in"] == [str(scene.root)]
     assert b"spark_rtps_up" in scene.get("/metrics", "read")[1]

@@ -224,7 +224,7 @@ def test_nobody_is_there(scene: Scene) -> None:
     assert str(scene.directory) in str(raised.value)
 
 
-def test_between_two_tries_is_little_time_and_waiting_is_said_once(
+def test_retries_are_frequent_and_waiting_is_logged_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What a server that is back waits for is added to its start."""

@@ -88,7 +88,7 @@ def test_rows_and_their_report(scene: Scene, server: LogServerProcess, tmp_path:
     assert list(again.counted) == list(fetched.counted)
 
 
-def test_told_types(scene: Scene, server: LogServerProcess) -> None:
+def test_announced_types(scene: Scene, server: LogServerProcess) -> None:
     plan = replace(PLAN, announced=False)
     (part,) = scene.parts(at(server), 1)
     assert list(read_log(elsewhere(part), plan)) == list(read_log(part, plan))

@@ -109,7 +109,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(map(str, path)))
-def test_lies_in_what_is_told_of_a_log(scene: Scene, server: SceneServer, path: tuple[Any, ...]) -> None:
+def test_lies_in_the_description_of_a_log(scene: Scene, server: SceneServer, path: tuple[Any, ...]) -> None:
     for wrong in WRONG:
 
         def change(reported: dict[str, Any], wrong: Any = wrong) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def test_errors_and_losses(directory: Path) -> None:
     assert parse_losses(report_queries.losses(directory)) == losses
 
 
-def test_what_a_client_reports_leaves_what_can_be_told(directory: Path) -> None:
+def test_huge_counts_of_a_client_stay_readable(directory: Path) -> None:
     (log,) = (each.path for each in read_streams([directory], now=0) if each.topic == "Square")
     most = 1 << 62
     parts = tuple(LostPart("gone", position, 1, most, most) for position in (8, 16, 24))

@@ -275,7 +275,7 @@ def test_a_sample_that_never_comes_is_found_out() -> None:
         run(1, link=Link(loss=1.0))
 
 
-def test_a_repair_is_told_from_data_by_the_bytes_alone() -> None:
+def test_repairs_and_data_differ_by_their_bytes_alone() -> None:
     result = run(4, link=Link(loss=0.2))
     exact = run(4)
     assert result.data_bytes == exact.data_bytes, "first sendings are not counted as repairs, nor the reverse"

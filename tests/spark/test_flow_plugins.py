@@ -47,7 +47,7 @@ def reported(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("noted")
-def test_both_are_told_of_the_stream_and_pace_it(
+def test_both_plugins_get_the_stream_and_pace_it(
     spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path
 ) -> None:
     paced = {"congestion_control": "noted_windows:Quarter", "congestion_control__max_window": "1MiB"}

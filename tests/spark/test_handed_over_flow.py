@@ -187,7 +187,7 @@ def test_the_group_of_a_sink(spark: SparkSession, nodes: Callable[..., Node], to
     assert reader.count == COUNT
 
 
-def test_a_sink_sends_to_a_group_unless_it_is_told_not_to(
+def test_a_sink_sends_to_a_group_by_default(
     spark: SparkSession, nodes: Callable[..., Node], topic: str
 ) -> None:
     readers = [

@@ -56,7 +56,7 @@ def losses(log_dir: Path) -> dict[str, int]:
     [(True, {}), (False, {}), (False, {"receive_buffer": "128KiB"})],
     ids=["reliable", "best_effort", "best_effort_without_room"],
 )
-def test_each_image_arrives_or_is_told_to_be_lost(
+def test_each_image_arrives_or_is_reported_lost(
     spark: SparkSession,
     node: Node,
     topic: str,

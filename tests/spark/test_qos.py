@@ -363,7 +363,7 @@ ADVICE = (
 
 
 class TestWarnings:
-    def test_of_a_stream_are_said_once(
+    def test_mismatches_of_a_stream_are_logged_once(
         self, publisher: Publisher, copying: Callable[..., Any], stderr: Stderr
     ) -> None:
         query = copying(READ_ODDLY, **WRITE_ODDLY)
@@ -373,7 +373,7 @@ class TestWarnings:
         assert query.lastProgress["batchId"] > 1
         assert [stderr.text().count(each) for each in ADVICE] == [1, 1]
 
-    def test_of_a_batch_are_said_once(
+    def test_mismatches_of_a_batch_are_logged_once(
         self, spark: SparkSession, topic: str, log_dir: Path, stderr: Stderr
     ) -> None:
         save(rows_of(spark, 100, 4), topic, **WRITE_ODDLY)

@@ -106,7 +106,9 @@ class TestDiscovery:
         reader = spark.read.format("rtps").options(**{k: str(v) for k, v in options.items()})
         assert sorted(as_dicts(reader.load(topic)), key=lambda row: row["number"]) == rows  # type: ignore[return-value]
 
-    def test_nobody_tells(self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path) -> None:
+    def test_a_topic_without_peers_is_an_error_that_names_other_topics(
+        self, spark: SparkSession, cyclone: CyclonePeer, topic: str, log_dir: Path
+    ) -> None:
         cyclone.writer(f"{topic}_other", cyclone_types.Part)
         for timeout in ("1.5", "10", "30"):  # as long as a loaded machine has discovered nobody by then
             with pytest.raises(PySparkException) as caught:

@@ -118,7 +118,7 @@ def test_all_domains_lie_below_the_ephemeral_ports() -> None:
 
 
 @each_of(sorted(USERS))
-def test_a_name_belongs_to_one_lane_or_file(name: str) -> None:
+def test_a_domain_name_belongs_to_one_lane_or_file(name: str) -> None:
     users = scopes()[name]
     assert len(users) == 1 or name in OF_EACH_PROCESS, users
 

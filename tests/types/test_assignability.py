@@ -94,7 +94,7 @@ def test_reason(id_: str, reason: str) -> None:
     assert reasons == (f"TYPE_CONSISTENCY: {reason.format(w='T', r='T')}",)
 
 
-def test_every_difference_is_said_but_not_too_many() -> None:
+def test_differences_are_listed_up_to_a_bound() -> None:
     names = [f"m{i}" for i in range(100)]
     writer = appendable(*(m(name, INT32) for name in names))
     reader = appendable(*(m(name, INT64) for name in names))

@@ -113,7 +113,7 @@ def test_members_of_many_lists_are_a_samples_own(monkeypatch: pytest.MonkeyPatch
     ],
 )
 @pytest.mark.parametrize("encapsulation", [XCDR1, PLAIN2])
-def test_few_and_many_lanes_agree(idl: str, encapsulation: bytes) -> None:
+def test_few_and_many_cursors_agree(idl: str, encapsulation: bytes) -> None:
     """Stepping value by value finds what stepping lane by lane finds, whatever the bytes are."""
     c = codec(idl)
     random = np.random.default_rng(7)
@@ -190,7 +190,7 @@ def test_keys_of_hashes() -> None:
         "@key string<2> a; @key int64 b",
     ],
 )
-def test_hashes_that_tell_no_key(members: str) -> None:
+def test_hashes_that_give_no_key(members: str) -> None:
     assert codec(f"@final struct S {{ {members}; }};").decode_key_hashes(np.zeros((1, 16), np.uint8)) is None
 
 

@@ -383,7 +383,7 @@ def test_no_key_in_the_type() -> None:
     assert reasons(found, 1) == ["the type has no key"]
 
 
-def test_unknown_encapsulations_are_told_apart_up_to_a_bound() -> None:
+def test_unknown_encapsulations_are_distinguished_up_to_a_bound() -> None:
     payloads = [packing.pack(">HH", 0x100 + i, 0) for i in range(100)]
     found = reasons(codec("@final struct S { long a; };").decode_samples(samples(*payloads)), 100)
     assert found[0] == "unknown encapsulation 0x0100" and found[99] == "unknown encapsulation"

@@ -136,7 +136,7 @@ def test_keys_are_decoded_in_parts(bound: Callable[[int], None]) -> None:
     assert pa.Table.from_batches([part.batch for part in parts]).to_pylist() == whole.batch.to_pylist()
 
 
-def test_parts_are_in_order_and_tell_what_is_malformed(bound: Callable[[int], None]) -> None:
+def test_parts_are_in_order_and_name_malformed_samples(bound: Callable[[int], None]) -> None:
     """Of all encapsulations mixed."""
     c = codec(f"@appendable struct E {{ {LONGS} }}; @final struct S {{ long i; sequence<E> e; }};")
     good = [PLAIN2 + u4(i, 4 + 4 * 10, 10, *[0] * 10) for i in range(100)]

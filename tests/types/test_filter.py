@@ -451,7 +451,9 @@ OPERAND = "expected a field or a number or a 'text' or a parameter (%0)"
         ("id 1", (), "character 4, 1: it cannot stand here; expected a comparison or LIKE or BETWEEN or NOT"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(expression: str, parameters: tuple[str, ...], message: str) -> None:
+def test_errors_of_a_filter_name_the_fault(
+    expression: str, parameters: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(FilterError) as raised:
         parse_filter(expression, parameters, ALL)
     assert str(raised.value) == f"filter: {message}"

@@ -148,7 +148,7 @@ from spark_rtps.transport.types.idl.parser import parse_idl
         ),
     ],
 )
-def test_errors_tell_the_place(text: str, place: str, message: str) -> None:
+def test_errors_name_the_position(text: str, place: str, message: str) -> None:
     with pytest.raises(TypeDefinitionError) as caught:
         parse_idl(text, "robot.idl")
     assert str(caught.value).startswith(f"robot.idl:{place}: ")

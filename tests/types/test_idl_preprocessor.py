@@ -64,7 +64,7 @@ def test_includes() -> None:
     assert size(text, a="#define M (N + 1)") == 5
 
 
-def test_a_file_is_looked_for_beside_the_one_that_includes_it() -> None:
+def test_an_include_is_sought_in_the_directory_of_its_file() -> None:
     text = '#include "m/a.idl"\nstruct S { Row x; };'
     assert size(text, m_a='#include "b.idl"', m_b="typedef long Row[3];", b="typedef long Row[4];") == 3
     assert size(text, m_a="#include <b.idl>", m_b="typedef long Row[3];", b="typedef long Row[4];") == 4
@@ -118,7 +118,7 @@ def test_without_a_place_to_look_includes_are_noted() -> None:
         ("struct S { long x; };\n#pragma keylist S y", "main.idl:2:1", "y is no member of S itself"),
     ],
 )  # fmt: skip
-def test_errors_tell_the_file_and_the_place(text: str, place: str, message: str) -> None:
+def test_errors_name_the_file_and_the_position(text: str, place: str, message: str) -> None:
     include = files(
         a="struct A { long x;\n long x[0]; };",
         m_b="struct A { B x; };",
@@ -132,7 +132,7 @@ def test_errors_tell_the_file_and_the_place(text: str, place: str, message: str)
     assert message in str(caught.value)
 
 
-def test_what_the_reader_of_files_says_is_told_with_the_place() -> None:
+def test_errors_of_the_file_reader_are_reported_with_the_position() -> None:
     def include(_name: str) -> str:
         raise TypeDefinitionError("no such file")
 

@@ -80,7 +80,7 @@ def test_what_cyclone_dds_sent(name: str, payload: str, row: dict[str, Any]) -> 
     assert found.any() and (found == expected).all()
 
 
-def test_both_forms_beside_one_another() -> None:
+def test_both_forms_in_one_run() -> None:
     codec = Codec(struct("KeyedS"))
     rows = [{"n": i, "s": "x" * (i % 5)} for i in range(40)]
     ours, theirs = keys(codec, rows), without_headers(rows)

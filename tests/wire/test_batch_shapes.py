@@ -47,7 +47,7 @@ def mixtures(draw: st.DrawFn) -> list[Sample]:
 
 
 @given(samples=mixtures(), little=st.booleans())
-def test_the_walk_finds_what_the_comparison_finds(samples: list[Sample], little: bool) -> None:
+def test_the_scan_finds_what_the_comparison_finds(samples: list[Sample], little: bool) -> None:
     """Both roads, whichever :func:`scan_batch` takes, and the plain one."""
     compared, walked = [], []  # type: ignore[var-annotated]
     for many, found in ((1 << 20, compared), (0, walked)):
@@ -69,7 +69,7 @@ words = st.lists(
 
 
 @given(words=words, little=st.booleans())
-def test_the_walk_refuses_what_the_comparison_refuses(words: list[int], little: bool) -> None:
+def test_the_scan_refuses_what_the_comparison_refuses(words: list[int], little: bool) -> None:
     infos = np.array(words, "<u4" if little else ">u4").view(np.uint8)
     outcomes = []
     for many in (1 << 20, 0):

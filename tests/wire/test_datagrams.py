@@ -91,7 +91,7 @@ def drains(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[by
 
 @settings(max_examples=300, deadline=None)
 @given(drains(), SLOTS)
-def test_a_drain_holds_what_its_datagrams_hold(
+def test_a_burst_holds_what_its_datagrams_hold(
     case: tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]], slot: int
 ) -> None:
     datagrams, expected = case
@@ -110,7 +110,7 @@ def test_a_drain_holds_what_its_datagrams_hold(
     assert len(left) == len(seen)
 
 
-def test_one_writer_is_one_run_that_views_the_drain() -> None:
+def test_samples_of_one_writer_are_one_run_that_views_the_burst() -> None:
     datagrams = [datagram(1, sn, bytes(64), sn) for sn in range(1, 101)]
     data, starts, stops = lay_out(datagrams)
     (found,), rest = scan_datagrams(data, starts, stops)
@@ -434,7 +434,7 @@ def told_in_order(
 
 @settings(max_examples=500, deadline=None)
 @given(disturbed(), st.sampled_from([4, 8]), SLOTS)
-def test_together_readers_are_told_what_they_are_told_of_each_alone(
+def test_readers_get_the_same_from_a_burst_as_from_single_datagrams(
     datagrams: list[bytes], alignment: int, slot: int
 ) -> None:
     alone, drops = reported(datagrams, alignment, together=False)
@@ -464,7 +464,7 @@ def test_whichever_byte_differs(hashed: bool, where: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(drains(), disturbed(), st.randoms(use_true_random=False), SLOTS)
-def test_both_forms_in_one_drain(
+def test_both_forms_in_one_burst(
     case: tuple[list[bytes], Any], datagrams: list[bytes], random: Any, slot: int
 ) -> None:
     """As above, but for the order of datagrams of one sample, and their heartbeats, of which one counts."""
@@ -483,7 +483,7 @@ def test_both_forms_in_one_drain(
 
 
 @pytest.mark.parametrize("hashed", [False, True])
-def test_a_train_is_a_run_of_what_counts(hashed: bool) -> None:
+def test_a_gso_buffer_is_a_run_of_its_valid_samples(hashed: bool) -> None:
     hashes = (
         {"key_hashes": np.arange(280 * 16, dtype=np.uint32).astype(np.uint8).reshape(280, 16)}
         if hashed
@@ -498,7 +498,7 @@ def test_a_train_is_a_run_of_what_counts(hashed: bool) -> None:
     assert found.run.nbytes == whole * (84 if hashed else 68)
 
 
-def test_a_hole_cuts_a_train_and_costs_nothing_else() -> None:
+def test_a_hole_cuts_a_gso_buffer_and_loses_no_other_sample() -> None:
     datagrams, _ = gso_buffer(1, 1, 15 * 40, 68, 1400)
     del datagrams[17]
     data, starts, stops = lay_out(datagrams)
@@ -516,7 +516,7 @@ def test_a_run_is_no_longer_than_a_datagram_could_be() -> None:
     assert all(each.run.nbytes < 1 << 16 for each in runs)
 
 
-def test_where_the_pitch_changes_another_stretch_begins() -> None:
+def test_another_range_begins_where_the_pitch_changes() -> None:
     """Trains of 44 bytes behind others: the kernel packs the datagrams of a train, a drain aligns each train."""
     datagrams, _ = gso_buffer(1, 1, 80, 12, 80)
     data, starts, stops = np.zeros(8192, np.uint8), [], []
@@ -533,7 +533,7 @@ def test_where_the_pitch_changes_another_stretch_begins() -> None:
 
 
 @pytest.mark.parametrize("step", [-288, -304])
-def test_datagrams_that_lie_backwards_are_no_stretch(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datagrams_in_reverse_order_are_no_range(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else memory would be looked at that is not theirs."""
     monkeypatch.setattr("spark_rtps.transport.wire.equal_datagrams.comparable", None)
     datagrams, _ = gso_buffer(1, 1, 8 * 8, 8, 256)

@@ -86,7 +86,7 @@ def test_the_bytes_are_those_of_batches_framed_one_at_a_time(seed: int) -> None:
     assert done == [HEADERS + each for each in expected]
 
 
-def test_a_batch_of_a_train_marks_its_removed_samples() -> None:
+def test_a_batch_of_a_gso_buffer_marks_its_removed_samples() -> None:
     random = np.random.default_rng(1)
     samples = uniform(random, 12, 16)
     framer = gso_batch_framer(HEADERS, samples, 4, WRITER, flags=0, key_hashes=None, coherent_set=0)

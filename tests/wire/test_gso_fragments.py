@@ -28,7 +28,7 @@ HEADERS = bytes(range(32))
     is_key=st.booleans(),
     seed=st.integers(0, 9),
 )
-def test_a_train_holds_the_fragments_that_are_encoded_one_at_a_time(
+def test_a_gso_buffer_holds_the_fragments_of_single_encoding(
     words: int,
     fragment_words: int,
     gap: int,

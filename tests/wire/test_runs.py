@@ -139,7 +139,7 @@ def test_frame_and_scan_agree(uniform: bool, hashed: bool, flags: int) -> None:
         at += block.count
 
 
-def test_fitting_is_the_longest_stretch_within_a_budget() -> None:
+def test_fitting_is_the_longest_range_within_a_budget() -> None:
     lengths = np.array([4, 40, 4, 400, 4]) * 4
     samples = Samples.ragged(np.zeros(int(lengths.sum()), np.uint8), np.cumsum(lengths) - lengths, lengths)
     (block,) = frame(samples, WRITER, 1, budget=60_000)

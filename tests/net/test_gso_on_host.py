@@ -99,7 +99,7 @@ def test_readers_by_log_and_by_udp_and_spies_get_the_same(
     assert not spy.node.counters.drops and by_log.reader.counters.nacks_sent == 0
 
 
-def test_who_joins_while_a_train_is_sent_in_parts_begins_with_a_whole_frame(scene: Scene, spy: Spy) -> None:
+def test_a_reader_that_joins_within_a_divided_gso_buffer_begins_at_a_frame(scene: Scene, spy: Spy) -> None:
     reading, late = scene.node(), scene.node(ipc=True)
     by_udp = scene.reader(reading)
     writer = scene.writer(scene.node(mtu=1_500), flow_control=SPIED)

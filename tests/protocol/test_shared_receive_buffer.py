@@ -1,4 +1,4 @@
-"""The windows of a reader's writers share what the kernel holds."""
+"""The windows of a reader's writers share the receive buffer of the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads, errors and forked children beside each other: no row is lost or doubled, and no participant ended."""
+"""Concurrent threads, errors and forked children: no row is lost or doubled, and no participant ends."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_rows_that_were_read_before_stay_so_when_a_later_one_does_not_decode(
 
 
 @pytest.mark.parametrize("fetch", [taken, read, iterated])
-def test_what_stops_the_decoding_loses_nothing(
+def test_an_interrupted_decoding_loses_no_sample(
     participate: Participate,
     monkeypatch: pytest.MonkeyPatch,
     fetch: Callable[[rtps.Subscription], list[str]],
@@ -194,7 +194,7 @@ class Stopped(BaseException):
 
 @pytest.mark.parametrize("fetch", [taken, read, iterated])
 @pytest.mark.parametrize("depth", [None, 5], ids=["keep_all", "keep_last"])
-def test_an_exception_at_any_call_of_what_is_fetched_loses_nothing(
+def test_an_exception_at_any_call_of_a_fetch_loses_no_sample(
     participate: Participate, fetch: Callable[[rtps.Subscription], list[str]], depth: int | None
 ) -> None:
     publication = participate().publish("f", type="T", schema=TEXT)
@@ -359,7 +359,7 @@ def test_a_loss_is_an_error_for_every_thread_whose_rows_it_has() -> None:
     session.wait_for_acknowledgments(1, since=written())
 
 
-def test_a_take_beside_another_leaves_no_room_taken(
+def test_concurrent_takes_release_all_capacity(
     participate: Participate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publication = participate().publish("r", type="T", schema=BYTES)
@@ -389,7 +389,7 @@ def test_a_take_beside_another_leaves_no_room_taken(
     assert inbox.room() == inbox.capacity
 
 
-def test_a_writer_that_is_back_when_its_absence_becomes_known_writes_its_instances(
+def test_instances_of_a_writer_that_returns_while_its_loss_is_handled_stay_alive(
     participate: Participate,
 ) -> None:
     keyed = pa.schema([("k", pa.int32())])
@@ -440,7 +440,7 @@ sys.exit(0)
 
 
 @pytest.mark.parametrize("child", CHILDREN.values(), ids=CHILDREN.keys())
-def test_a_forked_child_that_ends_leaves_its_parents_participant_alone(
+def test_a_forked_child_that_ends_keeps_its_parents_participant(
     participate: Participate, domain: int, child: str
 ) -> None:
     script = FORKS.format(patience=PATIENCE, child=textwrap.indent(child, 8 * " "))
@@ -468,7 +468,7 @@ def test_a_forked_child_that_ends_leaves_its_parents_participant_alone(
     assert [each["current_count"] for each in statuses] == [1, 0], "it was matched once, until its end"
 
 
-def test_a_participant_that_is_forgotten_in_its_nodes_own_thread_leaves_at_once(domain: int) -> None:
+def test_a_participant_freed_in_its_nodes_thread_leaves_at_once(domain: int) -> None:
     participant = rtps.Participant(domain, interface="lo")
     participant.subscribe("t", schema=SCHEMA, type="T")
     node, held = participant.node, [participant]
@@ -492,7 +492,7 @@ def test_a_participant_that_is_forgotten_in_its_nodes_own_thread_leaves_at_once(
     assert took[0] < 4.0, "it does not wait for the thread that waits for it"
 
 
-def test_keep_last_tells_instances_apart_by_the_type_of_their_writer(
+def test_keep_last_separates_instances_by_the_type_of_their_writer(
     participate: Callable[..., rtps.Participant],
 ) -> None:
     """The columns of a subscription make a type without optional members; the publication's has some."""

@@ -1,4 +1,4 @@
-"""What is said once."""
+"""LogOnce: each message is new once, within a bound."""
 
 from __future__ import annotations
 

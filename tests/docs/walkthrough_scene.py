@@ -1,4 +1,4 @@
-"""A source and a sink in one process, and which functions they call in which order."""
+"""A source and a sink in one process, whose function calls are recorded in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.waiting import PATIENCE, wait_until
 COLUMNS = StructType().add("id", "integer", nullable=False)
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 OPTIONS = {"topic": "Walked", "domain": str(domains.DOCS_WALKS), "interface": "lo"}
-#: The names of the threads that are walked through.
+#: The names of the traced threads.
 RECEIVER, SPARK = "receiver", "MainThread"
 
 
@@ -47,7 +47,7 @@ class Trace:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Of this thread, and of all that begin meanwhile."""
+        """Record the calls of this thread and of all threads that start meanwhile."""
         threading.setprofile(self._note)
         sys.setprofile(self._note)
         try:
@@ -110,7 +110,7 @@ class ReceiverThread:
 ROWS = 1000
 
 
-def walk(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Call]]:
+def trace_walkthroughs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Call]]:
     """Write rows and read them as Spark does, then start the query again; returns the calls of each part."""
     receivers: list[ReceiverThread] = []
 

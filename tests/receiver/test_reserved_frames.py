@@ -1,4 +1,4 @@
-"""Samples in fragments are put together in the log: it holds what it would hold if they were not."""
+"""Fragmented samples are assembled in the log: it holds the same as if they were assembled before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import Data, DataFrag
 from tests.log.make_runs import guid, read, samples, single, uniform
-from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
+from tests.protocol.burst_scene import ENTITY, SECOND, WRITERS, End
 from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, gso_buffer, message, payload
 from tests.support.campaigns import seeds
 
@@ -149,7 +149,7 @@ def test_samples_that_come_in_order_are_not_copied(tmp_path: Path) -> None:
     assert placed.held()[WRITERS[0]] == [(sn, SECOND, payload(WRITERS[0], sn, size)) for sn in range(1, 12)]
 
 
-def test_whole_samples_of_a_drain_are_put_together_in_the_log(tmp_path: Path) -> None:
+def test_whole_samples_of_a_burst_are_assembled_in_the_log(tmp_path: Path) -> None:
     placed = Receiving(tmp_path / "log", in_places=True, segment=1 << 21)
     size, expected = FRAGMENT * 2 + 101, []
     for first_sn in range(1, 60, 6):  # some find no room in their segment

@@ -1,4 +1,4 @@
-"""Two readers of three writers, which take in drains of datagrams."""
+"""Two readers of three writers, which receive bursts of datagrams."""
 
 from __future__ import annotations
 

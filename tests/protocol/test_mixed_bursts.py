@@ -1,4 +1,4 @@
-"""Drains in which all that writers send is mixed: nothing is lost that each datagram by itself would have brought."""
+"""Bursts of mixed messages of several writers: no sample is lost that the datagrams one by one would have brought."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_rtps.transport.wire.submessages import (
     InfoTimestamp,
     decode_submessage,
 )
-from tests.protocol.drain_scene import ENTITY, LASTING, SECOND, WRITERS, End
+from tests.protocol.burst_scene import ENTITY, LASTING, SECOND, WRITERS, End
 from tests.support.campaigns import seeds
 
 ANY, MS = bytes(4), 1_000_000
@@ -308,7 +308,7 @@ def test_it_comes_to_no_less_than_if_each_datagram_had_come_by_itself(seed: int)
         assert reordered or arrived[0] == arrived[1]
 
 
-def test_a_volatile_reader_begins_where_the_first_heartbeat_of_a_drain_says() -> None:
+def test_a_volatile_reader_begins_at_the_first_heartbeat_of_a_burst() -> None:
     """The writer keeps one sample, and has forgotten the others by the last HEARTBEAT."""
     kind = Kind(reliable=True, transient_local=False, depth=1, copies=0, loss=0, overtaken=0)
     end = Mixed([kind] * 3)

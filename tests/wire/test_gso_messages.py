@@ -1,4 +1,4 @@
-"""Trains of whole messages of DATA, against submessages that are framed one after another."""
+"""GSO buffers of whole DATA messages equal submessages that are framed one after another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADERS = bytes(range(32))
     coherent_set=st.sampled_from([0, 3]),
     seed=st.integers(0, 9),
 )
-def test_a_train_of_messages_holds_what_plain_framing_makes(
+def test_a_gso_buffer_of_messages_equals_plain_framing(
     size: int,
     gap: int,
     count: int,

@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md are gone: each station is called, and in the document's order."""
+"""The walkthroughs of docs/architecture.md hold: each station is called, and in the order of the document."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.walks_scene import RECEIVER, SPARK, Call, walk
+from tests.docs.walkthrough_scene import RECEIVER, SPARK, Call, trace_walkthroughs
 from tests.support.rows import ROOT
 
-#: By the line above a table: the part of the walk, its thread, and the calls between the last of which and the first of
-#: which it lies, by their names.
+#: By the line above a table: the part of the walkthrough, its thread, and the names of two functions, if any: the
+#: stations begin at the last call of the first function that precedes the first call of the second.
 PARTS: dict[str, tuple[str, str, str, str]] = {
     "In the receiver process:": ("write", RECEIVER, "Node.do_work", "StreamLog.append"),
     "In the source's process on the driver:": ("plan", SPARK, "", ""),
@@ -60,12 +60,12 @@ def _first(calls: list[tuple[str, str]], files: set[str], name: str) -> int | No
     )
 
 
-def test_each_walk_is_gone_in_the_order_of_its_stations(
+def test_each_walkthrough_calls_its_stations_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stations = _stations()
     assert stations.keys() == PARTS.keys()
-    calls = walk(tmp_path, monkeypatch)
+    calls = trace_walkthroughs(tmp_path, monkeypatch)
     wrong: list[str] = []
     for above, (part, *where) in PARTS.items():
         gone = _part(calls[part], *where)

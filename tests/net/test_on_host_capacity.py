@@ -1,4 +1,4 @@
-"""Readers on one host which have little room, or are slow: whom they hold up, and for how long."""
+"""Readers on one host with little capacity, or slow ones: which writers they hold up, and for how long."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_room_that_comes_in_small_pieces(scene: Scene) -> None:
     assert got.numbers == list(range(2_000)) and got.reader.counters.lost_samples == 0
 
 
-def test_what_is_called_consumed_later_is_told_later(scene: Scene) -> None:
+def test_samples_consumed_later_are_reported_later(scene: Scene) -> None:
     node = scene.node(ipc=True)
     got = scene.reader(node)
     got.reader.status.consumption_held = True
