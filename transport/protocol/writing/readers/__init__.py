@@ -1,4 +1,4 @@
-"""The matched readers of a writer: what each has, which of them are waited for, how far they let it go."""
+"""The matched readers of a writer: what each has acknowledged, which of them the writer waits for, and its limit."""
 
 from .acknowledgments import Acknowledgments
 from .groups import destinations_of, regroup

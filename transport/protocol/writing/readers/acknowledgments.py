@@ -1,13 +1,13 @@
-"""Which reader has what, and what follows: what is in flight, what is kept, which readers are sent HEARTBEATs.
+"""Acknowledgements of readers, and what they decide: samples in flight, samples kept, and who gets HEARTBEATs.
 
 Invariants:
-* the send window holds what was written and is not acknowledged by every *active* reader
-  (:mod:`.reader_activity`) that paces the writer (:mod:`.flow_control`); what is in it is in the history, unless its
-  LIFESPAN is over;
-* what a reader lacks that does not pace the writer is kept for a term behind the sender; then the reader is dropped,
-  and goes on with what is sent next;
-* a reader waits (:mod:`.heartbeat_schedule`) until it has everything and is ready;
-* what was sent to a reader without positive acknowledgements counts as acknowledged once the keep duration is
+* the send window holds the samples that were written and not acknowledged by every *active* reader
+  (:mod:`.reader_activity`) that paces the writer (:mod:`..flow.flow_control`); all of them are in the history, unless
+  their LIFESPAN is over;
+* samples that a reader lacks which does not pace the writer are kept for a term behind the sender; then the reader is
+  dropped, and continues with the next sample that is sent;
+* a reader is in the schedule (:mod:`.heartbeat_schedule`) until it has everything and is ready;
+* samples sent to a reader without positive acknowledgements count as acknowledged once the keep duration is
   over (:mod:`.keep_duration`).
 """
 
@@ -30,7 +30,7 @@ from .send_window import SendWindow
 
 
 class Acknowledgments:
-    """What the reliable readers of one writer have acknowledged, and what follows from it."""
+    """Tracks what the reliable readers of one writer have acknowledged, and updates window, pacing and history."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Acknowledgments:
         self.pacing = Pacing(
             policy, flow_control, unsent.numbers, self.activity.active, unsent.positions.term_window
         )
-        #: Readers that fell behind, and are to learn that they begin anew.
+        #: Readers that fell behind and were dropped; a HEARTBEAT is to announce where they rejoin.
         self._dropped: list[ReaderProxy] = []
         self._state = state
         self._unsent = unsent
@@ -54,7 +54,7 @@ class Acknowledgments:
         self.schedule = HeartbeatSchedule(policy, self._keep)
         self._history = history
         self._blocked = False
-        #: What readers have, or which they are, has changed, and an exception has stopped what follows.
+        #: Acknowledgements or readers changed, and an exception interrupted :meth:`_progress`.
         self._owes_progress = False
 
     # --- readers ---------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ class Acknowledgments:
         if not proxy.positive_acks:
             self._keep.sent(self._state.sent_sn, now)
         self.schedule.begin(proxy, now)
-        self.pacing.update()  # the last of it: a strategy of the user's own may raise
+        self.pacing.update()  # last, because a user's own strategy may raise
         self._owes_progress = owed
 
     def remove_reader(self, proxy: ReaderProxy) -> None:
-        """Nothing waits for it any more."""
+        """Stop waiting for a reader that is not matched any more."""
         if self.readers.pop(proxy.guid, None) is not None:
             owed, self._owes_progress = self._owes_progress, True
             self.schedule.end(proxy)
@@ -87,7 +87,7 @@ class Acknowledgments:
             self._owes_progress = owed
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
-        """A reader reports what it has consumed, which has then arrived, and how much more it takes."""
+        """A reader reports how far it has consumed, which acknowledges that too, and the size of its window."""
         has_more = self._advance(proxy, min(message.consumption_sn, self._state.sent_sn))
         self.pacing.on_status(proxy, message, self._state.sent_sn)
         if self.activity.rest(proxy, rests=message.end_of_stream) or has_more:
@@ -97,13 +97,13 @@ class Acknowledgments:
             self.pacing.update()
 
     def unacknowledged(self, sn: int) -> dict[Guid, int]:
-        """Active readers that lack something up to ``sn``, and the highest number each has acknowledged."""
+        """Active readers that have not acknowledged all up to ``sn``, with the highest number each has acknowledged."""
         return {guid: proxy.acked for guid, proxy in self.activity.active.items() if proxy.acked < sn}
 
-    # --- what moves them -------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
     def written(self, now: int) -> None:
-        """There is more: drop it if no reader is waited for, or begin to wait."""
+        """Samples were written: drop them if no reader is waited for, else wait for their acknowledgement."""
         if not self.activity.active:
             self._history.trim(self._state.last_sn)
             self._unsent.numbers.forget_up_to(self._state.last_sn)
@@ -113,23 +113,24 @@ class Acknowledgments:
         self._set_pace(now)
 
     def await_all(self, now: int) -> None:
-        """Wait for each reader that lacks something; those already waited for are."""
+        """Wait for each reader that lacks something."""
         if len(self.schedule.waiting) < len(self.readers):
             for proxy in self.readers.values():
                 if proxy.acked < self._state.last_sn:
                     self.schedule.begin(proxy, now)
 
     def sent(self, now: int) -> None:
-        """More is sent: readers without positive acknowledgements are given time to request it."""
+        """Samples were sent: readers without positive acknowledgements get time to request them."""
         if self.activity.unacknowledging:
             self._keep.sent(self._state.sent_sn, now)
 
     def left(self, now: int) -> None:
-        """All that waited for tokens has left: readers without positive acknowledgements can request it from now on."""
+        """All datagrams that waited for tokens have left: the time in which readers without positive acknowledgements
+        can request them begins now."""
         self._keep.left(now)
 
     def irrelevant(self, readers: Iterable[ReaderProxy], now: int) -> None:
-        """What was sent so far is irrelevant to these readers: if they ask for it, a GAP is the answer."""
+        """Everything sent so far is irrelevant to these readers: if they request it, the answer is a GAP."""
         for proxy in readers:
             proxy.first_relevant = self._state.sent_sn + 1
             self._advance(proxy, self._state.sent_sn)
@@ -137,13 +138,13 @@ class Acknowledgments:
         self._set_pace(now)
 
     def given_up(self, first_sn: int, now: int) -> None:
-        """What was written from ``first_sn`` on has been aborted."""
+        """Samples from ``first_sn`` on were aborted."""
         self.window.give_up(first_sn)
         self._progress()
         self._set_pace(now)
 
     def blocked(self, blocked: bool, now: int) -> None:
-        """Whether a write was stopped short."""
+        """Note whether the last write took only part of its samples."""
         self._blocked = blocked
         self._set_pace(now)
 
@@ -155,7 +156,7 @@ class Acknowledgments:
         if final or missing.base > 1 or not missing.is_empty:
             proxy.settled = True
         self.activity.received(proxy, missing, last_sn)
-        # No reader can have what was never sent.
+        # No reader can have samples that were never sent.
         acked = min(missing.base - 1, last_sn)
         if missing.base > proxy.rejoins_at:
             proxy.rejoins_at = 0
@@ -167,19 +168,19 @@ class Acknowledgments:
         self.schedule.received(proxy, now)
 
     def on_loss(self, proxy: ReaderProxy, sn: int, now: int) -> None:
-        """A reader lacks ``sn``, which is no loss where it was written before the match."""
+        """A reader lacks ``sn``. This is no loss if ``sn`` was written before the match."""
         if proxy.joined_sn < sn <= self._state.sent_sn:
             self.window.on_loss(sn, self._state.last_sn, now)
             if not proxy.positive_acks:
                 self._keep.on_nack(now)
 
     def take_dropped(self) -> list[ReaderProxy]:
-        """Readers that fell behind since the last call: a HEARTBEAT is to announce where they begin anew."""
+        """Readers that were dropped since the last call: a HEARTBEAT is to announce where they rejoin."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` wants to be called; the schedule has a timer of its own."""
+        """When to call :meth:`handle_timer`; the schedule has a timer of its own."""
         if self._owes_progress:
             return 0
         return None if self._state.is_congested else self._keep.get_timer()
@@ -188,7 +189,7 @@ class Acknowledgments:
         if self._owes_progress:
             self._progress()
             self._set_pace(now)
-        # What waits for tokens no reader can have requested yet.
+        # No reader can have requested samples that still wait for tokens.
         if not self._state.is_congested and (given_up := self._keep.expired(now)):
             for proxy in self.readers.values():
                 if not proxy.positive_acks:
@@ -197,15 +198,15 @@ class Acknowledgments:
             self._set_pace(now)
 
     def due(self, now: int) -> list[ReaderProxy]:
-        """The readers that are to be sent a HEARTBEAT now."""
+        """The readers that are due a HEARTBEAT now."""
         due = self.schedule.due(self._state.sent_sn, now)
         self._leave_silent(now)
         return due
 
-    # --- what follows ----------------------------------------------------------------------------
+    # --- effects ---------------------------------------------------------------------------------
 
     def _advance(self, proxy: ReaderProxy, acked: int) -> bool:
-        """The reader has everything up to ``acked``; returns whether that is news."""
+        """Note that the reader has everything up to ``acked``; returns whether it had less before."""
         if acked <= proxy.acked:
             return False
         self._owes_progress = True
@@ -221,12 +222,12 @@ class Acknowledgments:
             self._set_pace(now)
 
     def settle(self) -> None:
-        """An exception has stopped what changes what is kept and waited for."""
+        """Recount the window and the history after an exception interrupted a change of them."""
         self.window.settle(self._state.last_sn)
         self._history.settle()
 
     def _progress(self) -> None:
-        """What every active reader has leaves the window and, as QoS says, the history."""
+        """Remove samples that every active reader has from the window and, as QoS allows, from the history."""
         try:
             self._let_go()
         except BaseException:
@@ -248,7 +249,7 @@ class Acknowledgments:
         self._owes_progress = False
 
     def _trim(self, acked: int) -> None:
-        """No reader that paces waits for what was written up to ``acked``; it is kept for the others for a term."""
+        """Drop samples up to ``acked``, which all pacing readers have; they are kept for other readers for a term."""
         kept = min((proxy.acked for proxy in self.activity.active.values()), default=acked)
         if kept < acked:
             unsent = self._unsent
@@ -260,7 +261,7 @@ class Acknowledgments:
         self._unsent.numbers.forget_up_to(min(kept, self.pacing.consumed(none=kept)))
 
     def _drop(self, proxy: ReaderProxy) -> None:
-        """The reader fell behind, and rejoins at the newest sample."""
+        """Drop a reader that fell behind: it rejoins at the newest sample."""
         proxy.acked = self._state.sent_sn
         proxy.first_relevant = proxy.rejoins_at = proxy.acked + 1
         proxy.repairs.gone()

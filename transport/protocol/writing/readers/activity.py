@@ -1,8 +1,8 @@
-"""Whether one reliable reader is waited for (RTI: RELIABLE_READER_ACTIVITY_CHANGED, ``max_heartbeat_retries``).
+"""Whether the writer waits for one reliable reader (RTI: RELIABLE_READER_ACTIVITY_CHANGED, ``max_heartbeat_retries``).
 
 States::
 
-    ACTIVE    the writer waits for what the reader has not acknowledged
+    ACTIVE    the writer waits for the reader's acknowledgements
     INACTIVE  the reader left HEARTBEATs unanswered; nothing waits for it
     RESTING   the reader announced that it takes nothing (an untethered reader that stays behind); nothing waits for it
 
@@ -14,14 +14,14 @@ Events, and the state that follows; an event without an entry changes nothing::
     RESTING                                   ACTIVE
 
     FALLS_SILENT  more than max_heartbeat_retries HEARTBEATs are unanswered, or have been for receiver_timeout
-    ANSWERS       an ACKNACK came; not with inactivate_nonprogressing_readers if it acknowledges no more than those
-                  before it, and not all that was sent
+    ANSWERS       an ACKNACK came; with inactivate_nonprogressing_readers it must acknowledge more than earlier ones,
+                  or all that was sent
     RESTS         a status message announces the end of the stream
-    RESUMES       a status message announces it no more
+    RESUMES       a status message no longer announces the end of the stream
 
-A HEARTBEAT, by itself or behind data, counts when the reader lacks something, acknowledges at all, and the one
-counted before was sent a heartbeat_period ago or longer: those of a burst, and the fast ones, count as one in each
-period.
+A HEARTBEAT, by itself or piggybacked, counts as unanswered if the reader lacks something, sends positive
+acknowledgements, and the last counted HEARTBEAT is at least a heartbeat_period old. So HEARTBEATs of a burst, or at the
+fast period, count as one per heartbeat_period.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _TRANSITIONS: Final = {
 
 
 class Activity:
-    """The machine of one reader, and the HEARTBEATs that it has left unanswered."""
+    """The state machine of one reader, and the HEARTBEATs that the reader has left unanswered."""
 
     __slots__ = ("_base", "_counted_at", "silent_since", "state", "unanswered")
 
@@ -86,7 +86,7 @@ class Activity:
         return True
 
     def asked(self, period: int, now: int) -> None:
-        """The reader was sent a HEARTBEAT that it is expected to answer; one in each ``period`` counts."""
+        """A HEARTBEAT was sent that the reader should answer; one in each ``period`` counts."""
         if now - self._counted_at >= period:
             if not self.unanswered:
                 self.silent_since = now
@@ -94,8 +94,10 @@ class Activity:
             self._counted_at = now
 
     def repeats(self, missing: Missing, last_sn: int) -> bool:
-        """Whether an ACKNACK acknowledges no more than an earlier one, and not all that was sent; whatever it requests:
-        a reader that requests one thing after another, and acknowledges none, makes no progress."""
+        """Whether an ACKNACK acknowledges no more than an earlier one, and not all that was sent.
+
+        Requests do not matter: a reader that requests one sample after another and acknowledges none makes no progress.
+        """
         repeats = missing.base <= min(self._base, last_sn)
         self._base = max(self._base, missing.base)
         return repeats

@@ -1,17 +1,17 @@
-"""Which readers of one writer are sent samples by a multicast group, and which by unicast.
+"""Which readers of one writer get samples by a multicast group, and which by unicast.
 
-A group takes the place of several copies, never of one: it is used where it reaches readers at two addresses or more,
-and all others are sent copies of their own. Every datagram to a group is one that unicast would have sent at least
-twice, so that whoever names a group that is not its own makes us send less, not more.
+A group replaces several copies, never a single one: it is used if it reaches readers at two addresses or more, and all
+other readers get copies of their own. Unicast would send every datagram to a group at least twice. So a participant
+that announces a group which is not its own makes us send less, not more.
 
 A reader counts for a group if
 
 * discovery found that the group reaches it (:mod:`...participant.multicast`), and it does not read the publication
   log here;
-* it has sent an ACKNACK, if it is reliable: before that nothing shows that anybody is there;
-* it is not *deaf*: it acknowledges more than what was sent to it alone (:class:`.ReaderProxy`).
+* it has sent an ACKNACK, if it is reliable: before that nothing shows that the reader exists;
+* it is not *deaf*: it acknowledges more than the samples that were sent to it alone (:class:`.ReaderProxy`).
 
-Readers of one group are sent one form of batches, the least that all of them read: they hear each other's copies.
+All readers of one group get the same datagrams, so these have the most capable form of batches that all of them read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ....structure import Locator
 from ..changes import BATCH, DATA
 from .reader_proxy import ReaderProxy
 
-#: Addresses of readers that make a group.
+#: Least number of readers' addresses for which a group is used.
 GROUP_LEAST: Final = 2
 
 
 def regroup(readers: Iterable[ReaderProxy]) -> bool:
-    """Decide for all readers of a writer how they are reached; returns whether some are by a group."""
+    """Choose group or unicast for all readers of a writer; returns whether some get a group."""
     left: dict[Locator, list[ReaderProxy]] = {}
     for proxy in readers:
         proxy.group, proxy.form = None, proxy.best_form
@@ -50,9 +50,9 @@ def regroup(readers: Iterable[ReaderProxy]) -> bool:
 
 
 def destinations_of(readers: Iterable[ReaderProxy]) -> tuple[Locator, ...]:
-    """Where to send what these readers are to have: each address once.
+    """The destinations of a datagram to these readers, each once.
 
-    A group for those of its readers that are among them, if they are several; else each reader's own address.
+    If several of the readers share a group, it is the group; otherwise it is each reader's own address.
     """
     readers = list(readers)
     together: dict[Locator, list[ReaderProxy]] = {}
@@ -76,7 +76,7 @@ def _groups_of(proxy: ReaderProxy) -> tuple[Locator, ...]:
 
 
 def _addresses(members: Iterable[ReaderProxy]) -> set[Locator]:
-    """Where copies for these readers would go."""
+    """The addresses to which unicast copies for these readers would go."""
     return {locator for proxy in members for locator in proxy.info.unicast}
 
 

@@ -2,27 +2,27 @@
 
 States::
 
-    IDLE     the reader has everything, or is not reliable: no HEARTBEAT is due
-    UNRECEIVED  the reader lacks something and was never heard: its address may be somebody else's, so the HEARTBEATs
-             become rarer
-    PACED    the reader lacks something and was heard: the HEARTBEATs come at the interval of `HeartbeatSchedule`
+    IDLE        the reader has everything, or is not reliable: no HEARTBEAT is due
+    UNRECEIVED  the reader lacks something, and no ACKNACK of it was received: its address may be another host's, so
+                the interval between HEARTBEATs grows
+    PACED       the reader lacks something, and an ACKNACK was received: the interval is that of `HeartbeatSchedule`
 
 Events, the state that follows, and when the next HEARTBEAT is due; an event without an entry changes nothing::
 
-              LACKS            RECEIVED   SENT            OVERDUE               HURRIES               COMPLETE
-    IDLE      UNRECEIVED | PACED
-              in one interval
-    UNRECEIVED                    PACED   UNRECEIVED         UNRECEIVED               UNRECEIVED               IDLE
-                                       in an interval  the interval doubles  in one, or as it was  never
-    PACED                              PACED                                 PACED                 IDLE
-                                       in an interval                        in one, or as it was  never
+                LACKS               RECEIVED  SENT            OVERDUE               HURRIES               COMPLETE
+    IDLE        UNRECEIVED | PACED
+                in one interval
+    UNRECEIVED                      PACED     UNRECEIVED      UNRECEIVED            UNRECEIVED            IDLE
+                                              in an interval  the interval doubles  in one, or as it was  never
+    PACED                                     PACED                                 PACED                 IDLE
+                                              in an interval                        in one, or as it was  never
 
-    LACKS     the reader lacks something from now on, or was just matched; UNRECEIVED if it was never heard
-    RECEIVED     its first ACKNACK came
-    SENT      it was sent a HEARTBEAT, by itself or behind data
-    OVERDUE   its time came, and nothing was sent behind data meanwhile; SENT follows
-    HURRIES   the interval may have become shorter; what is due sooner stays due then
-    COMPLETE  it has acknowledged everything and is ready, or is gone
+    LACKS     the reader lacks something from now on, or was just matched; UNRECEIVED if it never sent an ACKNACK
+    RECEIVED  the reader's first ACKNACK came
+    SENT      the reader was sent a HEARTBEAT, by itself or piggybacked
+    OVERDUE   a HEARTBEAT is due, and none was piggybacked meanwhile; SENT follows
+    HURRIES   the interval may have become shorter; a HEARTBEAT that is due sooner stays due then
+    COMPLETE  the reader has acknowledged everything and is ready, or is not matched any more
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ IDLE: Final = HeartbeatState.IDLE
 UNRECEIVED: Final = HeartbeatState.UNRECEIVED
 PACED: Final = HeartbeatState.PACED
 
-#: Between HEARTBEATs to a reader that was never heard, at most.
+#: The longest interval between HEARTBEATs to a reader from which no ACKNACK was received.
 UNACKNOWLEDGED_INTERVAL_MAX: Final = 3_000_000_000
 
 
 class HeartbeatTimer:
-    """The machine of one reader; ``interval`` and ``now`` in ns."""
+    """The state machine of one reader; ``interval`` and ``now`` are in ns."""
 
     __slots__ = ("due_at", "state", "unacknowledged_interval")
 
     def __init__(self) -> None:
         self.state = IDLE
         self.due_at = INFINITE
-        #: Between HEARTBEATs while UNRECEIVED, once one was overdue; 0 before.
+        #: The interval while UNRECEIVED; 0 until a HEARTBEAT was overdue.
         self.unacknowledged_interval = 0
 
     def lacks(self, *, received: bool) -> None:
-        """The state changes; the first HEARTBEAT is then set by :meth:`sent`."""
+        """Change the state; the caller then schedules the first HEARTBEAT by :meth:`sent`."""
         self.state = PACED if received else UNRECEIVED
 
     def received(self) -> None:

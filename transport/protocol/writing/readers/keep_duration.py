@@ -1,7 +1,7 @@
-"""How long a writer keeps samples for readers that acknowledge nothing (``disable_positive_acks``).
+"""How long a writer keeps samples for readers without positive acknowledgements (``disable_positive_acks``).
 
-What was sent longer ago than ``duration`` counts as acknowledged by such readers. Invariant: ``duration`` stays between
-the policy's min and max; NACKs lengthen it, a whole duration without any shortens it.
+Samples that were sent longer ago than ``duration`` count as acknowledged by such readers. Invariant: ``duration`` stays
+between the policy's min and max; NACKs lengthen it, a whole duration without any shortens it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...policies import WriterPolicy
 
 
 class KeepDuration:
-    """The keep duration of one writer, and when it sent what."""
+    """The keep duration of one writer, and the times at which it sent its samples."""
 
     def __init__(self, policy: WriterPolicy) -> None:
         self.policy = policy
@@ -20,7 +20,7 @@ class KeepDuration:
         self._adapts = policy.disable_positive_acks_enable_adaptive_sample_keep_duration
         self._quiet_since = 0
         self._sent: deque[tuple[int, int]] = deque()  # (last SN, when)
-        #: What has left, where it waited for tokens.
+        #: The last number of the datagrams that waited for tokens and have left.
         self._left_sn = 0
 
     def sent(self, last_sn: int, now: int) -> None:
@@ -32,13 +32,13 @@ class KeepDuration:
         self._sent.append((last_sn, now))
 
     def left(self, now: int) -> None:
-        """What waited for tokens of a token bucket has left: the duration of what is new among it begins now."""
+        """Datagrams that waited for tokens have left: the duration of their samples begins now."""
         if self._sent and self._sent[-1][0] > self._left_sn:
             self._left_sn = self._sent[-1][0]
             self._sent = deque([(self._left_sn, now)])
 
     def expired(self, now: int) -> int:
-        """The highest number that counts as acknowledged since the last call; 0: there is none."""
+        """The highest number that counts as acknowledged since the last call; 0 if there is none."""
         highest = 0
         while self._sent and now - self._sent[0][1] >= self.duration:
             highest = self._sent.popleft()[0]

@@ -1,7 +1,7 @@
-"""The readers matched with a writer, and how what is sent to all has to be framed for them (RTPS 2.5 §8.4.9.1).
+"""The readers matched with a writer, and how samples for all of them are framed (RTPS 2.5 §8.4.9.1).
 
-Invariants: a datagram to all is no larger than each of them takes; what is packed already goes to the readers that it
-was packed for.
+Invariants: a datagram to all readers is no larger than each of them accepts; a datagram that is packed already goes to
+the readers that it was packed for.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class MatchedReaders:
         state: WriterState,
         redirect: Redirect,
     ) -> None:
-        """``redirect`` is given the readers to send to, and the bytes of a datagram that they all take."""
+        """``redirect`` gets the readers to send to, and the largest datagram in bytes that all of them accept."""
         self.proxies: dict[Guid, ReaderProxy] = {}
         self._state = state
         self._qos = state.qos
         self._batch = state.batch
         self._first_sn = state.last_sn + 1
         self._send_to = redirect
-        #: What each of the readers takes as a datagram.
+        #: Bytes of a datagram that every reader accepts.
         self._size = 0
         self._redirect()
 
     def add_reader(self, info: ReaderInfo) -> ReaderProxy:
-        """A reader is matched: where it begins is decided here."""
+        """Match a reader, and decide at which number it begins."""
         reliable = self._is_reliable(info)
         sent_sn = self._state.sent_sn
         wants_history = reliable and info.transient_local and self._qos.is_transient_local
@@ -63,7 +63,7 @@ class MatchedReaders:
         return proxy
 
     def update(self, info: ReaderInfo) -> bool:
-        """Discovery has news of a reader; False: it is not matched yet, or has to be matched again."""
+        """Take what discovery announces of a reader; False if it is not matched yet, or must be matched again."""
         proxy = self.proxies.get(info.guid)
         if (
             proxy is None
@@ -86,15 +86,15 @@ class MatchedReaders:
 
     @property
     def mistake_keys(self) -> bool:
-        """Whether some reader takes a short serialized key for the key hash."""
+        """Whether some reader mistakes a short serialized key for the key hash."""
         return any(proxy.info.mistakes_keys for proxy in self.proxies.values())
 
     def regroup(self) -> None:
-        """Which of the readers groups reach is to be decided again."""
+        """Have group or unicast chosen again for all readers."""
         self._send_to(self.proxies.values(), self._size)
 
     def note_on_host(self, readers: Container[Guid]) -> bool:
-        """Which of the readers read the publication log on this host; returns whether that changed."""
+        """Note which readers read the publication log on this host; returns whether that changed."""
         changed = [each for each in self.proxies.values() if each.is_on_host != (each.guid in readers)]
         for each in changed:
             each.is_on_host = not each.is_on_host
@@ -103,24 +103,24 @@ class MatchedReaders:
         return bool(changed)
 
     def address_one(self, proxy: ReaderProxy) -> None:
-        """What is sent from now on goes to one reader alone."""
+        """Send to one reader alone from now on."""
         size = min(self._state.message_size, proxy.info.message_size_max)
         self._send_to((proxy,), size, all_of_them=False)
 
     def address_all(self) -> None:
-        """What is sent from now on goes to all again."""
+        """Send to all readers again from now on."""
         self.regroup()
 
     def _redirect(self) -> None:
-        """The matched readers, or what they take, changed."""
+        """Compute the datagram size anew: the matched readers, or the sizes they accept, changed."""
         sizes = (proxy.info.message_size_max for proxy in self.proxies.values())
         self._take_in(min([self._state.message_size, *sizes]))
 
     def _take_in(self, size: int) -> None:
-        """The matched readers changed, and all take datagrams of this size."""
+        """The matched readers changed, and all accept datagrams of this size."""
         if size != self._size:
             self._size, budget = size, size - DATAGRAM_ROOM
-            #: How samples are framed so that every reader takes them.
+            #: How samples are framed so that every reader accepts them.
             self.framing = Framing(self._state.guid.entity, budget, fragment_size_for(budget), self._batch)
         self._send_to(self.proxies.values(), size)
 
@@ -131,7 +131,7 @@ class MatchedReaders:
         return not (self._state.policy.disable_positive_acks or info.no_positive_acks)
 
     def _form_for(self, info: ReaderInfo) -> str:
-        """The form in which a reader is sent batches."""
+        """The form in which a reader gets batches."""
         if not (self._batch.batches and info.batches) or self._batch.wire is BatchWire.DATA:
             return DATA
         codec = self._batch.compression.value
