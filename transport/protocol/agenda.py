@@ -1,10 +1,10 @@
 """Which endpoints of a participant have something to do: a thousand idle endpoints cost nothing.
 
-What raises in the turn of one endpoint, as a plug-in may, is raised when all others that are due had theirs.
+An exception in the turn of one endpoint (plug-ins may raise) is raised after all other due endpoints had their turns.
 
-Invariants: an endpoint that may have something to say is among ``_talking``; one whose timer may have changed since it
-was asked for it is among ``_unsettled``; of all others ``_timers`` holds the timer, and the heap an entry for it. The
-heap has at most ``_STALE`` entries more than twice as many as there are timers.
+Invariants: an endpoint that may have something to send is in ``_talking``; an endpoint whose timer may have changed
+since it was last read is in ``_unsettled``; for all others ``_timers`` holds the timer, and the heap an entry for it.
+The heap has at most ``_STALE`` entries more than twice the number of timers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final, Protocol, TypeVar
 
 from ..structure import Guid
 
-#: Entries of timers that have changed since, until the heap is made anew.
+#: Outdated entries in the heap before it is rebuilt.
 _STALE: Final = 64
-#: Nanoseconds until the timer of an endpoint is called again that raised.
+#: Nanoseconds before the timer of an endpoint that raised is called again.
 _AGAIN: Final = 100_000_000
 
 
 class TimedEndpoint(Protocol):
-    """A reader or writer; it calls ``touch`` whenever something is done to it."""
+    """A reader or writer; it calls ``touch`` at each change of its state."""
 
     guid: Guid
     touch: Callable[[], None]
@@ -38,12 +38,11 @@ _E = TypeVar("_E", bound=TimedEndpoint)
 
 
 def untouched() -> None:
-    """The ``touch`` of an endpoint which is in no agenda."""
+    """The ``touch`` of an endpoint that is in no agenda."""
 
 
 class Failures:
-    """The first exception since one was raised, of plug-ins: what raises in the turn of one endpoint keeps nothing from
-    the others, which have theirs meanwhile."""
+    """Keeps the first exception of a plug-in until it is raised, so that the other endpoints have their turns first."""
 
     __slots__ = ("first",)
 
@@ -55,23 +54,23 @@ class Failures:
             self.first = error
 
     def raise_first(self) -> None:
-        """Raise what was noted, if anything was."""
+        """Raise the exception that was noted, if any."""
         if (error := self.first) is not None:
             self.first = None
             raise error
 
 
 class Agenda:
-    """What the endpoints of one participant have to do."""
+    """The timers and pending messages of one participant's endpoints."""
 
     def __init__(self, failures: Failures | None = None) -> None:
-        """``failures``: what is to be raised, too, once all have had their turn."""
+        """``failures``: further exceptions to raise once all endpoints have had their turn."""
         self._failures = failures or Failures()
         self._endpoints: dict[int, TimedEndpoint] = {}
         self._talking: dict[int, None] = {}
         self._unsettled: dict[int, None] = {}
         self._timers: dict[int, int] = {}
-        #: Endpoints that raised, and until when they are left alone.
+        #: Endpoints that raised, and the time at which they are called again.
         self._paused: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
         self._numbers = itertools.count()
@@ -100,12 +99,12 @@ class Agenda:
         return [each for each in self._endpoints.values() if isinstance(each, kind)]
 
     def touched(self, kind: type[_E]) -> Iterator[_E]:
-        """Endpoints of a kind to which something was done since they last spoke, or that have more to say."""
+        """Endpoints of a kind that changed since they last sent, or that have more to send."""
         endpoints = self._endpoints
         return (each for number in self._talking if isinstance(each := endpoints[number], kind))
 
     def talking(self, kind: type[_E]) -> Iterator[_E]:
-        """Endpoints of a kind that may have something to say, which they do now."""
+        """Endpoints of a kind that may have something to send; the caller lets each of them send now."""
         for number in list(self._talking):
             endpoint = self._endpoints[number]
             if isinstance(endpoint, kind):
@@ -116,7 +115,7 @@ class Agenda:
                     self._talking[number] = None
 
     def get_timer(self) -> int | None:
-        """The earliest timer of all endpoints; None: there is none."""
+        """The earliest timer of all endpoints; None if there is none."""
         timers, heap = self._timers, self._heap
         for number in self._unsettled:
             try:

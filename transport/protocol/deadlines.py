@@ -4,11 +4,11 @@
 An instance is watched from its first sample on. Each period that passes without one is a miss. Disposed and
 unregistered instances are not watched.
 
-All instances are looked at when a deadline may have passed; where they are many, not at once again, so that looking
-takes a hundredth of the time. A miss is noticed that much later, a tenth of a second with a million instances, and
-counted all the same.
+All instances are scanned when a deadline may have passed. The interval between scans grows with the number of
+instances, so that scanning takes a hundredth of the time. A miss is noticed up to one interval late (a tenth of a
+second with a million instances), and is still counted.
 
-Invariant: no deadline ends before ``_next_check``, or so little before it; for deadlines only move away.
+Invariant: ``_next_check`` is at most one scan interval later than the earliest deadline; deadlines only move later.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..structure import INFINITE
 from ..wire.samples import I64
 from .instances import InstanceTable
 
-#: Between two looks, for each instance, ns: a hundred times what it takes to look at one.
+#: Least time between two scans, for each instance, ns: a hundred times what scanning one instance takes.
 _BETWEEN: Final = 100
-#: Looking at so many is quick anyway.
+#: Up to this many instances, scans need no minimum interval.
 _FEW: Final = 1_000
 
 
@@ -38,20 +38,20 @@ class Deadlines:
         self._next_check: int | None = None
 
     def renew(self, rows: I64, *, now: int) -> None:
-        """The instances got a sample."""
+        """Restart the deadlines of these instances: they got a sample."""
         self._instances.rows["deadline"][rows] = now + self.period
         if len(rows) and self._next_check is None:
             self._next_check = now + self.period
 
     def stop(self, rows: I64) -> None:
-        """The instances are not written any more."""
+        """Stop watching these instances: they are no longer written."""
         self._instances.rows["deadline"][rows] = INFINITE
 
     def get_timer(self) -> int | None:
         return self._next_check
 
     def handle_timer(self, now: int) -> I64:
-        """The rows whose deadline was missed just now."""
+        """Return the rows whose deadline was missed since the last call."""
         if self._next_check is None or now < self._next_check:
             return np.zeros(0, np.int64)
         deadlines = self._instances.used["deadline"]

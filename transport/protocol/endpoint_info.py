@@ -14,9 +14,9 @@ from .policies import ReaderPolicy
 
 @value
 class Abilities:
-    """What endpoints of ours announce beyond the standard; the defaults hold for all other endpoints."""
+    """What our endpoints announce beyond the standard; endpoints of other vendors have the defaults."""
 
-    #: The endpoint is one of ours: a reader then reads DATA_BATCH, and announces its codecs of compressed submessages.
+    #: The endpoint is one of ours: as a reader it reads DATA_BATCH, and announces its codecs of compressed submessages.
     batches: bool = False
     codecs: frozenset[str] = frozenset()
     #: Bytes of the largest RTPS message that a reader accepts.
@@ -25,9 +25,9 @@ class Abilities:
     no_positive_acks: bool = False
     #: The reader sends status messages; the writer understands them.
     status_messages: bool = False
-    #: Bytes that a writer has on the way to one reader at most, so that larger windows are of no use; 0: any number.
+    #: Maximum of bytes that a writer has on the way to one reader; a larger window is of no use. 0: unlimited.
     term_window: int = 0
-    #: How often a writer repeats HEARTBEATs, in nanoseconds, as far as microseconds tell; 0: it does not say.
+    #: The period of a writer's HEARTBEATs in nanoseconds, rounded to microseconds; 0: not announced.
     heartbeat_period: int = 0
     #: The name of a writer's publication log, which readers of ours on its host can map, and a number recorded in it.
     publication_log: str = ""
@@ -39,8 +39,8 @@ NO_ABILITIES: Final = Abilities()
 
 @value
 class ContentFilterProperty:
-    """Which samples a reader does not want (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the content-filtered topic's name,
-    the topic it filters, the filter's language, its expression and the expression's parameters."""
+    """The content filter of a reader (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the name of the content-filtered topic,
+    the topic that it filters, and the filter's language, expression and parameters."""
 
     name: str
     related_topic: str
@@ -51,14 +51,14 @@ class ContentFilterProperty:
 
 @value
 class StreamInfo:
-    """What code of the user's is told of the stream that it is to pace: the samples of one writer.
+    """What user code for flow or congestion control learns about its stream: the samples of one writer.
 
     Attributes:
         topic: the topic's name.
         writer: GUID of the DDS writer.
-        channel: ``unicast``, or ``multicast``: whether readers share datagrams.
-        term_length: bytes of a term of the writer's publication log; at a reader twice the window that the writer
-            announces. 0: it has none.
+        channel: ``multicast`` if readers share datagrams, else ``unicast``.
+        term_length: bytes of a term of the writer's publication log; at a reader, twice the window that the writer
+            announces. 0: the writer has none.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class StreamInfo:
 
     @property
     def session(self) -> int:
-        """32 bits that tell this writer from others of its topic, and from itself after a restart (Aeron's session)."""
+        """32 bits that identify this writer among those of its topic, and differ after a restart (Aeron's session)."""
         return zlib.crc32(self.writer.to_bytes())
 
 
@@ -89,17 +89,17 @@ class EndpointInfo:
 
 @value
 class ReaderInfo(EndpointInfo):
-    """A remote reader; what only readers of ours announce has a default for all others."""
+    """A remote reader; fields that only our readers announce have a default."""
 
-    #: It reads DATA_BATCH, and knows these codecs of compressed submessages.
+    #: Whether it reads DATA_BATCH, and the codecs of compressed submessages that it supports.
     batches: bool = False
     codecs: frozenset[str] = frozenset()
     #: Bytes of the largest RTPS message that a reader accepts.
     message_size_max: int = UDP_PAYLOAD_MAX
     no_positive_acks: bool = False
-    #: It sends status messages; all other readers send acknowledgements only.
+    #: It sends status messages; other readers send acknowledgements only.
     status_messages: bool = False
-    #: It takes a serialized key for the key hash, where that is not longer than one.
+    #: It mistakes a serialized key of up to 16 bytes for the key hash.
     mistakes_keys: bool = False
 
     def resized(self, message_size_max: int) -> ReaderInfo:
@@ -115,7 +115,7 @@ class WriterInfo(EndpointInfo):
     no_positive_acks: bool = False
     #: The first missing sequence number in an ACKNACK that makes the writer send its first HEARTBEAT.
     preemptive_base: int = 1
-    #: It filters for the reader: samples that it no longer has may have been filtered out.
+    #: It evaluates the reader's content filter: samples that it no longer has may have been filtered out.
     filters: bool = False
     #: It knows which readers send no positive acknowledgements, and does not wait for them.
     needs_no_acks: bool = True

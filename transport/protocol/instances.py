@@ -1,7 +1,7 @@
-"""Instances of a topic: the samples of a run grouped by key, and a bounded table of what is known of each.
+"""Instances of a topic: the samples of a run grouped by key, and a bounded table with a row for each instance.
 
-Groups are stretches of positions sorted by instance, so that a rule "per instance" is one pass over an array,
-whatever the number of instances. Only looking up the table row of a key is a step per distinct instance.
+Groups are ranges of positions sorted by instance, so that a rule "per instance" is one pass over an array, whatever the
+number of instances. Only the look-up of a key's table row is a step per distinct instance.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Groups:
     """Positions in a run, sorted by instance; those of one instance stay in their order."""
 
     positions: I64
-    #: Of each position, which group it is in: rising from 0 on.
+    #: The group of each position, ascending from 0.
     group: I64
-    #: Key of each group, (groups, 16).
+    #: The key of each group, (groups, 16).
     keys: U8
 
     @classmethod
@@ -59,13 +59,13 @@ class Groups:
         return np.append(self.starts(), len(self.group))[1:]
 
     def ranks(self) -> I64:
-        """Of each position, how many of its group lie before it."""
+        """For each position, the number of positions of its group before it."""
         starts = self.starts()
         sizes = np.diff(np.append(starts, len(self.group)))
         return np.arange(len(self.group)) - np.repeat(starts, sizes)
 
     def ranks_from_end(self) -> I64:
-        """Of each position, how many of its group lie behind it."""
+        """For each position, the number of positions of its group behind it."""
         starts, stops = self.starts(), self.stops()
         return np.repeat(stops, stops - starts) - 1 - np.arange(len(self.group))
 
@@ -73,12 +73,12 @@ class Groups:
 class InstanceTable:
     """A row of values for each known instance, at most ``limit`` of them.
 
-    Who no longer needs an instance releases it: it stays known until its row is needed for another one.
+    The owner releases instances that it no longer needs; a released one stays known until its row is needed.
     Invariant: ``ids`` has each key once; a row is in use iff its key is in ``ids``.
     """
 
     def __init__(self, limit: int, initial: npt.NDArray[Any]) -> None:
-        """``initial``: structured array of one element, what a new instance's row holds."""
+        """``initial``: structured array of one element, the row of a new instance."""
         self.limit = limit
         self.rows: npt.NDArray[Any] = np.repeat(initial, _FIRST_ROWS)
         self._initial = initial
@@ -110,7 +110,7 @@ class InstanceTable:
         return np.array(found, np.int64)
 
     def release(self, rows: Iterable[int]) -> None:
-        """These instances may be forgotten when there is no room for others."""
+        """Allow these instances to be forgotten when the table is full."""
         self._released.update(dict.fromkeys(rows))
 
     def _add(self, key: bytes) -> int:
@@ -132,19 +132,19 @@ class InstanceTable:
 
 
 def running_maximum(values: I64, group: I64) -> I64:
-    """Of each value, the highest of its group up to it."""
+    """For each value, the maximum of its group up to it."""
     if not len(values) or group[0] == group[-1]:
         return np.maximum.accumulate(values)
-    # Ranked, so that a group's number goes before the value and still fits.
+    # Ranks instead of values, so that a group's number and the rank fit one integer.
     distinct, rank = np.unique(values, return_inverse=True)
     highest = np.maximum.accumulate(group * len(distinct) + rank) - group * len(distinct)
     return distinct[highest]
 
 
 def separated(groups: Groups, values: I64, thresholds: I64, separation: int) -> Bools:
-    """Which values are at least ``separation`` above the one kept before them in their group.
+    """Which values to keep: each at least ``separation`` above the one kept before it in its group.
 
-    ``thresholds``: of each group that is not empty, what its first one kept has to reach. ``values`` plus
+    ``thresholds``: for each group that is not empty, the least value that is kept first. ``values`` plus
     ``separation`` must fit 64 bits.
     """
     count = len(values)
@@ -159,12 +159,12 @@ def separated(groups: Groups, values: I64, thresholds: I64, separation: int) -> 
         at = np.searchsorted(ladder, group * width + np.searchsorted(distinct, lowest))
         return np.where(at < stop, at, count)
 
-    # From each value a jump to the next one to keep, and from there on: reached are those that are kept.
+    # Each value points to the next one to keep; the values reached from the first ones are kept.
     stop_of = np.repeat(stops, stops - starts)
     jump = np.append(first_from(values + separation, groups.group, stop_of), count)
     kept = np.zeros(count + 1, np.bool_)
     kept[first_from(thresholds, groups.group[starts], stops)] = True
-    for _ in range(count.bit_length()):  # jumps double each time
+    for _ in range(count.bit_length()):  # the steps double each time
         kept[jump[kept]] = True
         jump = jump[jump]
     return kept[:count]

@@ -1,8 +1,8 @@
-"""Sets of numbers as disjoint intervals: nothing that came off the wire is ever counted out one by one.
+"""Sets of numbers as disjoint intervals: a range that came from the wire is never expanded.
 
 Invariant: ``_firsts`` and ``_lasts`` have the same length, ``_firsts[i] <= _lasts[i]`` and
 ``_lasts[i] + 1 < _firsts[i + 1]`` (neighbours are merged). The two change in one statement, so that an exception that
-comes from outside, as KeyboardInterrupt does, cannot part them.
+comes from outside, such as KeyboardInterrupt, cannot separate them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-#: Intervals that are no fewer than one in so many of those that are there are sooner put in all at once.
+#: If at least one interval is added per this many existing ones, rebuilding both lists is faster than inserting.
 _MANY: Final = 16
 
 
@@ -25,7 +25,7 @@ class IntervalSet:
         self._lasts: list[int] = []
 
     def __len__(self) -> int:
-        """How many intervals there are."""
+        """The number of intervals."""
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -36,7 +36,7 @@ class IntervalSet:
         return i >= 0 and number <= self._lasts[i]
 
     def around(self, number: int) -> tuple[int, int] | None:
-        """The interval that has ``number``."""
+        """The interval that holds ``number``; None if none does."""
         i = bisect_right(self._firsts, number) - 1
         return (self._firsts[i], self._lasts[i]) if i >= 0 and number <= self._lasts[i] else None
 
@@ -51,7 +51,7 @@ class IntervalSet:
         return self._lasts[-1]
 
     def add_range(self, first: int, last: int) -> None:
-        """Put first..last in; intervals that touch become one."""
+        """Add first..last; adjacent intervals are merged."""
         if first > last:
             return
         low = bisect_left(self._lasts, first - 1)
@@ -62,7 +62,7 @@ class IntervalSet:
         self._firsts[low:high], self._lasts[low:high] = [first], [last]
 
     def update(self, firsts: list[int], lasts: list[int]) -> None:
-        """Put in intervals, ascending and apart from one another; of many, in one pass over all."""
+        """Add intervals that are ascending and not adjacent; many are added in one pass over the set."""
         if _MANY * len(firsts) < len(self):
             for first, last in zip(firsts, lasts, strict=True):
                 self.add_range(first, last)
@@ -81,7 +81,7 @@ class IntervalSet:
         self._firsts, self._lasts = all_firsts, all_lasts
 
     def remove_range(self, first: int, last: int) -> None:
-        """Take first..last out."""
+        """Remove first..last."""
         low = bisect_left(self._lasts, first)
         high = bisect_right(self._firsts, last)
         if first > last or low >= high:
@@ -96,7 +96,7 @@ class IntervalSet:
         self._firsts[low:high], self._lasts[low:high] = firsts, lasts
 
     def take_up_to(self, last: int) -> tuple[list[int], list[int]]:
-        """Take out all up to ``last``; returns where its intervals begin, and where they end."""
+        """Remove all numbers up to ``last``; returns the first and the last numbers of the intervals removed."""
         high = bisect_right(self._firsts, last)
         firsts, lasts = self._firsts[:high], self._lasts[:high]
         begun, ends = [], []

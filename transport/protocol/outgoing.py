@@ -1,4 +1,4 @@
-"""What leaves the state machines: submessages gathered into datagrams, and these with their header."""
+"""Output of the state machines: submessages packed into datagrams, and datagrams with their RTPS header."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..wire.submessages import InfoTimestamp
 
 Buffer = bytes | memoryview | U8
 
-#: What the participant puts in front: RTPS header, INFO_DST, INFO_TS.
+#: Bytes that the participant puts in front: RTPS header, INFO_DST, INFO_TS.
 HEADER_ROOM: Final = HEADER_SIZE + INFO_DST_SIZE + INFO_TS_SIZE
-#: A HEARTBEAT or HEARTBEAT_BATCH that follows the data.
+#: Bytes of a HEARTBEAT or HEARTBEAT_BATCH behind the data.
 HEARTBEAT_ROOM: Final = 48
 #: Bytes of a datagram that are not for samples.
 DATAGRAM_ROOM: Final = HEADER_ROOM + HEARTBEAT_ROOM
@@ -37,11 +37,11 @@ class Outgoing:
     dest_prefix: bytes | None
     timestamp: int | None
     submessages: list[Buffer]
-    #: What other endpoints send to the same addresses may be put behind it.
+    #: Submessages of other endpoints for the same addresses may be appended.
     shareable: bool = True
-    #: The one buffer holds whole messages of so many bytes each, the last maybe fewer; 0: it holds none.
+    #: The one buffer is a GSO buffer of whole messages of this many bytes, the last one possibly shorter; 0: it is not.
     segment: int = 0
-    #: The last message of so many bytes each may have fewer; 0: only the last of all.
+    #: The last message in each block of this many bytes may be shorter; 0: only the last message of all.
     group: int = 0
 
 
@@ -56,7 +56,7 @@ class OutgoingDatagrams:
     group: int = 0
 
     def groups(self) -> list[OutgoingDatagrams]:
-        """In parts of which only the last message may be shorter."""
+        """Split into parts in which only the last message may be shorter."""
         if not self.group:
             return [self]
         (buffer,) = self.buffers
@@ -66,7 +66,7 @@ class OutgoingDatagrams:
         ]
 
     def apart(self) -> list[OutgoingDatagrams]:
-        """Each UDP datagram by itself."""
+        """Split into single UDP datagrams."""
         if not self.segment:
             return [self]
         (buffer,) = self.buffers
@@ -76,13 +76,13 @@ class OutgoingDatagrams:
         ]
 
     def messages(self) -> list[bytes]:
-        """What each UDP datagram holds."""
+        """The bytes of each UDP datagram."""
         return [b"".join(map(bytes, each.buffers)) for each in self.apart()]
 
 
 @slotted
 class Packer:
-    """Packs submessages for the same readers into as few datagrams as hold them."""
+    """Packs submessages for the same readers into as few datagrams as possible."""
 
     message_size: int
     destinations: tuple[Locator, ...]
@@ -95,7 +95,7 @@ class Packer:
     _timestamp: int = NO_TIMESTAMP
 
     def add_messages(self, messages: U8, segment: int, group: int = 0) -> None:
-        """Append whole messages, which go as they are; see :class:`Outgoing`."""
+        """Append whole messages unchanged; see :class:`Outgoing`."""
         self.nbytes += messages.nbytes
         self._room = 0
         self.packed.append(
@@ -103,17 +103,17 @@ class Packer:
         )
 
     def begin_datagram(self) -> None:
-        """What is added next begins a new datagram."""
+        """Begin a new datagram with the next submessage."""
         self._room = 0
 
     def add_submessage(
         self, buffer: Buffer, timestamp: int | None = None, *, payload: Buffer | None = None, reserve: int = 0
     ) -> None:
-        """Append a submessage, or several in one buffer; ``payload`` is what the submessage ends with, if that lies
-        elsewhere.
+        """Append a submessage, or several in one buffer; ``payload`` is the end of the submessage, if that lies in
+        another buffer.
 
-        ``timestamp`` is that of DATA and DATA_FRAG, NO_TIMESTAMP if they have none; None for submessages to which
-        timestamps mean nothing. ``reserve`` bytes are left free behind it.
+        ``timestamp`` is that of DATA and DATA_FRAG, NO_TIMESTAMP if they have none; None for submessages without
+        timestamps. ``reserve`` bytes are left free behind it.
         """
         stamp = self._timestamp if timestamp is None else timestamp
         changes = stamp != self._timestamp
@@ -137,7 +137,7 @@ class Packer:
 
 
 def message_spans(nbytes: int, segment: int, group: int = 0) -> Iterator[tuple[int, int]]:
-    """[start, stop) of each of the messages that lie end to end in so many bytes, see :class:`Outgoing`."""
+    """[start, stop) of each message in a GSO buffer of ``nbytes``, see :class:`Outgoing`."""
     group = group or nbytes
     for start in range(0, nbytes, group):
         end = min(start + group, nbytes)

@@ -1,4 +1,4 @@
-"""From which addresses datagrams are taken: networks of peers, and addresses that a participant is trusted from."""
+"""From which addresses datagrams are accepted: the networks of peers, and the trusted addresses of a participant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG: Final = "log of "
 
 
 class Trust(enum.StrEnum):
-    """What a message is believed by, beside the GUID prefix that it names."""
+    """What makes a message trusted, beside the GUID prefix that it names."""
 
     #: It must come from an address of the participant that it names.
     ADDRESS = "address"
@@ -30,19 +30,19 @@ class Trust(enum.StrEnum):
 def source_of_log(prefix: bytes) -> str:
     """The source of messages that were read from a publication log of this participant.
 
-    They are no datagrams: that the log is this participant's was found out by its file and its token. It is no address,
-    so that nothing from the network has this source.
+    Such messages are no datagrams: the log's file and its token prove that it belongs to this participant. The text is
+    no address, so that nothing from the network has this source.
     """
     return _LOG + prefix.hex()
 
 
 def is_address(source: str) -> bool:
-    """Whether a source is one of datagrams."""
+    """Whether a source is an address, from which datagrams come."""
     return not source.startswith(_LOG)
 
 
 class Networks:
-    """IPv4 networks, as ``10.1.0.0/16`` or ``10.1.2.3``, and which addresses lie in them.
+    """IPv4 networks, such as ``10.1.0.0/16`` or ``10.1.2.3``, and the test whether an address lies in one of them.
 
     Raises UsageError for a text that is no network, or whose host bits are not zero.
     """
@@ -56,8 +56,7 @@ class Networks:
         self._known: dict[str, bool] = {}
 
     def __contains__(self, address: str) -> bool:
-        """Whether an address in dotted notation lies in one of the networks; one look-up for each address that is
-        known."""
+        """Whether an address in dotted notation lies in one of the networks; the answer is cached."""
         known = self._known.get(address)
         if known is None:
             if len(self._known) >= ADDRESSES_REMEMBERED_MAX:
@@ -74,16 +73,16 @@ class Networks:
 
 
 class AdmittedPeers:
-    """Whose datagrams are looked at: those from some networks, and a participant's own.
+    """Which datagrams are accepted: those from the given networks, and the participant's own.
 
-    What readers find in publication logs of this host comes from no address, and is admitted: they read only the logs
-    of writers that were discovered.
+    Messages from publication logs of this host have no address, and are accepted: readers read only the logs of writers
+    that were discovered.
     """
 
     def __init__(
         self, networks: Networks | None, prefix: bytes, own: Iterable[str], drops: Counter[DropReason]
     ) -> None:
-        """``networks``: None: all are admitted. ``own``: the addresses that the participant of this GUID prefix sends
+        """``networks``: None admits all. ``own``: the addresses that the participant with GUID prefix ``prefix`` sends
         from."""
         self._networks = networks
         self._prefix = prefix
@@ -91,12 +90,12 @@ class AdmittedPeers:
         self._drops = drops
 
     def admits(self, address: str) -> bool:
-        """Whether another participant may speak from an address."""
+        """Whether messages of other participants are accepted from an address."""
         return self._networks is None or not is_address(address) or address in self._networks
 
     def admit(self, data: U8, spans: Sequence[tuple[int, int, str]]) -> Sequence[tuple[int, int, str]]:
-        """The datagrams to look at, among those of a drain; the others are counted. The cost beside one look-up for
-        each datagram is one for each address."""
+        """The accepted datagrams of a burst; the others are counted. This costs one look-up for each datagram, and one
+        for each address."""
         if self._networks is None:
             return spans
         refused = {address for address in {span[2] for span in spans} if not self.admits(address)}
@@ -107,7 +106,7 @@ class AdmittedPeers:
         return admitted
 
     def _is_own(self, data: U8, span: tuple[int, int, str]) -> bool:
-        """Readers and writers of one participant reach each other whatever the list says."""
+        """Whether a datagram is the participant's own: its endpoints reach each other whatever the networks are."""
         start, stop, address = span
         if address not in self._own or stop - start < HEADER_SIZE:
             return False
