@@ -16,9 +16,9 @@ import typer
 from ..transport.errors import OptionError, TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from ..transport.value_classes import value
 from ..transport.wire.samples import ENCAPSULATION_BYTES
+from .echo_receiver import LATEST, RecordedRun, checked_start, recorded_runs
 from .network import AnyDomain, Interface, Peers, Ros, joined, ros_distribution, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
-from .recorded_runs import LATEST, RecordedRun, checked_start, recorded_runs
 from .tables import key_hashes, visible
 
 if TYPE_CHECKING:

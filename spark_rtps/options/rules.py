@@ -7,7 +7,7 @@ from typing import Final
 
 from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.limits import MESSAGE_SIZE_MAX, STRING_MAX
-from ..transport.net.groups import parse_group
+from ..transport.net.multicast_addresses import parse_group
 from ..transport.net.peers import split_peer
 from ..transport.protocol.participant.slices import Slice
 from ..transport.protocol.policies import WRITER_POLICY, Compression

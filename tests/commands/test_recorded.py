@@ -18,9 +18,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_rtps.cli import app
+from spark_rtps.commands import echo_receiver as echo_receiver_module
 from spark_rtps.commands import receivers
-from spark_rtps.commands import recorded_runs as recorded_runs_module
-from spark_rtps.commands.recorded_runs import recorded_runs
+from spark_rtps.commands.echo_receiver import recorded_runs
 from spark_rtps.monitoring.report_json import streams_as_json
 from spark_rtps.monitoring.stream_counters import State, Stream, StreamKind
 from spark_rtps.serving.client import connections
@@ -48,7 +48,7 @@ KEYED = Guid(bytes(range(12)), b"\0\0\1\2")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in ("receivers", "log_show", "log_verify", "recorded_runs"):
+    for module in ("receivers", "log_show", "log_verify", "echo_receiver"):
         monkeypatch.setattr(f"spark_rtps.commands.{module}.PATIENCE_SECONDS", 0.5)
     monkeypatch.setenv("SPARK_RTPS_TOKEN", TOKEN)
     yield
@@ -309,7 +309,7 @@ class TestEcho:
         self, points: StreamLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The receiver answers a request that waits when its wait is over, which is not too slow."""
-        monkeypatch.setattr(recorded_runs_module, "_POLL_SECONDS", 0.5)
+        monkeypatch.setattr(echo_receiver_module, "_POLL_SECONDS", 0.5)
         with FakeReceiver(recording(points.directory)) as receiver:
             assert run("echo", "squares", "-r", receiver.address, "--timeout", "700ms").stdout == ""
             assert sum("/tail" in target for target in receiver.asked) == 2
@@ -321,7 +321,7 @@ class TestEcho:
             deadline = time.monotonic() + 60
             runs = recorded_runs(Served((receiver.address,), TOKEN), "squares", "earliest", deadline)
             next(runs)
-            monkeypatch.setattr(recorded_runs_module, "time", SimpleNamespace(monotonic=lambda: deadline))
+            monkeypatch.setattr(echo_receiver_module, "time", SimpleNamespace(monotonic=lambda: deadline))
             assert len(held(log)) > 2 and list(runs) == []
 
     def test_a_type_of_a_file(self, points: StreamLog, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from spark_rtps.transport.errors import TransportError, UsageError
 from spark_rtps.transport.net import interfaces
-from spark_rtps.transport.net.groups import group_to_join, parse_group
 from spark_rtps.transport.net.interfaces import Interface
+from spark_rtps.transport.net.multicast_addresses import group_to_join, parse_group
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.sockets import Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import TransportError
-from spark_rtps.transport.net import binding, interfaces, peers
+from spark_rtps.transport.net import interfaces, peers, udp_sockets
 from spark_rtps.transport.net.interfaces import Interface
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
@@ -66,9 +66,9 @@ def test_the_buffers_are_those_asked_for(
         assert node.sockets.granted_receive_buffer == 300_000
         assert node.sockets.granted_send_buffer == 200_000
     assert "the kernel grants" not in caplog.text
-    set_buffer = binding._set_buffer
+    set_buffer = udp_sockets._set_buffer
     monkeypatch.setattr(
-        binding, "_set_buffer", lambda s, force, plain, size: set_buffer(s, force, plain, size // 2)
+        udp_sockets, "_set_buffer", lambda s, force, plain, size: set_buffer(s, force, plain, size // 2)
     )
     with contextlib.closing(Node.open(config)):
         pass

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.transport.limits import LOCATORS_MAX
+from spark_rtps.transport.partitions import glob_matches, partitions_match
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.matching import mismatches, usable_multicast, usable_unicast
 from spark_rtps.transport.protocol.participant import events
@@ -23,8 +24,6 @@ from spark_rtps.transport.qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
-    glob_matches,
-    partitions_match,
 )
 from spark_rtps.transport.structure import Guid, Locator
 from tests.support.virtual_network import SECOND, VirtualNetwork

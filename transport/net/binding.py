@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import socket
-import struct
-import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -23,14 +20,11 @@ from ..structure import (
 )
 from ..value_classes import slotted
 from .interfaces import Interface
+from .multicast_membership import join_group
+from .udp_sockets import granted_buffer, open_receiver, open_sender
 
 _log = logging.getLogger(__name__)
 
-_SO_RCVBUFFORCE: Final = 33
-_SO_SNDBUFFORCE: Final = 32
-_SIOCGIFINDEX: Final = 0x8933
-#: ``struct ip_mreqn``: the group, our address, the number of the device.
-_MEMBERSHIP: Final = struct.Struct("=4s4si")
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
 
 
@@ -83,11 +77,11 @@ def bind(
     with contextlib.ExitStack() as opened:
         indices = _indices(domain, participant_index, reserved_ports)
         index, metatraffic, user = _bind_unicast(domain, interfaces, indices, receive_buffer, opened)
-        senders = [_sender(each.address, ttl, send_buffer, opened) for each in interfaces]
+        senders = [open_sender(each.address, ttl, send_buffer, opened) for each in interfaces]
         members = _multicast_interfaces(interfaces, multicast_interface)
         group = _join_discovery(domain, members, receive_buffer, opened) if multicast else None
-        granted = _granted(user if group is None else group, socket.SO_RCVBUF)
-        sends = _granted(senders[0], socket.SO_SNDBUF)
+        granted = granted_buffer(user if group is None else group, socket.SO_RCVBUF)
+        sends = granted_buffer(senders[0], socket.SO_SNDBUF)
         opened.pop_all()
         return BoundSockets(
             domain, interfaces, index, metatraffic, user, group, senders, granted, members, sends
@@ -132,7 +126,7 @@ def _bind_unicast(
         ports = _unicast_ports(domain, index)
         try:
             with contextlib.ExitStack() as pair:
-                metatraffic, user = (_receiver(address, port, receive_buffer, pair) for port in ports)
+                metatraffic, user = (open_receiver(address, port, receive_buffer, pair) for port in ports)
                 opened.push(pair.pop_all())
                 return index, metatraffic, user
         except OSError as error:
@@ -147,28 +141,6 @@ def _bind_unicast(
     )
 
 
-def _receiver(
-    address: str, port: int, size: int, opened: contextlib.ExitStack, *, reuse: bool = False
-) -> socket.socket:
-    s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    if reuse:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    _set_buffer(s, _SO_RCVBUFFORCE, socket.SO_RCVBUF, size)
-    s.setblocking(False)
-    s.bind((address, port))
-    return s
-
-
-def _sender(address: str, ttl: int, size: int, opened: contextlib.ExitStack) -> socket.socket:
-    s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, size)
-    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
-    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
-    return s
-
-
 def _join_discovery(
     domain: int, interfaces: list[Interface], receive_buffer: int, opened: contextlib.ExitStack
 ) -> socket.socket | None:
@@ -177,78 +149,3 @@ def _join_discovery(
         return opened.enter_context(s)
     _log.warning("no interface takes multicast: participants are found only through the option 'peers'")
     return None
-
-
-def join_group(
-    domain: int, group: Locator, interfaces: list[Interface], receive_buffer: int
-) -> socket.socket | None:
-    """A socket that receives what is sent to a multicast group; None: no interface takes multicast.
-
-    Raises TransportError if the port cannot be had.
-    """
-    with contextlib.ExitStack() as opened:
-        try:
-            s = _receiver(group.address, group.port, receive_buffer, opened, reuse=True)
-        except OSError as error:
-            raise TransportError(
-                f"multicast port {group.port} of domain {domain} cannot be bound: {reason(error)}"
-            ) from error
-        joined = 0
-        for interface in interfaces:
-            membership = socket.inet_aton(group.address) + socket.inet_aton(interface.address)
-            try:
-                s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-                joined += 1
-            except OSError as error:
-                _log.warning("no multicast on %s (%s): %s", interface.name, interface.address, error)
-        if joined:
-            opened.pop_all()
-            return s
-    return None
-
-
-def device_number(s: socket.socket, interface: Interface) -> int:
-    """The kernel's number of the device; 0: there is none."""
-    request = struct.pack("16si20x", interface.name.encode()[:15], 0)
-    try:
-        return int.from_bytes(fcntl.ioctl(s, _SIOCGIFINDEX, request)[16:20], sys.byteorder)
-    except OSError:
-        return 0
-
-
-def join_again(
-    sender: socket.socket, interface: Interface, groups: Iterable[socket.socket], before: int
-) -> bool:
-    """Send to groups, and receive what is sent to them, through the device that the interface has now; False: it has
-    none.
-
-    The kernel knows a device by its number, and one that was removed comes back with another than ``before``.
-    """
-    try:
-        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface.address))
-    except OSError:
-        return False
-    for s in groups:
-        group = socket.inet_aton(s.getsockname()[0])
-        with contextlib.suppress(OSError):  # a socket has room for few memberships
-            left = _MEMBERSHIP.pack(group, bytes(4), before)
-            s.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, left)
-        try:
-            joined = group + socket.inet_aton(interface.address)
-            s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
-        except OSError as error:
-            _log.warning("no multicast on %s (%s): %s", interface.name, interface.address, error)
-    return True
-
-
-def _set_buffer(s: socket.socket, force: int, plain: int, size: int) -> None:
-    """Ask for a kernel buffer of ``size`` bytes, by privilege if we have it."""
-    try:
-        s.setsockopt(socket.SOL_SOCKET, force, size)
-    except PermissionError:
-        s.setsockopt(socket.SOL_SOCKET, plain, size)
-
-
-def _granted(s: socket.socket, which: int) -> int:
-    """Bytes of a buffer that the kernel has granted."""
-    return s.getsockopt(socket.SOL_SOCKET, which) // 2  # the kernel doubles what it is asked for

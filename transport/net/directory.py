@@ -6,9 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import Protocol
 
+from ..partitions import partitions_match
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.participant.participant import RemoteEndpoint, RtpsParticipant
-from ..qos import Qos, incompatibilities, partitions_match, requested_by_reader
+from ..qos import Qos, incompatibilities, requested_by_reader
 from ..structure import Guid, is_keyed
 from ..types.model import Struct
 from ..types.ros_hash import hash_in

@@ -30,12 +30,12 @@ from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
 from .directory import Directory
+from .domain_join import join
 from .duty_cycle import DutyCycle
 from .event_queue import EventQueue
 from .forked import disowned_by_children
 from .ipc_writing import WrittenLogs, term_length, unnamed_log
-from .join import join
-from .joined_group import JoinedGroup
+from .joined_multicast import JoinedGroup
 from .node_config import NodeConfig
 from .node_counters import NodeCounters
 from .plugins import interceptor_of, load_congestion_control, load_flow_control

@@ -26,10 +26,11 @@ from ..structure import (
 )
 from ..wire.large_datagrams import SMALL_BYTES
 from ..wire.samples import U8
-from .binding import BoundSockets, bind, device_number, join_again, join_group
-from .group_filter import listen_to
+from .binding import BoundSockets, bind
 from .interfaces import Interface
 from .many_datagrams import MANY_ROOM, ManyDatagrams
+from .multicast_filter import listen_to
+from .multicast_membership import device_number, join_again, join_group
 from .offload import (
     CONTROL_SIZE,
     GSO_CAPACITY,

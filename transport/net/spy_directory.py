@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from ..errors import LogError
 from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
+from ..partitions import partitions_match
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.participant.spy_participant import SpyParticipant
-from ..qos import OwnershipKind, Qos, partitions_match
+from ..qos import OwnershipKind, Qos
 from ..structure import INFINITE, Guid, is_keyed
 from ..types.model import Struct
 from .receiving_node import NamedType

@@ -14,12 +14,12 @@ from ..errors import LogError, UsageError
 from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
 from ..log.subscriber_slots import SUBSCRIBERS_MAX
+from ..partitions import partitions_match
 from ..protocol.participant.endpoint_specs import ReaderSpec
 from ..protocol.participant.events import Event
 from ..protocol.participant.spy_participant import SpyParticipant
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.receiving.message_receiver import Span
-from ..qos import partitions_match
 from ..structure import NANOSECONDS, Guid
 from ..types.model import Struct
 from ..value_classes import slotted

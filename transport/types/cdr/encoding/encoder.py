@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import numpy as np
@@ -13,12 +12,13 @@ from ....qos import DataRepresentation
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct
 from ...model import Extensibility, Struct, Union, traverse, without_aliases
-from ..cursors import I64, U8, copy_pieces
+from ..cursors import I64, U8
 from ..layout import Block, Rules
 from ..table import Table
 from .columns import struct_columns
 from .compiler import compile_aggregated
 from .draft import Draft, ValueEncoder, blank_and_fill
+from .key_hash import hashes_of_keys
 from .nodes import RecordEncoder
 
 # Encapsulation identifiers, big-endian (XTypes 1.3 table 60), by XCDR version and the outermost struct.
@@ -91,16 +91,7 @@ class Encoder:
         holder = self._keyed(self._key_holder)
         samples = self._encode(holder, batch, representation, True)
         greatest = _rules(representation).greatest_size(holder)
-        hashes = np.zeros((batch.num_rows, 16), np.uint8)
-        offsets, sizes = samples.all_offsets() + _HEADER, self._sizes(samples)
-        if greatest is not None and greatest <= 16:
-            copy_pieces(hashes.reshape(-1), np.arange(len(sizes)) * 16, samples.data, offsets, sizes)
-            return hashes
-        view = memoryview(samples.data)
-        for i, (at, size) in enumerate(zip(offsets.tolist(), sizes.tolist(), strict=True)):
-            key = view[at : at + size]
-            hashes[i] = np.frombuffer(hashlib.md5(key, usedforsecurity=False).digest(), np.uint8)
-        return hashes
+        return hashes_of_keys(samples, samples.all_offsets() + _HEADER, self._sizes(samples), greatest)
 
     def uniform_size(self, representation: DataRepresentation = DataRepresentation.XCDR1) -> int | None:
         """Bytes of every sample, encapsulation header and padding included; None if they differ."""

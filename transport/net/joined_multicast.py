@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..protocol.participant.participant import RtpsParticipant
 from ..protocol.trust import Trust
 from ..structure import Locator
-from .groups import group_to_join
+from .multicast_addresses import group_to_join
 from .node_config import NodeConfig
 from .sockets import Sockets
 
