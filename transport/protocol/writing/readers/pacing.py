@@ -1,11 +1,11 @@
-"""How far a writer may send, and what it waits for: a flow control strategy, fed with what readers report.
+"""How far a writer may send, and which readers it waits for: a flow control strategy, fed with reports of readers.
 
-Our own readers report in status messages what they have consumed and how much more they take. The only report of all
-others is the ACKNACK: what they acknowledge counts as consumed, and the send window bounds what is written but not
-acknowledged, so all that is published may be sent to them.
+Our own readers report in status messages how far they have consumed and how many more bytes they can take. All other
+readers only send ACKNACKs. What they acknowledge counts as consumed; the send window bounds what is written and not
+acknowledged, so everything that is published may be sent to them.
 
-Invariants: what readers once allowed stays allowed as long as none of them leaves; without reliable, active readers
-there is no limit. A reader that has not reported yet what it takes is presumed to take a little.
+Invariants: a limit that readers allowed stays allowed as long as none of them leaves; without reliable, active readers
+there is no limit. A reader that has not reported its window yet is presumed to have a small one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..flow import FlowControl, Receiver
 from ..publication import SequencePositions
 from .reader_proxy import ReaderProxy
 
-#: What a reader that sends status messages is presumed to take before its first one (Aeron's initial window).
+#: The presumed window of a reader before its first status message (Aeron's initial window).
 _FIRST_WINDOW: Final = 128 << 10
 #: A reader is at the top of its window with at most 1 / 2 ** 3 of it left to consume.
 _TOP: Final = 3
 
 
 class Pacing:
-    """The flow control of one writer; ``active`` are its reliable readers that are waited for."""
+    """The flow control of one writer; ``active`` are the reliable readers that it waits for."""
 
     def __init__(
         self,
@@ -40,24 +40,24 @@ class Pacing:
         self.policy = strategy.policy
         self.strategy = strategy
         self.limit = INFINITE
-        #: What the readers have allowed, and how many there were then.
+        #: The limit that the readers have allowed, and how many readers there were then.
         self._allowed = 0
         self._readers = 0
         self._window = policy.window_bytes
         self._window_max = window_max
         self._numbers = numbers
         self._active = active
-        #: The readers that report what they take.
+        #: The readers that report their window.
         self._reporting: set[Guid] = set()
         self._waits_for_all = type(strategy) is FlowControl
-        #: Samples are sent to a multicast group.
+        #: Whether samples are sent to a multicast group.
         self.is_multicast = False
-        #: The strategy meanwhile, and the one at other times; None: they are one.
+        #: The strategy for multicast, None if it is the same; and the one for unicast.
         self.of_groups: FlowControl | None = None
         self._of_unicast = strategy
 
     def reaches(self, *, groups: bool) -> None:
-        """Samples are sent to a multicast group from now on, or are not."""
+        """Note whether samples are sent to a multicast group from now on, and use the strategy for that."""
         self.is_multicast = groups
         if self.of_groups is not None:
             self.strategy = self.of_groups if groups else self._of_unicast
@@ -67,19 +67,19 @@ class Pacing:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the strategy has the readers that it wants."""
+        """Whether the strategy has enough readers."""
         if self._waits_for_all and not self.wants_group:
-            return True  # without looking at all of them
+            return True  # without a look at each reader
         return self.strategy.is_connected(self._receivers())
 
     @property
     def window(self) -> int:
-        """Bytes that may be in flight where all readers report how much they take; 0: they do not."""
+        """Bytes that may be in flight if all active readers report their window; 0 if some do not."""
         active = self._active
         return self._window_max if active and active.keys() <= self._reporting else 0
 
     def least_window(self, matched: int) -> int:
-        """Bytes that each of ``matched`` readers takes; 0: some do not report that."""
+        """The smallest window of ``matched`` readers; 0 if some do not report one."""
         active = self._active
         if not matched or len(active) != matched or not active.keys() <= self._reporting:
             return 0
@@ -87,16 +87,16 @@ class Pacing:
 
     @property
     def wants_group(self) -> bool:
-        """Whether nothing is to be written before a group is there."""
+        """Whether writes must wait until there is a group of readers."""
         return self.policy.group_min_size > 0
 
     def has_consumed(self, position: int) -> bool:
-        """Whether the readers that pace have consumed all that was sent, up to ``position``, and take more."""
+        """Whether the pacing readers have consumed everything up to ``position``, and their windows are open."""
         pacing = self.strategy.pacing(self._receivers()).values() if self._active else ()
         return all(receiver.position >= position and receiver.window > 0 for receiver in pacing)
 
     def join(self, proxy: ReaderProxy) -> None:
-        """A reliable reader was matched; :meth:`update` follows."""
+        """A reliable reader was matched; the caller then calls :meth:`update`."""
         reports = proxy.info.status_messages
         window = min(_FIRST_WINDOW, self._window, self._window_max) if reports else INFINITE
         proxy.consumed = proxy.acked
@@ -115,49 +115,49 @@ class Pacing:
             proxy.receiver.position = self._numbers.position_of(proxy.acked)
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage, sent_sn: int) -> None:
-        """A status message came. What is consumed never falls, but the window may; what was never sent counts as not
-        consumed, whatever the message claims."""
+        """A status message came. The consumed position never falls, but the window may. Samples that were never sent
+        do not count as consumed, whatever the message claims."""
         receiver = proxy.receiver
         receiver.group_tag = message.group_tag
         proxy.consumed = max(proxy.consumed, min(message.consumption_sn, sent_sn))
         if proxy.is_on_host:
             return  # its position in the log is newer
         receiver.position = max(receiver.position, self._numbers.position_of(proxy.consumed))
-        # What is repaired, and read on this host, lies a term behind the sender at most.
+        # Repairs, and readers on this host, reach at most a term behind the sender.
         receiver.window, receiver.presumed = min(message.receiver_window, self._window_max), False
 
     def on_position(self, proxy: ReaderProxy, position: int, window: int) -> None:
-        """A reader on this host has read the log up to there (Aeron's IPC: no status messages)."""
+        """A reader on this host has read the log up to ``position`` (Aeron's IPC: no status messages)."""
         receiver = proxy.receiver
         self._reporting.add(proxy.guid)
         receiver.position = max(receiver.position, position)
         receiver.window, receiver.presumed = window, False
 
     def begin_anew(self) -> None:
-        """What readers are sent, or who paces, is another: what was allowed before no longer holds."""
+        """Forget the allowed limit: the strategy, or the way in which readers get samples, has changed."""
         self._allowed = 0
 
     def update(self) -> None:
         """Compute the limit anew."""
-        if self._waits_for_all and not self._reporting:  # nobody has a window: none is looked at
+        if self._waits_for_all and not self._reporting:  # no reader has a window
             self._readers = len(self._active)
             self.limit = INFINITE
             return
         receivers = self._receivers()
         if len(receivers) < self._readers:
-            self._allowed = 0  # by a reader that is gone
+            self._allowed = 0  # a reader left, which may have allowed the limit
         self._readers = len(receivers)
         if not receivers:
             self.limit = INFINITE
             return
         limit = self.strategy.limit(receivers)
-        # That nobody limits the writer is no promise of those who join later.
+        # An unlimited or presumed limit is not kept: readers that join later have not allowed it.
         if limit < INFINITE and not any(receiver.presumed for receiver in receivers.values()):
             self._allowed = max(self._allowed, limit)
         self.limit = max(self._allowed, limit)
 
     def acknowledged(self, none: int) -> int:
-        """The number up to which nothing is waited for any more; ``none`` if there is no reader to wait for."""
+        """The number up to which samples count as acknowledged; ``none`` if there is no reader to wait for."""
         active = self._active
         if not active:
             return none
@@ -166,11 +166,11 @@ class Pacing:
         )
 
     def is_held_up_without(self, proxy: ReaderProxy) -> bool:
-        """Whether a reader that is gone makes no difference: another one has no more, and all are waited for."""
+        """Whether a reader that left changes nothing: all are waited for, and another one has acknowledged no more."""
         return self._waits_for_all and any(each.acked <= proxy.acked for each in self._active.values())
 
     def is_behind(self, proxy: ReaderProxy, snd_pos: int) -> bool:
-        """Whether another reader that is waited for is at the top of its window, and takes more than this one."""
+        """Whether another active reader is at the top of its window, and allows more than this one."""
         for each in self._active.values():
             other = each.receiver
             top = snd_pos - (min(other.window, self._window_max) >> _TOP)
@@ -179,15 +179,15 @@ class Pacing:
         return False
 
     def consumed(self, none: int) -> int:
-        """The lowest of the numbers that readers report to have consumed; ``none`` if no reader reports any."""
+        """The lowest number that readers report as consumed; ``none`` if no reader reports one."""
         return min(
             (proxy.consumed for proxy in self._active.values() if proxy.info.status_messages), default=none
         )
 
     @property
     def send_limit(self) -> tuple[int, Guid | None]:
-        """How far the writer may send, INFINITE where nothing limits it, and the reader that it waits for: the one
-        whose limit is reached first."""
+        """The position up to which the writer may send, INFINITE if nothing limits it; and the pacing reader whose
+        limit is reached first."""
         pacing = self.strategy.pacing(self._receivers()) if self._active else {}
         slowest = min(pacing, key=lambda guid: pacing[guid].limit, default=None)
         return self.limit, slowest if slowest in self._active else None

@@ -16,7 +16,7 @@ from .reader_repairs import Missing
 
 @value
 class ReaderActivityChanged:
-    """A reliable reader became inactive, or active again; the counts are those of that moment."""
+    """A reliable reader became inactive, or active again; the counts are those at that moment."""
 
     reader: Guid
     is_active: bool
@@ -25,7 +25,7 @@ class ReaderActivityChanged:
 
 
 class ReaderActivity:
-    """The reliable readers of one writer, active and inactive."""
+    """Tracks which reliable readers of one writer are active."""
 
     def __init__(
         self, policy: WriterPolicy, counters: WriterCounters, receiver_timeout: int = INFINITE
@@ -35,9 +35,9 @@ class ReaderActivity:
         self.gives_up = min(policy.max_heartbeat_retries, receiver_timeout) < INFINITE
         self._retries = policy.max_heartbeat_retries
         self._timeout = receiver_timeout
-        #: The readers that are waited for.
+        #: The readers that the writer waits for.
         self.active: dict[Guid, ReaderProxy] = {}
-        #: How many of them acknowledge nothing.
+        #: How many of them send no positive acknowledgements.
         self.unacknowledging = 0
         self._inactive: set[Guid] = set()
         self._events: list[ReaderActivityChanged] = []
@@ -52,7 +52,7 @@ class ReaderActivity:
         self._count()
 
     def silent(self, now: int) -> list[ReaderProxy]:
-        """The readers that have now left too many HEARTBEATs unanswered, or for too long; they are inactive."""
+        """Make readers inactive that left too many HEARTBEATs unanswered, or for too long; returns these readers."""
         silent = [proxy for proxy in self.active.values() if self._is_silent(proxy, now)]
         for proxy in silent:
             self._on(proxy, FALLS_SILENT)
@@ -64,7 +64,7 @@ class ReaderActivity:
         return over or activity.unanswered > self._retries
 
     def received(self, proxy: ReaderProxy, missing: Missing, last_sn: int) -> None:
-        """An ACKNACK came: an answer, unless it only repeats that the reader makes no progress."""
+        """An ACKNACK came. It counts as an answer unless it only shows that the reader makes no progress."""
         repeats = proxy.activity.repeats(missing, last_sn)
         if repeats and self.policy.inactivate_nonprogressing_readers:
             return
@@ -72,7 +72,7 @@ class ReaderActivity:
             self._changed(proxy)
 
     def rest(self, proxy: ReaderProxy, *, rests: bool) -> bool:
-        """The reader reports whether it rests; returns whether that is news."""
+        """The reader reports whether it rests; returns whether that changed its state."""
         return self._on(proxy, RESTS if rests else RESUMES)
 
     def take_events(self) -> list[ReaderActivityChanged]:
@@ -86,7 +86,7 @@ class ReaderActivity:
         return changed
 
     def _changed(self, proxy: ReaderProxy) -> None:
-        """The reader's state is another one: report it if the reader has become active, or has ceased to be."""
+        """The reader's state changed: report it if the reader became active or inactive."""
         is_active = proxy.active
         if is_active == (proxy.guid in self.active):
             return

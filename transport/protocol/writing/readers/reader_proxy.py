@@ -1,8 +1,7 @@
-"""What a writer knows of one matched reader (RTPS 2.5 §8.4.7.5): its identity, and how far it is.
+"""The state of one matched reader at its writer (RTPS 2.5 §8.4.7.5): its identity, and what it has acknowledged.
 
-What becomes of it in time is in three machines of its own, each with its table: whether it is waited for
-(:mod:`.activity`), when it is sent HEARTBEATs (:mod:`.heartbeat_timer`), when it is sent again what it lacks
-(:mod:`.reader_repairs`).
+Each reader has three state machines, with their tables: whether the writer waits for it (:mod:`.activity`), when it
+gets HEARTBEATs (:mod:`.heartbeat_timer`), and when it gets repairs (:mod:`.reader_repairs`).
 
 Invariant: ``acked`` never falls.
 """
@@ -20,14 +19,15 @@ from .activity import ACTIVE, Activity
 from .heartbeat_timer import HeartbeatTimer
 from .reader_repairs import ReaderRepairs
 
-#: A reader that so often in a row acknowledges nothing but what it was sent alone does not hear its group: at first,
-#: and once it was seen to. Cyclone DDS keeps 128 samples behind a hole, and requests all others again.
+#: A reader whose acknowledgements cover only samples sent to it alone, this many times in a row, does not receive its
+#: group: before, and after, it once acknowledged samples of the group. Cyclone DDS keeps 128 samples behind a hole, and
+#: requests all others again.
 _MISSES_FIRST: Final = 3
 _MISSES_LATER: Final = 64
 
 
 class SubmessageCounts:
-    """Which submessages of one reader are news, each kind by its own count."""
+    """Filters repeated submessages of one reader; each kind has its own count."""
 
     __slots__ = ("acknack", "acknack_batch", "nack_frag", "status_message")
 
@@ -39,7 +39,7 @@ class SubmessageCounts:
 
 
 class ReaderProxy:
-    """State of one reader; `MatchedReaders` makes it, `Acknowledgments` moves it."""
+    """State of one reader; `MatchedReaders` creates it, `Acknowledgments` updates it."""
 
     __slots__ = (
         "acked",
@@ -80,24 +80,25 @@ class ReaderProxy:
         self.info = info
         self.reliable = reliable
         self.positive_acks = positive_acks
-        #: The form in which it is sent batches (:mod:`..changes.batch_content`), and the one that it reads best.
+        #: The form in which it gets batches (:mod:`..changes.batch_content`), and the best form that it can read.
         self.form = self.best_form = form
-        #: Where it is sent what others of that group are sent too; None: at its own address (:mod:`.groups`).
+        #: The multicast group by which it gets samples; None: they go to its own address (:mod:`.groups`).
         self.group: Locator | None = None
-        #: No group reaches it; how often in a row it acknowledged only what it was sent again, and alone.
+        #: No group reaches it; how often in a row it acknowledged only repairs that were sent to it alone.
         self.is_deaf = False
         self.misses = 0
-        #: It has acknowledged what it can only have from its group.
+        #: It has acknowledged samples that it can only have from its group.
         self.hears_group = False
-        #: It reads the publication log, and is sent nothing that lies there.
+        #: It reads the publication log, and gets no datagrams of samples that lie there.
         self.is_on_host = False
-        #: Samples below are irrelevant to it: they were written before a volatile reader was matched.
+        #: Samples below this number are irrelevant to it: they were written before a volatile reader matched.
         self.first_relevant = first_relevant
-        #: The writer's last number when the reader was matched: up to here is history to it.
+        #: The writer's last number when the reader matched: samples up to it are history to the reader.
         self.joined_sn = joined_sn
-        #: It has acknowledged everything up to here, or it was given up for a reader without positive_acks.
+        #: It has acknowledged everything up to this number; without positive_acks, the keep duration is over for it.
         self.acked = first_relevant - 1
-        #: It was dropped, and paces nobody before it reports that it goes on from this number; 0: it was not.
+        #: It was dropped, and does not pace the writer until it reports that it continues from this number; 0: it was
+        #: not dropped.
         self.rejoins_at = 0
         self.acknacks_received = 0
         #: When a measurement of the round trip time was last answered.
@@ -105,7 +106,7 @@ class ReaderProxy:
         #: It has answered a HEARTBEAT.
         self.settled = False
         self.counts = SubmessageCounts()
-        #: What it reports to have consumed, where it does; and what that means for flow control (:mod:`.pacing`).
+        #: The number up to which it reports to have consumed; and its state for flow control (:mod:`.pacing`).
         self.consumed = self.acked
         self.receiver = Receiver(0, 0)
         self.activity = Activity()
@@ -118,17 +119,17 @@ class ReaderProxy:
 
     @property
     def active(self) -> bool:
-        """Whether the writer waits for it."""
+        """Whether the writer waits for the reader."""
         return self.activity.state is ACTIVE
 
     @property
     def is_ready(self) -> bool:
-        """Whether all that is written from now on will reach it.
+        """Whether all samples that are written from now on will reach the reader.
 
-        A reliable reader has to show that it matched us too, and has settled where it starts: a volatile one of
-        Cyclone DDS starts behind the first HEARTBEAT that reaches it. A pre-emptive ACKNACK (empty, base 1, not
-        final) does not show that; a reader that has sent three ACKNACKs is believed, whatever flags it sets. A
-        reader without positive acknowledgements, which is one of ours, has nothing more to say.
+        A reliable reader must show that it has matched the writer too, and has settled where it starts: a volatile
+        reader of Cyclone DDS starts behind the first HEARTBEAT that reaches it. A pre-emptive ACKNACK (empty, base 1,
+        not final) does not show that. After three ACKNACKs a reader counts as ready, whatever flags it sets. For a
+        reader without positive acknowledgements, which is one of ours, the first ACKNACK is enough.
         """
         if not self.reliable or self.settled:
             return True
@@ -136,11 +137,11 @@ class ReaderProxy:
 
     @property
     def received(self) -> bool:
-        """It has sent an ACKNACK, so it has matched us too."""
+        """Whether an ACKNACK was received, so that the reader has matched the writer too."""
         return self.acknacks_received > 0
 
     def advance(self, acked: int) -> None:
-        """It has everything up to ``acked``, which is more than before."""
+        """Note that the reader has everything up to ``acked``, which is more than before."""
         if self.group is not None:
             alone = self.repairs.repeated.has_all(self.acked + 1, acked)
             self.misses = self.misses + 1 if alone else 0
@@ -151,15 +152,15 @@ class ReaderProxy:
         self.acked = acked
 
     def sent_again(self, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
-        """first..last was sent again, of samples or of the fragments of one."""
+        """Samples first..last were sent again, or those fragments of sample ``of``."""
         self.repairs.recent.add_repair(first, last, nbytes, now=now, of=of)
         self.repairs.repeated.add_repair(first, last, nbytes, of=of)
 
     def sent_gap(self, first: int, last: int, nbytes: int) -> None:
-        """It was announced that first..last will never come."""
+        """The reader was sent a GAP for first..last."""
         self.repairs.repeated.add_repair(first, last, nbytes)
 
     @property
     def is_late_joiner(self) -> bool:
-        """It has not caught up with the history it found."""
+        """Whether the reader has not caught up with the history that was there when it matched."""
         return self.acked < self.joined_sn

@@ -1,9 +1,9 @@
-"""What one reader has asked for again, and when it is answered (RTPS 2.5 §8.4.9.2.6 ff.).
+"""The requests of one reader for repairs, and when they are answered (RTPS 2.5 §8.4.9.2.6 ff.).
 
 States::
 
-    IDLE     nothing is asked for
-    DELAYED  what is asked for meanwhile is answered with the rest, after min_nack_response_delay
+    IDLE     no request waits
+    DELAYED  requests wait for min_nack_response_delay, and are then answered together
     HELD     data of the writer waits for tokens of a token bucket: the answer would only wait behind it
 
 Events, and the state that follows; an event without an entry changes nothing::
@@ -13,17 +13,17 @@ Events, and the state that follows; an event without an entry changes nothing::
     DELAYED                                            HELD                             IDLE, answered    IDLE
     HELD      IDLE, answered at once | as it was       HELD                             IDLE, answered    IDLE
 
-    ASKS            an ACKNACK or NACK_FRAG requests something: answered at once where the policy has no delay, and the
-                    reader is alone; of a group, all that ask at one time are answered together
+    ASKS            an ACKNACK or NACK_FRAG requests something: it is answered at once if the policy has no delay and
+                    the reader is in no multicast group; readers of a group that ask at one time are answered together
     CONGESTED_ASKS  the same while the writer is congested
-    DUE             its time has come and the writer is not congested (`Requests`)
-    GONE            the reader left, or fell behind and begins anew: what it asked for is forgotten
+    DUE             the time for the answer has come, and the writer is not congested (`Requests`)
+    GONE            the reader left, or fell behind and rejoins: its requests are forgotten
 
-    WANTS_HEARTBEAT an ACKNACK asks for a HEARTBEAT sooner than the last one allows: it comes with the next answer
+    WANTS_HEARTBEAT an ACKNACK asks for a HEARTBEAT too soon after the last one: it comes with the next answer
 
-Invariants: a sample is sent again to a reader at most once, and at most ``max_repair_bytes`` in all, per
-repair_suppression of the policy, however many ACKNACKs ask; what that comes to in the long run is bounded by
-:mod:`.repeated_repairs`. HEARTBEATs that a reader asks for are ``HEARTBEAT_ANSWER_MIN`` apart.
+Invariants: within the policy's repair_suppression, a sample is repaired to a reader at most once, and all repairs to it
+have at most ``max_repair_bytes``, however many ACKNACKs ask. :mod:`.repeated_repairs` bounds the total over time.
+HEARTBEATs that a reader asks for are at least ``HEARTBEAT_ANSWER_MIN`` apart.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ....wire.numbers import FragmentNumberSet
 from ...intervals import IntervalSet
 from .repeated_repairs import RepeatedRepairs
 
-#: Nanoseconds between two HEARTBEATs that answer ACKNACKs which only ask for one.
+#: Least nanoseconds between two HEARTBEATs that answer ACKNACKs which only ask for one.
 HEARTBEAT_ANSWER_MIN: Final = 5_000_000
 
 
@@ -54,7 +54,7 @@ HELD: Final = RequestState.HELD
 
 
 class ReaderRepairs:
-    """The machine of one reader, what it has asked for, and what it was sent again."""
+    """The state machine of one reader, its requests, and the repairs that were sent to it."""
 
     __slots__ = (
         "due_at",
@@ -71,20 +71,20 @@ class ReaderRepairs:
     def __init__(self) -> None:
         self.state = IDLE
         self.due_at = INFINITE
-        #: What was asked for and is not answered yet.
+        #: Requests that are not answered yet.
         self.requested = Requested()
         self.recent = RecentRepairs()
         self.repeated = RepeatedRepairs()
-        #: When the next HEARTBEAT may answer an ACKNACK, and whether one is to.
+        #: When the next HEARTBEAT may answer an ACKNACK, and whether one is owed.
         self.heartbeat_at = -INFINITE
         self.wants_heartbeat = False
-        #: The highest number sent again.
+        #: The highest number that was repaired.
         self.history_sent = 0
-        #: (large sample, next fragment) where sending it again has to go on.
+        #: (large sample, next fragment) at which its repair continues.
         self.fragment_cursor = (0, 1)
 
     def asks(self, now: int, *, delay: int, congested: bool, alone: bool = True) -> bool:
-        """Whether the reader is to be answered at once; ``delay`` in ns. Not ``alone``: it is one of a group."""
+        """Note a request; returns whether to answer it at once. ``delay`` is in ns; ``alone``: it is in no group."""
         if congested:
             self.state, self.due_at = HELD, now
             return False
@@ -96,7 +96,7 @@ class ReaderRepairs:
         return not waits
 
     def asks_heartbeat(self, now: int) -> bool:
-        """Whether a HEARTBEAT is to be sent at once; else it comes later."""
+        """Note that a HEARTBEAT is asked for; returns whether to send it at once, else it is sent later."""
         if now >= self.heartbeat_at:
             self.heartbeat_at = now + HEARTBEAT_ANSWER_MIN
             return True
@@ -106,20 +106,20 @@ class ReaderRepairs:
         return False
 
     def take_heartbeat(self, now: int) -> bool:
-        """Whether an answer that is sent now owes a HEARTBEAT."""
+        """Whether an answer that is sent now must include a HEARTBEAT."""
         if not self.wants_heartbeat or now < self.heartbeat_at:
             return False
         self.wants_heartbeat, self.heartbeat_at = False, now + HEARTBEAT_ANSWER_MIN
         return True
 
     def take_requests(self) -> Requested:
-        """What the reader has asked for, which is answered now."""
+        """Take the requests of the reader in order to answer them now."""
         self.state, self.due_at = IDLE, INFINITE
         taken, self.requested = self.requested, Requested()
         return taken
 
     def sent_to_group(self, first: int, last: int, now: int, *, suppression: int, of: int = 0) -> None:
-        """Its group was sent first..last again: it is not to be sent the same alone, for so many nanoseconds."""
+        """Its group was sent first..last again: for ``suppression`` ns the reader does not get the same alone."""
         self.recent.forget_before(now - suppression)
         if not self.recent.is_full:
             self.recent.add_repair(first, last, 0, now=now, of=of)
@@ -131,7 +131,7 @@ class ReaderRepairs:
 
 
 class Missing(Protocol):
-    """What an ACKNACK reports, in samples or in batches: all samples below ``base`` are acknowledged, those of
+    """The content of an ACKNACK or ACKNACK_BATCH, in sample numbers: samples below ``base`` are acknowledged, those of
     ``ranges()`` are requested."""
 
     @property
@@ -142,13 +142,13 @@ class Missing(Protocol):
 
 
 class Requested:
-    """Samples and fragments that a reader has asked for."""
+    """Samples and fragments that a reader requests."""
 
     __slots__ = ("fragments", "full_at", "samples")
 
     def __init__(self) -> None:
         self.samples = IntervalSet()
-        #: The highest number that the bitmap can hold: a reader that asks for it may lack more.
+        #: The highest number that the bitmap can hold: a reader that requests it may lack more.
         self.full_at = 0
         self.fragments: dict[int, IntervalSet] = {}
 
@@ -156,7 +156,7 @@ class Requested:
         return bool(len(self.samples) or self.fragments)
 
     def add_missing(self, missing: Missing) -> None:
-        """Add what an ACKNACK requests; what lies below its base has arrived meanwhile."""
+        """Add the requests of an ACKNACK; numbers below its base have arrived meanwhile, and are removed."""
         self.samples.remove_range(0, missing.base - 1)
         for sn in [sn for sn in self.fragments if sn < missing.base]:
             del self.fragments[sn]
@@ -166,7 +166,7 @@ class Requested:
                 self.samples.add_range(first, last)
 
     def remove_range(self, first: int, last: int, *, of: int = 0) -> None:
-        """These are asked for no more; ``of`` as in :class:`RecentRepairs`."""
+        """Remove requests for first..last; ``of`` as in :class:`RecentRepairs`."""
         if not of:
             self.samples.remove_range(first, last)
         elif (fragments := self.fragments.get(of)) is not None:
@@ -184,7 +184,7 @@ class Requested:
 
 
 class RecentRepairs:
-    """What was sent again lately: samples (``of`` is 0), and fragments of large samples (``of`` is their number)."""
+    """Recent repairs: of samples (``of`` is 0), and of fragments (``of`` is the number of their large sample)."""
 
     __slots__ = ("_numbers", "_sent", "nbytes")
 
@@ -198,7 +198,7 @@ class RecentRepairs:
         return len(self._sent) >= REORDER_RUNS_MAX
 
     def forget_before(self, before: int) -> None:
-        """What was sent at ``before`` or earlier may be sent once more."""
+        """Forget repairs sent at ``before`` or earlier, so that they may be sent once more."""
         while self._sent and self._sent[0][0] <= before:
             _, of, first, last, nbytes = self._sent.popleft()
             self.nbytes -= nbytes
@@ -213,6 +213,6 @@ class RecentRepairs:
         self.nbytes += nbytes
 
     def unsent(self, first: int, last: int, *, of: int = 0) -> list[tuple[int, int]]:
-        """The ranges of first..last that were not sent again lately."""
+        """The ranges of first..last without a recent repair."""
         numbers = self._numbers.get(of)
         return [(first, last)] if numbers is None else list(numbers.holes(first, last))

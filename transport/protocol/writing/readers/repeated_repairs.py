@@ -1,20 +1,20 @@
-"""What one reader was sent again before, and what sending that once more may cost: a reader that asks for the same over
-and over, or for which somebody else does, costs a bounded multiple of what is written.
+"""Bounds the cost of repeated repairs to one reader. A reader that requests the same again and again, or in whose name
+somebody else does, costs at most a bounded multiple of what is written.
 
-A sample, a fragment or a GAP is repaired to a reader once without looking at this. From its second time on it is paid
-for out of a balance of bytes. The balance grows
+The first repair of a sample, a fragment or a GAP to a reader is free. Each further one is paid for from a balance of
+bytes. The balance grows
 
-* by half of what is written, and by half of what is repaired for the first time: with a loss of ``p`` on the way,
-  honest repetitions are p² / (1 - p) of what is written, which is half of it at a loss of one half;
-* by ``REPETITIONS_PER_SECOND``, up to ``REPETITIONS_AT_ONCE``: where nothing more is written, and for links that are
-  worse still.
+* by half of the bytes that are written, and by half of those that are repaired for the first time: with a loss rate of
+  ``p``, honest repetitions are p² / (1 - p) of what is written, which is half of it at a loss of one half;
+* by ``REPETITIONS_PER_SECOND``, up to ``REPETITIONS_AT_ONCE``: for times in which nothing is written, and for links
+  with a higher loss.
 
 So within a time t a reader costs at most: everything written once more, half of that, and
-``REPETITIONS_AT_ONCE + t * REPETITIONS_PER_SECOND`` bytes, whatever it asks, and however often.
+``REPETITIONS_AT_ONCE + t * REPETITIONS_PER_SECOND`` bytes, whatever it requests, and however often.
 
-Invariants: the balance never exceeds ``balance_max``, and falls below zero by no more than one answer, since one sample
-may be larger than it. What the reader acknowledged counts as sent before, and what is remembered lies above; where it
-would be scattered over more than ``REORDER_RUNS_MAX`` intervals, everything counts as sent before.
+Invariants: the balance never exceeds ``balance_max``. It falls below zero by no more than one answer, since one sample
+may be larger than the balance. Numbers that the reader acknowledged count as sent before, and only higher numbers are
+remembered. If these would be scattered over more than ``REORDER_RUNS_MAX`` intervals, everything counts as sent before.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Final
 from ....limits import REORDER_RUNS_MAX
 from ...intervals import IntervalSet
 
-#: Bytes.
+#: The balance at the start, and the bound for its growth with time; and that growth. Both in bytes.
 REPETITIONS_AT_ONCE: Final = 256 << 10
 REPETITIONS_PER_SECOND: Final = 256 << 10
 _SECOND: Final = 1_000_000_000
 
 
 class RepeatedRepairs:
-    """The balance of one reader."""
+    """The balance of one reader, and what was sent to it again before."""
 
     __slots__ = ("_acked", "_at", "_balance", "_balance_max", "_before", "_scattered", "_written")
 
     def __init__(self) -> None:
-        #: By sample, for its fragments; 0: samples.
+        #: What was sent again before: fragments by the number of their sample, and samples under 0.
         self._before: dict[int, IntervalSet] = {}
         self._acked = 0
         self._scattered = 0
@@ -46,7 +46,7 @@ class RepeatedRepairs:
         self._written = 0
 
     def update(self, *, acked: int, written: int, balance_max: int, now: int) -> None:
-        """The reader is about to be answered; ``written``: bytes written so far."""
+        """Update the balance before an answer to the reader; ``written``: bytes written so far."""
         self._balance_max = max(balance_max, REPETITIONS_AT_ONCE)
         self._earn((written - self._written) // 2)
         self._written = written

@@ -1,10 +1,10 @@
-"""How much a writer has in flight, and how much it may have (``send_window_*``, the watermarks).
+"""The send window: how much a writer has in flight, and how much it may have (``send_window_*``, the watermarks).
 
 Invariants:
-* ``samples`` and ``nbytes`` are what was added and is neither acknowledged nor given up, samples to the number,
-  bytes by whole changes;
-* ``size`` stays between the policy's min and max; None: bytes alone decide;
-* ``is_high`` from high_watermark samples up, until they are low_watermark again.
+* ``samples`` and ``nbytes`` count what was added and is neither acknowledged nor given up: samples exactly, bytes by
+  whole changes;
+* ``size`` stays between the policy's min and max; None: only bytes are limited;
+* ``is_high`` is set at high_watermark samples, and cleared at low_watermark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..changes import Change
 
 
 class SendWindow:
-    """What one writer has sent and is not acknowledged yet."""
+    """The changes of one writer that are not acknowledged yet."""
 
     def __init__(self, policy: WriterPolicy, counters: WriterCounters) -> None:
         self.policy = policy
@@ -29,7 +29,7 @@ class SendWindow:
         self.samples = 0
         self.nbytes = 0
         self._bytes_max = self._base = policy.window_bytes
-        #: Bytes of the open coherent set; -1: none is open.
+        #: Bytes of the open coherent set; -1 if none is open.
         self._set_bytes = -1
         self.is_high = False
         self._is_full = False
@@ -37,8 +37,8 @@ class SendWindow:
         self._min = min(policy.min_send_window_size, self._max)
         self.size: int | None = None if self._min == INFINITE else self._min
         self._high = policy.high_watermark
-        #: Of each change: its last number, its samples, its bytes, and how many numbers a sample has. A batch is one
-        #: sample.
+        #: Of each change: its last number, its samples, its bytes, and the sequence numbers per sample. A batch counts
+        #: as one sample.
         self._changes: deque[tuple[int, int, int, int]] = deque()
         self._update_at: int | None = None
         self._shrunk_sn = 0
@@ -49,7 +49,7 @@ class SendWindow:
     # --- what is in flight -----------------------------------------------------------------------
 
     def add_change(self, change: Change) -> None:
-        """The change is sent, and a reader has to acknowledge it."""
+        """Add a change that readers must acknowledge."""
         count, nbytes = change.units, change.nbytes
         self._changes.append((change.last_sn, count, nbytes, change.count // count))
         if self._set_bytes >= 0:
@@ -67,7 +67,7 @@ class SendWindow:
             self._fill()
 
     def settle(self, last_sn: int) -> None:
-        """An exception has stopped what changed it: what lies beyond ``last_sn`` has got no number; count anew."""
+        """Recount after an exception interrupted a change of the window; changes beyond ``last_sn`` have no number."""
         while self._changes and self._changes[-1][0] > last_sn:
             self._changes.pop()
         self.samples = sum(count for _, count, _, _ in self._changes)
@@ -76,7 +76,7 @@ class SendWindow:
         self._is_full = False
 
     def acknowledge(self, acked: int) -> None:
-        """Nothing up to ``acked`` is waited for any more."""
+        """Remove everything up to ``acked``."""
         changes = self._changes
         samples = nbytes = 0
         while changes and changes[0][0] <= acked:
@@ -91,7 +91,7 @@ class SendWindow:
             self._fall(samples, nbytes)
 
     def give_up(self, first_sn: int) -> None:
-        """Nothing from ``first_sn`` on is waited for any more; changes do not reach across it."""
+        """Remove everything from ``first_sn`` on; no change spans that number."""
         changes = self._changes
         samples = nbytes = 0
         while changes and changes[-1][0] >= first_sn:
@@ -121,8 +121,10 @@ class SendWindow:
         return self._bytes_max
 
     def reaches(self, window: int) -> None:
-        """All readers report how much they take: so many bytes may be in flight, unless the user says how many; 0: some
-        of them only acknowledge."""
+        """Set the bytes that may be in flight to ``window``, if the policy does not set them.
+
+        ``window`` is 0 if some readers do not report their windows.
+        """
         if self.policy.send_window_bytes:
             return
         self._base = max(window, self.policy.window_bytes)
@@ -132,7 +134,7 @@ class SendWindow:
     # --- coherent sets --------------------------------------------------------------------------
 
     def begin_set(self, bytes_max: int) -> None:
-        """A reader acknowledges nothing of a coherent set before its end: so much of it may be in flight."""
+        """Let ``bytes_max`` be in flight, since readers acknowledge no part of a coherent set before its end."""
         self._bytes_max = max(bytes_max, self._base)
         self._set_bytes = 0
 
@@ -141,10 +143,10 @@ class SendWindow:
 
     @property
     def is_full_of_one_set(self) -> bool:
-        """Nothing but the open coherent set is in the way of more of it."""
+        """The open coherent set alone fills the window."""
         return self._set_bytes >= self.nbytes > 0
 
-    # --- what may be added -----------------------------------------------------------------------
+    # --- capacity --------------------------------------------------------------------------------
 
     def fitting(
         self,
@@ -161,19 +163,19 @@ class SendWindow:
 
         ``queued`` bytes wait in the batch in progress of ``batcher``, whose batches count as one sample each.
         """
-        room = self._room(now)
+        capacity = self._capacity(now)
         free = self._bytes_max - self.nbytes - queued
-        if batcher is not None and room < INFINITE:
-            room = batcher.fitting(samples, count, max(room, 0))
-        fitting = self._fitting(samples, count, framing, datagram, room, free)
+        if batcher is not None and capacity < INFINITE:
+            capacity = batcher.fitting(samples, count, max(capacity, 0))
+        fitting = self._fitting(samples, count, framing, datagram, capacity, free)
         if fitting < count:
             self._fill()
         return fitting
 
     def _fitting(
-        self, samples: Samples, count: int, framing: int, datagram: int, room: int, free: int
+        self, samples: Samples, count: int, framing: int, datagram: int, capacity: int, free: int
     ) -> int:
-        if room <= 0:
+        if capacity <= 0:
             return 0
         if samples.is_uniform:
             size = samples.size + framing
@@ -183,15 +185,15 @@ class SendWindow:
             total = np.cumsum(samples.all_lengths()[:count] + framing)
             fitting = int(np.searchsorted(total, free, side="right"))
             fitting_bytes = int(total[fitting - 1]) if fitting else 0
-        if fitting < min(count, room):
+        if fitting < min(count, capacity):
             if not self._changes:
-                fitting = max(fitting, 1)  # a sample larger than the window goes alone
+                fitting = max(fitting, 1)  # a sample larger than the window is sent alone
             elif fitting_bytes < min(datagram, self._bytes_max // 4):
-                fitting = 0  # not in dribbles: wait until a datagram can be filled
-        return min(fitting, count, room)
+                fitting = 0  # no small pieces: wait until a datagram can be filled
+        return min(fitting, count, capacity)
 
-    def _room(self, now: int) -> int:
-        """Samples the window has room for; it grows after an update period in which nothing was lost."""
+    def _capacity(self, now: int) -> int:
+        """Samples that fit the window; its size grows after an update period without loss."""
         if self.size is None or self._set_bytes >= 0:
             return INFINITE
         period = self.policy.send_window_update_period
@@ -204,7 +206,7 @@ class SendWindow:
         return self.size - self.samples
 
     def on_loss(self, sn: int, last_sn: int, now: int) -> None:
-        """A reader lacks ``sn``, and maybe others: what was in flight together is one loss, and shrinks once."""
+        """A reader lacks ``sn``. All losses among samples in flight at one time shrink the window once."""
         self._update_at = now + self.policy.send_window_update_period
         if self.size is not None and sn > self._shrunk_sn:
             self._shrunk_sn = last_sn
@@ -214,13 +216,13 @@ class SendWindow:
 
     @property
     def until_heartbeat(self) -> int:
-        """Samples up to and with the one that a HEARTBEAT rides along with, as far as samples decide."""
+        """Samples up to and including the one with the next piggyback HEARTBEAT, if the number of samples decides."""
         if not self._times or self.size is None:
             return INFINITE
         return max(1, self.size // self._times - self._unannounced)
 
     def sent(self, count: int, nbytes: int) -> bool:
-        """Note what was sent; True: a HEARTBEAT is to ride along."""
+        """Note what was sent; returns whether a piggyback HEARTBEAT is due."""
         due = self.size is not None and count >= self.until_heartbeat
         self._unannounced += count
         self._unannounced_bytes += nbytes
@@ -231,5 +233,5 @@ class SendWindow:
         return self._unannounced > 0
 
     def announced(self) -> None:
-        """All readers were sent a HEARTBEAT."""
+        """A HEARTBEAT was sent to all readers."""
         self._unannounced = self._unannounced_bytes = 0
