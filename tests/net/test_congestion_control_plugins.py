@@ -74,7 +74,7 @@ def test_of_the_users_own(name: str) -> None:
         ("vegas", "static, cubic"),
         ("no_such_module:x", "ModuleNotFoundError"),
         ("own_congestion:missing", "AttributeError"),
-        ("own_congestion:number", "no callable"),
+        ("own_congestion:number", "not callable"),
         ("own_congestion:broken", "not today"),
         ("own_congestion:nothing", "on_track_rebuild"),
         ("own_congestion:old", r"called with \(policy, stream\)"),

@@ -202,7 +202,7 @@ def test_wait_for_asynchronous_publishing(scene: Scene, clock: Clock) -> None:
     settle(node)
     writer.write_samples(numbered(0, 5))
     assert not writer.wait_for_asynchronous_publishing(0.0)
-    with pytest.raises(TransportError, match=r"'T'.* waits for tokens of its flow controller"):
+    with pytest.raises(TransportError, match=r"'T'.* wait for tokens of its flow controller"):
         writer.wait_for_acknowledgments(0.0)
     settle(node)
     clock.advance(PERIOD)
@@ -223,7 +223,7 @@ def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(
     settle(node)
     with caplog.at_level(logging.WARNING):
         node.close()
-    assert "bytes of asynchronous writers still waited" in caplog.text
+    assert "bytes of asynchronous writers are not sent" in caplog.text
     assert node.duty_cycle.thread is not None and not node.duty_cycle.thread.is_alive()
 
 
@@ -255,7 +255,7 @@ def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(
         for _ in range(100):
             writer.write_samples(block, timeout=0.05)
 
-    with pytest.raises(TransportError, match=r"no progress for 0\.05 s: its flow controller lets no more go"):
+    with pytest.raises(TransportError, match=r"no progress for 0\.05 s: its flow controller has no tokens"):
         write_on()
     settle(node)
     assert FLOW_CONTROLLER_BYTES_MAX // 2 < node.participant.queued_bytes <= FLOW_CONTROLLER_BYTES_MAX

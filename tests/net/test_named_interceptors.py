@@ -38,7 +38,7 @@ def scene() -> Iterator[Scene]:
         ("json:no_such_function", "no attribute 'no_such_function'"),
         ("json", "attribute"),
         (":f", "Empty module name"),
-        ("json:__name__", "is no callable"),
+        ("json:__name__", "is not callable"),
         ("broken_interceptor:f", "ZeroDivisionError"),
     ],
 )

@@ -65,7 +65,7 @@ def test_the_buffers_are_those_asked_for(
     with contextlib.closing(Node.open(config)) as node:
         assert node.sockets.granted_receive_buffer == 300_000
         assert node.sockets.granted_send_buffer == 200_000
-    assert "the kernel grants" not in caplog.text
+    assert "the kernel granted" not in caplog.text
     set_buffer = udp_sockets._set_buffer
     monkeypatch.setattr(
         udp_sockets, "_set_buffer", lambda s, force, plain, size: set_buffer(s, force, plain, size // 2)

@@ -132,12 +132,12 @@ def test_topics_of_a_list_are_waited_for(directory: Any) -> None:
         (
             TopicSelection(names=("t",)),
             None,
-            "nobody on topic 't' of domain 0 told a type within 60 s (writer 777",
+            "nobody on topic 't' of domain 0 announced a type within 60 s (writer 777",
         ),
         (
             TopicSelection(names=("t", "v")),
             None,
-            "nobody on the topics 't,v' of domain 0 told a type within 60 s",
+            "nobody on the topics 't,v' of domain 0 announced a type within 60 s",
         ),
         (TopicSelection(pattern="t.*"), None, "of 't', type 'T': has not answered yet)"),
         (

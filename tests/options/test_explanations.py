@@ -135,8 +135,8 @@ def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str)
             raise each
         assert (caught.value.option, caught.value.value) == (option, "a:b")
     with pytest.raises(OptionError) as caught, explained():
-        raise PluginError.for_plugin(plugin, "a:b", "is no callable")
-    assert caught.value.fix == "is no callable"
+        raise PluginError.for_plugin(plugin, "a:b", "is not callable")
+    assert caught.value.fix == "is not callable"
 
 
 @pytest.mark.parametrize("hints", [READER_HINTS, WRITER_HINTS])

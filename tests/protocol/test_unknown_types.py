@@ -178,9 +178,7 @@ def test_an_unknown_type_is_logged_once_for_each_topic_with_its_hint(
         for topic in ("a", "a", "b"):
             warnings.on_event(TypeNotKnown(local, remote, topic, "0.10.2" if topic == "a" else ""))
     first, second = (record.getMessage() for record in caplog.records)
-    assert first.startswith(
-        "topic 'a': the type that is announced has int8 or uint8 members; Cyclone DDS 0.10.2 of "
-    )
+    assert first.startswith("topic 'a': the announced type has int8 or uint8 members; Cyclone DDS 0.10.2 of ")
     assert str(remote) in first and first.endswith("(mend it)")
     assert second.startswith("topic 'b'") and "Cyclone DDS of " in second
 

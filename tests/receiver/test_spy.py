@@ -348,7 +348,7 @@ def test_a_directory_with_open_permissions_is_logged(
     (directory / "something").touch()
     directory.chmod(0o755)
     spying()
-    wait_until(lambda: "there is nothing to spy on" in caplog.text)
+    wait_until(lambda: "cannot list publication logs" in caplog.text)
 
 
 WRITES = """

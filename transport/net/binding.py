@@ -37,22 +37,23 @@ class BoundSockets:
     participant_index: int
     metatraffic: socket.socket
     user: socket.socket
-    #: Where multicast announcements arrive; None: no interface takes multicast, or nobody asked for it.
+    #: Where multicast announcements arrive; None: no interface takes multicast, or multicast is off.
     group: socket.socket | None
     senders: list[socket.socket]
     granted_receive_buffer: int
-    #: Of the interfaces those that take multicast, as far as we are to use it there.
+    #: The interfaces that take multicast, as far as the configuration allows it there.
     multicast_interfaces: list[Interface]
     granted_send_buffer: int
 
 
 @contextlib.contextmanager
 def joining(domain: int) -> Iterator[None]:
-    """What the system refuses meanwhile, such as more descriptors, is a TransportError that names the domain."""
+    """Turn a refusal by the system meanwhile, such as of more descriptors, into a TransportError that names the
+    domain."""
     try:
         yield
     except OSError as error:
-        raise TransportError(f"domain {domain} cannot be joined: {reason(error)}") from error
+        raise TransportError(f"cannot join domain {domain}: {reason(error)}") from error
 
 
 def bind(
@@ -67,10 +68,10 @@ def bind(
     ttl: int = 1,
     multicast_interface: str | None = None,
 ) -> BoundSockets:
-    """Bind everything, to the ports of ``participant_index`` if they are free, else to the first ones that are free, of
-    which ``reserved_ports`` come last; raises TransportError when ports or interfaces cannot be had.
+    """Bind all sockets, to the ports of ``participant_index`` if they are free, otherwise to the first free ones, of
+    which ``reserved_ports`` come last; raises TransportError if ports or interfaces are not available.
 
-    ``ttl`` is that of multicast, ``multicast_interface`` the only one that takes it; None: all may.
+    ``ttl`` is the TTL of multicast, ``multicast_interface`` the only interface that takes it; None: all may.
     """
     if not 0 <= domain <= DOMAIN_MAX:
         raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
@@ -100,7 +101,7 @@ def _indices(domain: int, first: int | None, reserved_ports: Collection[int]) ->
     """The participant indices to try."""
     if first is not None and 0 <= first < _PARTICIPANT_INDEX_MAX:
         yield first
-    # The sort is stable: of each kind the lowest come first.
+    # The sort is stable: the lowest indices of each kind come first.
     yield from sorted(
         range(_PARTICIPANT_INDEX_MAX),
         key=lambda index: not {*_unicast_ports(domain, index)}.isdisjoint(reserved_ports),
@@ -108,7 +109,7 @@ def _indices(domain: int, first: int | None, reserved_ports: Collection[int]) ->
 
 
 def _unicast_ports(domain: int, index: int) -> tuple[int, int]:
-    """Those for metatraffic and for samples."""
+    """The ports for metatraffic and for samples."""
     return metatraffic_unicast_port(domain, index), user_unicast_port(domain, index)
 
 

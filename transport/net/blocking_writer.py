@@ -1,4 +1,4 @@
-"""A writer as a task uses it: calls that block until the network has taken, or acknowledged, the data."""
+"""The blocking calls of a writer: they return once the network has taken, or acknowledged, the data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READERS_NAMED_MAX: Final = 8
 
 
 class Driver(Protocol):
-    """What a blocking call needs of the node it works on (`net.node.Node`)."""
+    """What a blocking call needs of its node (`net.node.Node`)."""
 
     lock: threading.RLock
     sleeps_until: int
@@ -59,7 +59,7 @@ class Driver(Protocol):
 class BlockingWriter:
     """The blocking surface of one writer of a node.
 
-    ``asynchronous``: nothing is sent in the calling thread, but by the node's (RTI's PUBLISH_MODE).
+    ``asynchronous``: nothing is sent in the calling thread; the node's thread sends (RTI's PUBLISH_MODE).
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class BlockingWriter:
         """Write all samples, waiting while the send window, or the queue of the flow controller, is full.
 
         ``key_hashes`` (n, 16) are their instances, which a keyed topic needs. ``timestamp`` is the source timestamp in
-        ns since the epoch, now by default. Raises UsageError for samples of a keyed topic without key hashes. When no
-        progress was made for ``timeout`` seconds it raises AcknowledgmentError, naming the limit and the readers that
-        hold it up, or TransportError if the flow controller does. TransportError also when something best-effort
-        could not be sent, be it by an automatic flush since the last call.
+        ns since the epoch, now by default. Raises UsageError for samples of a keyed topic without key hashes. Without
+        progress for ``timeout`` seconds it raises AcknowledgmentError, which names the limit and the readers that hold
+        the writer up, or TransportError if the flow controller does. It also raises TransportError if a best-effort
+        sample could not be sent, also by an automatic flush since the last call.
         """
         self._check_key_hashes(samples, key_hashes)
         stamp = time.time_ns() if timestamp is None else timestamp
@@ -111,12 +111,12 @@ class BlockingWriter:
         flags: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Write all samples or none, without waiting: the position behind them, or why not.
+        """Write all samples or none, without waiting; returns the position behind them, or the reason.
 
         NOT_CONNECTED: there is no reader, or no group of them yet. BACK_PRESSURED: try again, a reader or the network
         is slower. ADMIN_ACTION: try again at once, the publication log has begun its next term. CLOSED,
-        MAX_POSITION_EXCEEDED: never again. UsageError for more than ever fits, and for samples of a keyed topic without
-        key hashes.
+        MAX_POSITION_EXCEEDED: never try again. Raises UsageError for more bytes than ever fit, and for samples of a
+        keyed topic without key hashes.
         """
         self._check_key_hashes(samples, key_hashes)
         stamp = time.time_ns() if timestamp is None else timestamp
@@ -132,7 +132,7 @@ class BlockingWriter:
         return position
 
     def try_claim(self, size: int, *, timestamp: int | None = None) -> BufferClaim | PublicationResult:
-        """Room for one serialized sample of ``size`` bytes in the publication log, or why not (as :meth:`offer`)."""
+        """Space for one serialized sample of ``size`` bytes in the publication log, or why not (as :meth:`offer`)."""
         stamp = time.time_ns() if timestamp is None else timestamp
         with self.node.lock:
             if (refusal := self._refusal(1, size + 3)) is not None:
@@ -142,17 +142,17 @@ class BlockingWriter:
             )
             try:
                 self._mode.flush_writer()
-            except BaseException:  # nobody will have it, to commit it or to give it up
+            except BaseException:  # the caller never gets the claim to commit or abort it
                 if claim is not None:
                     self.writer.claims.abort(claim, now=time.monotonic_ns())
                 raise
-        self.node.wake()  # it may become overdue
+        self.node.wake()  # the claim may become overdue
         if claim is None:
             return PublicationResult.BACK_PRESSURED
         return BufferClaim(claim, self.writer, self.node.lock, self._mode.flush_writer)
 
     def _check_key_hashes(self, samples: Samples, key_hashes: U8 | None) -> None:
-        """Without key hashes the writer's history would take all instances for one."""
+        """Without key hashes the writer's history would treat all instances as one."""
         if key_hashes is None:
             if self._keyed:
                 raise UsageError(f"topic {self.topic!r} has a key; its samples are written with key_hashes")
@@ -203,11 +203,11 @@ class BlockingWriter:
         taken: int,
         timeout: float,
     ) -> None:
-        """Write the rest, from ``taken`` on, as room comes."""
+        """Write the rest, from ``taken`` on, as space becomes free."""
         deadline = time.monotonic() + timeout
         self._mode.do_work()
         while True:
-            # First of all: the node's thread may have made room before it stood aside.
+            # Before the first wait: the node's thread may have freed space before it stood aside.
             rest = samples.take_range(taken, samples.count)
             hashes = key_hashes[taken:] if key_hashes is not None else None
             more = self._offer(rest, hashes, flags, stamp)
@@ -216,7 +216,7 @@ class BlockingWriter:
                 return
             if more:
                 deadline = time.monotonic() + timeout
-                # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
+                # The writing thread processes acknowledgements itself: no thread switch at full speed.
                 if self._mode.do_work():
                     continue
             elif time.monotonic() > deadline:
@@ -226,7 +226,7 @@ class BlockingWriter:
     def flush(self, *, compress: bool | None = None) -> None:
         """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does.
 
-        ``compress``: whether with the codec of the batch policy, whatever the batch's size; None: as its size asks.
+        ``compress``: whether to use the codec of the batch policy, whatever the batch's size; None: the size decides.
         """
         with self.node.lock:
             self.failures.begin_sending()
@@ -236,7 +236,7 @@ class BlockingWriter:
         self.failures.raise_own()
 
     def begin_coherent_set(self) -> None:
-        """What is written from now on becomes visible together (DDS: begin_coherent_changes)."""
+        """Samples that are written from now on become visible together (DDS: begin_coherent_changes)."""
         with self.node.lock:
             self._check_open()
             self.failures.begin_sending()
@@ -256,19 +256,20 @@ class BlockingWriter:
         self.failures.raise_own()
 
     def abort_coherent_set(self) -> None:
-        """The set is given up: readers with coherent access see nothing of it, what is still queued is not sent."""
+        """Abandon the set: readers with coherent access see none of its samples, and those still queued are not
+        sent."""
         with self.node.lock:
             self.writer.coherent_sets.abort(now=time.monotonic_ns())
             self._mode.flush_writer()
 
     def assert_liveliness(self) -> None:
-        """Assert that this writer lives, where LIVELINESS is MANUAL (DDS: assert_liveliness); a write does the same."""
+        """Assert that this writer lives, if LIVELINESS is MANUAL (DDS: assert_liveliness); a write does the same."""
         kind = self.writer.qos.liveliness
         if kind is not LivelinessKind.AUTOMATIC:
             self.node.assert_liveliness(self.guid if kind is LivelinessKind.MANUAL_BY_TOPIC else None)
 
     def wait_for_asynchronous_publishing(self, timeout: float) -> bool:
-        """Wait until all that was written has left its flow controller (RTI's call of that name); False: not yet."""
+        """Wait until everything written has left its flow controller (RTI's call of that name); False: not yet."""
         deadline = time.monotonic() + timeout
         while self._mode.is_asynchronous:
             with self.node.lock:
@@ -283,7 +284,7 @@ class BlockingWriter:
     def wait_for_readers(self, timeout: float) -> bool:
         """Wait until a reader is matched and ready; False when none was within ``timeout`` seconds."""
         if self.readers.has_ready():
-            return True  # a task asks before each of its writes
+            return True  # a task calls this before each of its writes
         deadline = time.monotonic() + timeout
         with self._mode.steering():
             while not self.readers.has_ready():
@@ -295,9 +296,9 @@ class BlockingWriter:
     def wait_for_acknowledgments(self, timeout: float) -> dict[Guid, int]:
         """Wait until every matched reliable reader has acknowledged everything written so far.
 
-        Returns the readers that have not within ``timeout`` seconds, each with the highest sequence number it
-        did acknowledge; empty when all have. What nobody acknowledges has then left at least: TransportError if it
-        waits in a flow controller, or could not be sent.
+        Returns the readers that have not within ``timeout`` seconds, each with the highest sequence number that it did
+        acknowledge; empty if all have. Best-effort samples have at least been sent then: TransportError if they wait in
+        a flow controller, or could not be sent.
         """
         deadline = time.monotonic() + timeout
         with self.node.lock:
@@ -313,7 +314,7 @@ class BlockingWriter:
                 self._mode.flush_writer()
         with self._mode.steering():
             while behind:
-                with self.node.lock:  # the node's thread may have heard of it before it stood aside
+                with self.node.lock:  # the node's thread may have received it before it stood aside
                     self._check_open()  # a writer that has left has no readers
                     behind = self.writer.unacknowledged(last)
                 if not behind or time.monotonic() >= deadline:
@@ -321,7 +322,7 @@ class BlockingWriter:
                 self._wait()
         if not self.wait_for_asynchronous_publishing(deadline - time.monotonic()):
             raise OutOfTokensError(
-                f"topic {self.topic!r}: after {timeout:g} s what was written still waits for tokens of its flow "
+                f"topic {self.topic!r}: after {timeout:g} s written samples still wait for tokens of their flow "
                 "controller",
                 admitted=True,
             )
@@ -329,7 +330,7 @@ class BlockingWriter:
         return behind
 
     def end(self) -> None:
-        """The writer leaves its node: calls that write, or wait, raise TransportError."""
+        """Remove the writer from its node: calls that write or wait raise TransportError."""
         self._is_ended = True
 
     def _check_open(self) -> None:
@@ -342,7 +343,7 @@ class BlockingWriter:
 
 
 def _held_up(node: Driver, writer: StatefulWriter, topic: str, timeout: float) -> RtpsError:
-    """What stopped a write, as an error: the limit, and the readers that it waits for."""
+    """The error for a write that made no progress: the limit, and the readers that it waits for."""
     with node.lock:
         last, limit = writer.last_sn, WriterLimit(writer.state.blocked_by or WriterLimit.SEND_WINDOW)
         snd_lmt, slowest = writer.pacing.send_limit
@@ -356,8 +357,8 @@ def _held_up(node: Driver, writer: StatefulWriter, topic: str, timeout: float) -
         }
     stuck = f"writing to topic {topic!r} made no progress for {timeout:g} s: its"
     if limit is WriterLimit.FLOW_CONTROLLER:
-        return OutOfTokensError(f"{stuck} {limit} lets no more go")
-    # The one that paces first: it is where to look.
+        return OutOfTokensError(f"{stuck} {limit} has no tokens")
+    # The reader that paces the writer comes first: it is the one to examine.
     first = sorted(behind, key=lambda guid: guid != slowest)
     held_up = partial(
         AcknowledgmentError,
@@ -367,7 +368,7 @@ def _held_up(node: Driver, writer: StatefulWriter, topic: str, timeout: float) -
         positions=positions,
     )
     if limit is WriterLimit.GROUP:
-        return held_up(f"{stuck} {limit} wants more readers than are there")
+        return held_up(f"{stuck} {limit} requires more readers than are matched")
     readers = ", ".join(
         f"{guid} (acknowledged {behind[guid]} of {last})" for guid in first[:_READERS_NAMED_MAX]
     )

@@ -1,4 +1,4 @@
-"""A sample written in its place in the publication log, from any thread (Aeron's tryClaim)."""
+"""A sample that is serialized directly into the publication log, from any thread (Aeron's tryClaim)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..wire.samples import U8
 
 
 class BufferClaim:
-    """Room for one serialized sample: fill ``data``, from its encapsulation header on, then :meth:`commit`.
+    """Space for one serialized sample: fill ``data``, from its encapsulation header on, then :meth:`commit`.
 
-    On a keyed topic set ``key_hash`` before that.
+    On a keyed topic set ``key_hash`` before the commit.
 
-    As a context manager it commits at the end, or gives up if there was an exception. Until then nothing that is
-    written behind it leaves; after the unblock time-out it is given up.
+    As a context manager it commits at the end, or aborts after an exception. Until then nothing that is written behind
+    it is sent; after the unblock time-out it is aborted.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class BufferClaim:
 
     @property
     def position(self) -> int:
-        """Where what comes behind it begins."""
+        """The position behind the sample."""
         return self._claim.position
 
     def commit(self) -> bool:
-        """The sample is complete. False: it was given up, because it took too long or the writer was closed.
+        """Commit the complete sample. False: it was aborted, because it took too long or the writer was closed.
 
         Raises UsageError for a sample of a keyed topic without a key hash; it can still be committed, or aborted.
         """
@@ -57,7 +57,7 @@ class BufferClaim:
         return committed
 
     def abort(self) -> None:
-        """There will be no such sample."""
+        """Discard the sample."""
         with self._lock:
             self._writer.claims.abort(self._claim, now=time.monotonic_ns())
             self._flush()

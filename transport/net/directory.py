@@ -18,7 +18,7 @@ from .receiving_node import NamedType, TypeIdentity
 
 
 class DomainMember(Protocol):
-    """Whose lock guards what is looked up (`net.node.Node`)."""
+    """Owns the lock that guards the data (`net.node.Node`)."""
 
     lock: threading.RLock
 
@@ -34,7 +34,7 @@ class Directory:
 
     @property
     def changes(self) -> int:
-        """How often what is known of others, their types included, has changed."""
+        """How often the known endpoints and participants, types included, have changed."""
         return self.participant.changes
 
     @property
@@ -45,8 +45,9 @@ class Directory:
     def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
         """The type of the first writer that a reader with this QoS might match; None: there is none so far.
 
-        A writer of ours counts as any other. A writer in other partitions than the reader's counts never; one of
-        another type than ``type_name``, or of another QoS than requested, only if there is none better.
+        This participant's own writers count as any other. Writers in other partitions than the reader's are ignored;
+        writers of another type than ``type_name``, or with other QoS than requested, count only if there is none
+        better.
         """
         with self.node.lock:
             known = self.participant.database
@@ -61,18 +62,18 @@ class Directory:
         return None if writer is None else NamedType(writer.type_name, is_keyed(writer.guid.entity))
 
     def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
-        """What the topic's remote writers in the partitions of ``qos`` offer, of this type if it is given."""
+        """The QoS offers of the topic's remote writers in the partitions of ``qos``, of this type if it is given."""
         with self.node.lock:
             endpoints = self.participant.database.endpoints_on(topic)
         return [each.qos for each in _writers_in(endpoints, qos) if type_name in (None, each.type_name)]
 
     def written_topics(self) -> set[str]:
-        """The topics that remote writers which are known so far write."""
+        """The topics of the remote writers that are known so far."""
         with self.node.lock:
             return {each.topic for each in self.participant.database.endpoints if each.kind == "writer"}
 
     def qos_of(self, guid: Guid) -> Qos | None:
-        """The QoS of an endpoint, remote or ours; None if the endpoint is unknown."""
+        """The QoS of an endpoint, remote or local; None if the endpoint is unknown."""
         return self.participant.database.qos_of(guid)
 
     def type_of(self, guid: Guid) -> Struct | None:
@@ -80,13 +81,13 @@ class Directory:
         return self.participant.database.type_of(guid)
 
     def identity_of(self, guid: Guid) -> TypeIdentity | None:
-        """What a remote writer calls its type, and the hash of it that the writer announces."""
+        """A remote writer's name for its type, and the hash of the type that the writer announces."""
         with self.node.lock:
             endpoint = self.participant.database.endpoint(guid)
         return None if endpoint is None else TypeIdentity(endpoint.type_name, type_hash(endpoint))
 
     def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
-        """The endpoints on the topic of an endpoint of ours that do not match it, with the reasons."""
+        """The endpoints on the topic of a local endpoint that do not match it, with the reasons."""
         with self.node.lock:
             return self.participant.endpoints.incompatible(guid)
 

@@ -1,4 +1,4 @@
-"""A participant as its owner asks for it, as far as its sockets and interfaces allow."""
+"""Makes a participant from its owner's configuration, within the limits of its sockets and interfaces."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _log = logging.getLogger(__name__)
 
 
 def join(config: NodeConfig, sockets: Sockets) -> RtpsParticipant:
-    """The participant that speaks through these sockets."""
+    """The participant that uses these sockets."""
     for kind, granted, wanted, limit in (
         ("receive", sockets.granted_receive_buffer, config.receive_buffer, "rmem_max"),
         ("send", sockets.granted_send_buffer, config.send_buffer, "wmem_max"),
     ):
         if granted < wanted:
             _log.warning(
-                "the kernel grants %d bytes of %s buffer of the %d asked for; raise net.core.%s",
+                "the kernel granted %d bytes of %s buffer of the %d asked for; raise net.core.%s",
                 granted,
                 kind,
                 wanted,
@@ -57,7 +57,7 @@ def join(config: NodeConfig, sockets: Sockets) -> RtpsParticipant:
 
 
 def _message_size(config: NodeConfig, used: list[interfaces.Interface]) -> int:
-    """Bytes of the RTPS messages to send: as many as no interface on the way out fragments, or as asked."""
+    """Bytes of the RTPS messages to send: the most that no outgoing interface fragments, or the configured ``mtu``."""
     unfragmented = interfaces.unfragmented(used)
     if config.mtu is None:
         return min(MESSAGE_SIZE_MAX, unfragmented)

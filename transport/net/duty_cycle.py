@@ -1,4 +1,4 @@
-"""Which thread runs a node's duty cycle: the node's own, or one that waits for the network meanwhile."""
+"""Which thread runs a node's duty cycle: the node's own, or one that is waiting for the network."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Final, Protocol
 _log = logging.getLogger(__name__)
 
 _IDLE_SECONDS_MAX: Final = 1.0
-#: For how long a thread that steered may steer again without having woken our own in between.
+#: For how long a thread that steered may steer again without having woken the node's own thread in between.
 _LINGER_SECONDS: Final = 0.002
 
 
 class Agent(Protocol):
-    """Whose duty cycle it is (`net.node.Node`)."""
+    """Owns the duty cycle (`net.node.Node`)."""
 
     lock: threading.RLock
 
@@ -28,15 +28,15 @@ class Agent(Protocol):
 
 
 class DutyCycle:
-    """The node's own thread, if it has one, and the threads that steer: that run the duty cycle in its place."""
+    """The node's own thread, if it has one, and the threads that steer: those that run the duty cycle in its place."""
 
     def __init__(self, agent: Agent, domain: int) -> None:
         self._agent = agent
         self._domain = domain
         self.thread: threading.Thread | None = None
-        #: Threads that steer now.
+        #: The number of threads that steer now.
         self.steering_threads = 0
-        #: When a thread that steered and lingers has lingered enough; and whether our own looks whether it has.
+        #: Until when a thread that steered lingers, and whether the node's own thread checks that.
         self._lingers_until = 0.0
         self._looks_often = False
         self._unsteered = threading.Event()
@@ -62,7 +62,7 @@ class DutyCycle:
     def steering(self, *, lingering: bool = False) -> Iterator[None]:
         """Meanwhile the calling thread runs the duty cycle, and the node's own thread stands aside.
 
-        ``lingering``: it is likely to do so again at once, and until then nobody misses the node's own thread.
+        ``lingering``: the caller is likely to steer again at once, and until then the node's own thread is not needed.
         """
         with self._agent.lock:
             self.steering_threads += 1
@@ -84,13 +84,15 @@ class DutyCycle:
             except Exception:  # noqa: BLE001  (without this thread every lease would expire)
                 if self._agent.is_closed:
                     return
-                _log.exception("the duty cycle of domain %d failed; it goes on", self._domain)
+                _log.exception("the duty cycle of domain %d failed; it continues", self._domain)
                 time.sleep(0.1)  # never spin on a failure that repeats
 
     def _is_needed(self) -> bool:
-        """Whether the node's own thread runs the duty cycle; if another one steers or lingers, after a while: no.
+        """Whether the node's own thread runs the duty cycle now. While another thread steers or lingers, return False
+        after a while.
 
-        A thread that lingers wakes nobody, which would get in its way with every write: this thread looks by itself.
+        A thread that lingers does not wake the node's own thread, which would slow every write: that thread checks by
+        itself.
         """
         with self._agent.lock:
             left = self._lingers_until - time.monotonic()

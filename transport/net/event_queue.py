@@ -1,4 +1,4 @@
-"""The events of a participant, as its node keeps them for its owner, and the warnings that are made from them."""
+"""The events of a participant, kept by its node for its owner, and the warnings that are made from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
 
-#: So many senders of too large messages are named in the log.
+#: At most this many senders of too large messages are logged.
 _SENDERS_NAMED_MAX: Final = 256
 
 
@@ -29,11 +29,11 @@ class EventQueue:
         self._read_logs = read_logs
         self._warnings = EventWarnings(config)
         self._events: list[Event] = []
-        #: An endpoint that the owner knows nothing of; None: it knows all.
+        #: An endpoint whose events the owner does not get; None: it gets all.
         self.hidden: Guid | None = None
 
     def collect(self) -> None:
-        """Take what the participant reports; beyond EVENTS_MAX it is only counted (``drop.over_limit``)."""
+        """Take the participant's events; beyond EVENTS_MAX they are only counted (``drop.over_limit``)."""
         while (event := self._participant.next_event()) is not None:
             if self.hidden is not None and getattr(event, "local", None) == self.hidden:
                 continue
@@ -52,7 +52,7 @@ class EventQueue:
 
 
 class EventWarnings:
-    """Warnings about peers, each of which is logged once."""
+    """Warnings about peers, each logged once."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class EventWarnings:
         self._type_not_known = LogOnce(MISMATCHES_LOGGED_MAX)
 
     def on_event(self, event: Event) -> None:
-        """Warn of what the event says, if it is worth a warning and none was given of it."""
+        """Log a warning for the event if it is worth one and has not been logged yet."""
         if isinstance(event, MessageTooLarge):
             self._warn_of_size(event)
         elif isinstance(event, TypeNotKnown):
@@ -70,7 +70,7 @@ class EventWarnings:
         if not self._too_large_from.is_new(event.sender):
             return
         _log.warning(
-            "a message of %d bytes from %s is larger than message_size_max, %d: such are dropped",
+            "dropped a %d-byte message from %s: larger than message_size_max, %d",
             event.size,
             event.sender,
             self._config.message_size_max,
@@ -81,8 +81,8 @@ class EventWarnings:
             return
         hint = self._config.type_hint
         _log.warning(
-            "topic %r: the type that is announced has int8 or uint8 members; Cyclone DDS%s of %s does not know them "
-            "and crashes when it asks for the type%s",
+            "topic %r: the announced type has int8 or uint8 members; Cyclone DDS%s of %s does not know them and "
+            "crashes when it requests the type%s",
             event.topic,
             f" {event.product_version}" if event.product_version else "",
             event.remote,

@@ -1,7 +1,7 @@
-"""What a forked child must not do: its nodes, with their sockets and publication logs, are its parent's.
+"""Disowns nodes, with their sockets and publication logs, in a forked child: they belong to its parent.
 
-Without this a child that ends in the ordinary way, or leaves a ``with`` block, says goodbye for its parent's
-participant. A child that wants to be on a domain makes a participant of its own.
+Otherwise a child that ends in the ordinary way, or leaves a ``with`` block, disposes its parent's participant. A child
+that joins a domain makes a participant of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 
 class Disownable(Protocol):
-    """What belongs to the process that made it."""
+    """An object that belongs to the process which made it."""
 
     def disown(self) -> None:
         """Called in a forked child, which has one thread: be closed, and do nothing in the parent's name."""
@@ -22,7 +22,7 @@ _ALL: Final[weakref.WeakSet[Disownable]] = weakref.WeakSet()
 
 
 def disowned_by_children(owned: Disownable) -> None:
-    """A child that is forked disowns it."""
+    """Have each forked child disown it."""
     _ALL.add(owned)
 
 

@@ -17,9 +17,9 @@ _SIOCGIFNETMASK: Final = 0x891B
 _SIOCGIFMTU: Final = 0x8921
 _IFF_UP: Final = 0x1
 _IFF_MULTICAST: Final = 0x1000
-#: What the kernel tells of devices.
+#: The kernel's description of devices.
 _DEVICES: Final = Path("/sys/class/net")
-#: IPv4 and UDP headers.
+#: Bytes of the IPv4 and UDP headers.
 HEADERS: Final = 28
 
 
@@ -28,10 +28,10 @@ class Interface(NamedTuple):
 
     name: str
     address: str
-    #: Bytes of an IP packet that is not fragmented.
+    #: Bytes of the largest IP packet that is not fragmented.
     mtu: int = 1500
     netmask: str = "255.255.255.255"
-    #: The flag of the device; loopback has none, and takes multicast all the same.
+    #: Whether the device has the flag; loopback has not, and takes multicast all the same.
     multicast: bool = False
 
     @property
@@ -86,7 +86,7 @@ def select(wanted: str | None) -> list[Interface]:
         return chosen
     chosen = [i for i in up if wanted in (i.name, i.address)]
     if not chosen and _is_loopback_address(wanted):
-        chosen = [i._replace(address=wanted) for i in up if i.is_loopback]  # all of 127/8 is ours
+        chosen = [i._replace(address=wanted) for i in up if i.is_loopback]  # all of 127/8 is local
     if not chosen:
         known = ", ".join(f"{i.name} ({i.address})" for i in up) or "none"
         raise TransportError(f"interface {wanted!r} is not up with an IPv4 address; those that are: {known}")

@@ -1,18 +1,18 @@
-"""Readers and writers of ours on one host: samples go by the writer's publication log, not by UDP (Aeron's IPC).
+"""Readers of publication logs on one host: samples go by the writer's publication log, not by UDP (Aeron's IPC).
 
-Discovery, HEARTBEATs, acknowledgements, GAPs, repairs and samples that do not fit the log go by UDP. A reader that
+Discovery, HEARTBEATs, acknowledgements, GAPs, repairs and samples that do not fit into the log go by UDP. A reader that
 cannot map the log, or loses its slot in it, receives everything by UDP. Both sides work in the duty cycle of their
 node, under its lock:
 
-* :class:`ReadLogs` hands frames that writers have committed to the participant, as if they were drained datagrams, and
+* :class:`ReadLogs` hands frames that writers have committed to the participant, as if they were received datagrams, and
   records in its slots how far it has read;
-* :class:`~.written_logs.WrittenLogs` hands the positions of the slots to the writers, and wakes sleeping readers by a
+* :class:`~.ipc_writing.WrittenLogs` hands the positions of the slots to the writers, and wakes sleeping readers by a
   datagram without samples.
 
 Invariants:
-* a datagram is handed to the participant only after everything that was in the logs when it was received: no HEARTBEAT
-  announces samples that are still to be read;
-* a frame is read only when the readers have room for it, so that a full reader holds the writer back.
+* a datagram is handed to the participant only after all frames that were in the logs when it was received: no
+  HEARTBEAT announces samples that are still to be read;
+* a frame is read only if the readers have space for it, so that a full reader holds the writer back.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _log = logging.getLogger(__name__)
 
 #: How often the node checks whether the processes that own the logs still live.
 _OWNER_PERIOD_NS: Final = NANOSECONDS
-#: Bytes that are handed to the participant at once.
+#: Bytes that are handed to the participant in one call.
 _READ_BYTES: Final = 1 << 20
 
-#: Takes in messages that lie in one array, and since when they were there; None: they are new.
+#: Processes messages that lie in one array, and since when they were in the log; None: they are new.
 Receive = Callable[[U8, Sequence[Span], int | None], None]
 
 
 @slotted
 class _LogReader:
-    """One of our readers in one log."""
+    """One local reader of one log."""
 
     reader: StatefulReader
     slot: SubscriberSlot
@@ -62,14 +62,14 @@ class _LogReader:
 
 @slotted
 class _ReadLog:
-    """One log, and our readers that read it."""
+    """One log, and the local readers that read it."""
 
     writer: Guid
     image: Image
     places: dict[Guid, _LogReader] = field(default_factory=dict)
-    #: Where a frame begins that found no room, and the bytes it needs. Readers know of it, and do not request it.
+    #: Position and size of a frame that no reader had space for. Readers know of it, and do not request it.
     refused: tuple[int, int] = (-1, 0)
-    #: What lies before this position was there when a spy joined, and when that was.
+    #: The log's end when a spy joined, and the time at which it joined.
     found: tuple[int, int] = (-1, 0)
 
     @property
@@ -79,13 +79,13 @@ class _ReadLog:
 
     @property
     def since(self) -> int | None:
-        """Since when the next frame is known to be there; None: it is new."""
+        """Since when the next frame is known to be in the log; None: it is new."""
         behind, since = self.found
         return since if self.image.position < behind else None
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest sample that some reader accepts; readers pass over larger ones."""
+        """Bytes of the largest sample that some reader accepts; readers skip larger ones."""
         return max((place.reader.delivery.sample_size_max for place in self.active), default=0)
 
     @property
@@ -95,12 +95,12 @@ class _ReadLog:
 
     def _room_of(self, reader: StatefulReader) -> int:
         proxy = reader.writers.get(self.writer)
-        # A reader that has let a writer go drops everything from it.
+        # A reader that rests drops all samples of the writer.
         return INFINITE if proxy is not None and proxy.resting else reader.window
 
 
 class ReadLogs:
-    """The logs of other writers that readers of one node read."""
+    """The logs of other writers that the readers of one node read."""
 
     def __init__(self, receive: Receive, named_logs: NamedLogs | None = None, *, spies: bool = False) -> None:
         """``spies``: writers do not know of the readers."""
@@ -123,7 +123,7 @@ class ReadLogs:
         return reading is not None and reader in reading.places
 
     def add_reader(self, reader: StatefulReader) -> None:
-        """A reader from now on; :meth:`on_event` brings its writers on this host."""
+        """Add a reader; :meth:`on_event` adds its writers on this host."""
         self._readers[reader.guid] = reader
 
     def remove_reader(self, guid: Guid) -> None:
@@ -132,7 +132,7 @@ class ReadLogs:
             self._leave(reading, guid)
 
     def on_event(self, event: Event, *, now: int) -> None:
-        """A reader may have been matched with a writer on this host, or have lost it."""
+        """Follow a match of a reader with a writer on this host, or its end."""
         if isinstance(event, Matched) and (reader := self._readers.get(event.local)) is not None:
             proxy = reader.writers.get(event.remote)
             if proxy is None or not proxy.info.publication_log:
@@ -149,8 +149,8 @@ class ReadLogs:
         image = Image.joined(log, self._buffer, source_of_log(writer.prefix))
         reading = self._readings.get(writer) or _ReadLog(writer, image)
         if self._spies and reader.writers[writer].synced:
-            # The reader knows which samples it has, and nobody repeats the others. However long it takes to read
-            # them, they are no sign that the writer goes on with lower numbers.
+            # The reader knows which samples it has, and the others are not repeated. However long it takes to read
+            # them, they are not a sign that the writer continues with lower numbers.
             if reading.image.position >= reading.found[0]:
                 reading.found = -1, now
             reading.found = log.position, reading.found[1]
@@ -162,17 +162,18 @@ class ReadLogs:
         return True
 
     def read_logs(self, *, now: int) -> tuple[int, int]:
-        """Hand on everything in the logs, as far as there is room; returns the number of frames and their bytes."""
+        """Hand on all frames in the logs that the readers have space for; returns the number of frames and their
+        bytes."""
         frames = nbytes = 0
         for reading in list(self._readings.values()):
             try:
                 more = self._read(reading, now)
             except LogError as error:
-                if self._spies:  # nobody sends a spy what it misses
-                    _log.warning("%s; it goes on at the newest position", error)
+                if self._spies:  # a spy gets no repairs
+                    _log.warning("%s; continuing at the newest position", error)
                     reading.image.rejoin()
                 else:
-                    _log.warning("%s; what it holds comes by UDP from now on", error)
+                    _log.warning("%s; its samples are received by UDP from now on", error)
                     self._drop(reading)
                 continue
             frames += more[0]
@@ -187,8 +188,8 @@ class ReadLogs:
         for reading in self._readings.values():
             for place in reading.active:
                 place.slot.waiting = True
-        # The publisher looks at the word after it stored the frame; this node looks for frames after it stored the
-        # word. Locks are taken in between, so that one of the two sees the other's store.
+        # The publisher loads the word after it stored the frame; this node looks for frames after it stored the word.
+        # Locks are taken in between, so that one of the two sees the other's store.
         return not any(
             reading.image.has_more and self._takes_more(reading) for reading in self._readings.values()
         )
@@ -204,7 +205,7 @@ class ReadLogs:
         try:
             log = self._named_logs.map_log(info.publication_log)
         except LogError as error:
-            _log.debug("%s is read by UDP: %s", info.guid, error)  # most likely it is on another host
+            _log.debug("%s is read by UDP: %s", info.guid, error)  # most likely the writer is on another host
             return None
         about = log.about
         is_its = log.token == info.publication_token and about.get("guid") == str(info.guid)
@@ -246,11 +247,11 @@ class ReadLogs:
             if found is None:
                 if not image.is_lapped:
                     break
-                _log.info("%s is read too slowly, and goes on at its newest position", image.log.path)
+                _log.info("%s is read too slowly: continuing at its newest position", image.log.path)
                 image.rejoin()
             elif room < found.nbytes <= reading.largest:
                 reading.refused = image.position, found.nbytes
-                # A reader does not request a sample that it has seen and has no room for.
+                # A reader does not request a sample that it has seen and has no space for.
                 if all(_is_reliable(place.reader, reading.writer) for place in reading.active):
                     self._receive(found.data, found.spans, reading.since)
             else:
@@ -265,16 +266,16 @@ class ReadLogs:
         return frames, nbytes
 
     def _takes_more(self, reading: _ReadLog) -> bool:
-        """Whether there is room for the next frame, if its size is known, or for any."""
+        """Whether the readers have space for the next frame if its size is known, otherwise for any."""
         at, needed = reading.refused
         return reading.room >= (needed if at == reading.image.position else 1)
 
     def _show(self, reading: _ReadLog, now: int) -> None:
-        """Record in the slots how far the readers are, and follow the states that the writer has given them."""
+        """Record in the slots how far the readers are, and follow the states that the writer has set there."""
         for guid, place in list(reading.places.items()):
             slot = place.slot
             if not slot.is_there:
-                # The writer took the reader for dead, and has sent by UDP since.
+                # The writer considered the reader dead, and has sent by UDP since.
                 place.reader.untethered.rejoin(reading.writer)
                 if not self._subscribe(reading, place.reader, reading.image.position, now):
                     self._leave(reading, guid)
@@ -295,7 +296,7 @@ class ReadLogs:
         place.reader.touch()
         if rests:
             _log.warning(
-                "%s is unavailable to the untethered reader %s, which is too slow; it rejoins at the newest sample",
+                "%s is unavailable to the untethered reader %s: it is too slow; it rejoins at the newest sample",
                 reading.writer,
                 place.reader.guid,
             )
@@ -310,7 +311,7 @@ class ReadLogs:
     def _look_for_owners(self) -> None:
         over = [each for each in self._readings.values() if _is_over(each)]
         for reading in over:
-            _log.info("nobody writes %s any more", reading.image.log.path)
+            _log.info("the writer of %s left", reading.image.log.path)
             self._drop(reading)
         if over:
             try:
@@ -324,7 +325,7 @@ def _is_over(reading: _ReadLog) -> bool:
     image, metadata = reading.image, reading.image.log.metadata
     if not metadata.end_of_stream and metadata.owner_lives:
         return False
-    return not (image.has_more and reading.active)  # looked at last: nothing is added once the writer is gone
+    return not (image.has_more and reading.active)  # checked last: nothing is added once the writer is gone
 
 
 def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
@@ -333,14 +334,14 @@ def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
 
 
 def _note_received(place: _LogReader, reading: _ReadLog) -> None:
-    """Keep what a later report of consumption needs."""
+    """Record what a later report of consumption needs."""
     if place.reader.status.consumption_held and reading.writer in place.reader.writers:
         received = place.reader.status.positions(place.reader.writers[reading.writer]).rcv_pos
         place.unconsumed.append((received, reading.image.position))
 
 
 def _consumed(place: _LogReader, reading: _ReadLog) -> int:
-    """Up to which position the reader has consumed the log."""
+    """The position up to which the reader has consumed the log."""
     if not place.reader.status.consumption_held or reading.writer not in place.reader.writers:
         return reading.image.position
     consumed = place.reader.status.positions(place.reader.writers[reading.writer]).sub_pos

@@ -1,6 +1,6 @@
-"""Our writers' named publication logs: the readers on this host, how far they are, and which of them to wake.
+"""The named publication logs of local writers: the readers on this host, their positions, and which of them to wake.
 
-This is the writer's side of :mod:`.on_host`.
+This is the writer's side of :mod:`.ipc_reading`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 #: A reader whose heartbeat is older than this is dead; the longest duty cycle is a second.
 _DEAD_NS: Final = 5 * NANOSECONDS
-#: How often a writer that waits for readers of its log looks at them: they send nothing when they advance.
+#: How often a writer that waits for readers of its log checks their positions: readers send nothing when they advance.
 _PATIENCE_MIN_NS: Final = 500_000
 _PATIENCE_MAX_NS: Final = 20_000_000
-#: How often other writers look for new readers of their logs.
+#: How often other writers check for new readers of their logs.
 _LOOK_NS: Final = 100_000_000
 #: Entity keys of writers with named logs begin here, all others at 1.
 _FIRST_KEY: Final = 1 << 16
@@ -42,20 +42,20 @@ _FIRST_KEY: Final = 1 << 16
 
 @slotted
 class _LoggedWriter:
-    """One writer of ours with a named log, and the readers of the log."""
+    """One local writer with a named log, and the readers of the log."""
 
     writer: StatefulWriter
     log: PublicationLog
     tethering: Tethering
     slots: list[SubscriberSlot] = field(default_factory=list)
-    #: The positions that the writer was handed last: of readers, of spies.
+    #: The positions handed to the writer last: of readers, of spies.
     announced: tuple[dict[Guid, int], list[int]] = field(default_factory=lambda: ({}, []))
-    #: How long to wait until the readers have advanced.
+    #: How long to wait for the readers to advance.
     patience: int = _PATIENCE_MIN_NS
 
     @property
     def waits(self) -> bool:
-        """Whether the writer could do more if readers of the log advanced."""
+        """Whether the writer could send more if readers of the log advanced."""
         positions = self.writer.positions
         return bool(self.slots) and (
             bool(self.writer.state.blocked_by) or positions.snd_pos < positions.pub_pos
@@ -71,13 +71,14 @@ class WrittenLogs:
         self._named_logs = named_logs or NamedLogs()
         self._writings: dict[Guid, _LoggedWriter] = {}
         self._keys = itertools.count(_FIRST_KEY)
-        #: An RTPS message without submessages: it wakes a node that waits for a datagram.
+        #: An RTPS message without submessages: it wakes a node that waits for datagrams.
         self._wake_up = Header(prefix=prefix).encode()
 
     def create(self, spec: WriterSpec, term_length: int) -> tuple[int | None, PublicationLog | None]:
-        """Make the entity key and the log of a future writer, if its policy wants a named log and there is room.
+        """Make the entity key and the log of a future writer, if its policy asks for a named log and the system has
+        space.
 
-        The log records the GUID of its writer, and its type: for readers, which know it from discovery, and for spies.
+        The log records its writer's GUID, which readers know from discovery, and its type, for spies.
         """
         policy, qos = spec.policy.flow_control, spec.qos
         if not (policy.ipc or policy.spies_simulate_connection):
@@ -99,13 +100,13 @@ class WrittenLogs:
         try:
             return key, self._named_logs.create(term_length, about)
         except LogError as error:
-            _log.warning("%s: nobody on this host can read it there, readers are sent datagrams", error)
+            _log.warning("%s: readers on this host receive datagrams instead", error)
             return key, None
 
     def add_log(self, writer: StatefulWriter, log: PublicationLog, policy: FlowControlPolicy) -> None:
-        """Look after the log of a writer; the log is removed with the writer."""
+        """Manage the log of a writer until :meth:`remove_log`."""
         window = policy.log_window(log.term_length)
-        # A writer waits until there is room for two datagrams, and so comes no nearer to the top.
+        # A writer waits until there is space for two datagrams, and so comes no nearer to the top of the window.
         window -= min(2 * writer.state.message_size, window // 2)
         tethering = Tethering(
             window, policy.untethered_window_limit_timeout, policy.untethered_resting_timeout
@@ -132,7 +133,7 @@ class WrittenLogs:
                 self._conduct(writing, now)
 
     def wake_readers(self) -> list[OutgoingDatagrams]:
-        """Datagrams for the readers that sleep, and for which something was published."""
+        """Datagrams that wake the sleeping readers of logs with new frames."""
         datagrams = []
         for writing in self._writings.values():
             for slot in writing.slots:
@@ -144,7 +145,7 @@ class WrittenLogs:
         return datagrams
 
     def patience(self) -> int:
-        """How many ns to wait at most before :meth:`conduct` has to look again: spies do not wake us."""
+        """The longest wait in ns before :meth:`conduct` has to check again: spies do not wake this node."""
         return min(
             (each.patience if each.waits else _LOOK_NS for each in self._writings.values()), default=INFINITE
         )
@@ -159,7 +160,7 @@ class WrittenLogs:
         for slot in writing.slots:
             rests = slot.state is SubscriberState.RESTING
             if not slot.is_spy and slot.guid in writer.readers:
-                # A resting reader gets nothing, and nobody waits for it.
+                # A resting reader gets no samples, and the writer does not wait for it.
                 readers[slot.guid] = newest if rests else slot.position
             elif slot.is_spy and not rests:
                 spies.append(slot.position)
@@ -193,7 +194,7 @@ def _is_alive(slot: SubscriberSlot, now: int) -> bool:
 
 
 def unnamed_log(policy: PublicationPolicy) -> PublicationLog | None:
-    """Where a writer publishes that has no named log; None: in memory that is no log."""
+    """The log of a writer without a named log; None: it publishes in memory without a log."""
     return (
         PublicationLog.create(term_length(policy), zeroes=False) if policy.flow_control.term_length else None
     )
@@ -201,6 +202,6 @@ def unnamed_log(policy: PublicationPolicy) -> PublicationLog | None:
 
 def term_length(policy: PublicationPolicy) -> int:
     """Bytes of a term of a writer's log."""
-    # What waits for tokens of a flow controller lies in the log, behind the sender.
+    # Samples that wait for tokens of a flow controller lie in the log, behind the sender's position.
     least = 4 * FLOW_CONTROLLER_BYTES_MAX if policy.flow_controller else 0
     return max(policy.flow_control.term_length or TERM_LENGTH, least)

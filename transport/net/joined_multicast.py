@@ -1,4 +1,4 @@
-"""The multicast group of a node's readers, and whose messages to it are taken."""
+"""The multicast group of a node's readers, and the participants whose messages to it are taken."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .sockets import Sockets
 
 
 class JoinedGroup:
-    """One for all readers of a node; all calls under the node's lock."""
+    """One group for all readers of a node; all calls under the node's lock."""
 
     def __init__(self, config: NodeConfig, sockets: Sockets, participant: RtpsParticipant) -> None:
         self._config = config
         self._sockets = sockets
         self._participant = participant
         self._group: Locator | None = None
-        #: How often readers had been matched when it was last decided whose messages to the group are taken.
+        #: The count of matches at the last update of the filter.
         self._listening = -1
 
     def join(self) -> Locator | None:
-        """The group, joined with the first reader, for writers have no use for it. Raises UsageError or TransportError.
+        """The group, joined with the first reader, since writers do not need it. Raises UsageError or TransportError.
 
-        None: readers receive by unicast alone.
+        None: readers receive only by unicast.
         """
         if self._group is None:
             self._group = group_to_join(self._config, self._sockets.interfaces)
@@ -33,9 +33,9 @@ class JoinedGroup:
         return self._group
 
     def listen(self) -> None:
-        """Of what is sent to the group, take what participants send that readers of ours are matched with.
+        """Take from the group only messages of participants that local readers are matched with.
 
-        Where messages need not come from whom they name (``trust``), relays may pass on those of others.
+        Where the sender of a message is not verified (``trust``), relays may pass on messages of other participants.
         """
         if self._group is None or self._config.trust is Trust.ANY:
             return

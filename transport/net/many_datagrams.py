@@ -1,10 +1,10 @@
 """Many small datagrams in one system call, with their senders (recvmmsg).
 
-Python's own calls hand out one datagram at a time, and to have its sender as well costs more than half as much again.
-In one call for many, senders cost next to nothing, and each datagram costs less than by `recv_into`.
+Python's own calls return one datagram at a time, and its sender costs more than half as much again. In one call for
+many datagrams, senders cost next to nothing, and each datagram costs less than by `recv_into`.
 
-Datagrams lie in slots of one size, as large as those that came before need; what is longer goes on in a place of its
-own, and is put together behind the slots.
+Datagrams lie in slots of one size, chosen by the datagrams before; a longer datagram continues in a buffer of its own,
+and is joined behind the slots.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from ..wire.samples import U8
 
 #: Datagrams of one call.
 _COUNT: Final = 64
-#: So many in a drain, none longer than that, and the next ones are likely to be like it, until a longer one comes.
+#: After a burst of this many datagrams, none longer than a slot, the next burst is likely to be alike, until a longer
+#: one comes.
 _MANY: Final = 32
 _SMALL: Final = 1_024
-#: What a drain may need beyond where it stops, for datagrams that are longer than a slot.
+#: Bytes that a burst may need beyond its end, for datagrams that are longer than a slot.
 MANY_ROOM: Final = _COUNT * (UDP_PAYLOAD_MAX + 7 & ~7)
 _SOURCES_KNOWN_MAX: Final = 1_024
 #: struct mmsghdr and struct iovec of Linux on machines of 64 bits.
@@ -42,10 +43,10 @@ _PIECE: Final = np.dtype([("base", "u8"), ("length", "u8")])
 
 
 class ManyDatagrams:
-    """Receives into a buffer, which has MANY_ROOM bytes behind where a drain ends."""
+    """Receives into a buffer that has MANY_ROOM bytes behind the end of a burst."""
 
     def __init__(self, receive: Any) -> None:
-        """:meth:`of` finds out whether the system can."""
+        """For :meth:`where_possible`, which checks that the system supports the call."""
         self._receive = receive
         self._slot = 0
         self._messages = np.zeros(_COUNT, _MESSAGE)
@@ -67,7 +68,7 @@ class ManyDatagrams:
 
     @classmethod
     def where_possible(cls) -> Self | None:
-        """None where the system has no such call, or its structures are not as here."""
+        """None if the system has no such call, or has other structures than these."""
         if sys.platform != "linux" or ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
             return None
         try:
@@ -79,11 +80,11 @@ class ManyDatagrams:
 
     @property
     def expects_many(self) -> bool:
-        """Whether there was a drain of many small datagrams, and nothing longer since."""
+        """Whether there was a burst of many small datagrams, and no longer one since."""
         return self._slot > 0
 
     def note_spans(self, spans: list[Span]) -> None:
-        """What a drain has found: the next one is likely to be like it."""
+        """Record the datagrams of a burst: the next burst is likely to be alike."""
         if len(spans) >= _MANY:
             self._expect(len(spans), max(stop - start for start, stop, _ in spans))
 
@@ -94,7 +95,7 @@ class ManyDatagrams:
             self._slot = (longest + 7) & ~7
 
     def drain(self, source: socket.socket, buffer: U8, room: int, spans: list[Span]) -> None:
-        """Receive what waits, up to ``room`` bytes of slots. Raises OSError."""
+        """Receive the datagrams that wait, up to ``room`` bytes of slots. Raises OSError."""
         at = longest = 0
         slot, file = self._slot, source.fileno()
         self._slot_lengths[:] = slot
@@ -138,7 +139,7 @@ class ManyDatagrams:
         return source
 
     def _put_together(self, buffer: U8, spans: list[Span], count: int, at: int) -> int:
-        """Move those that are longer than a slot behind the slots; returns where what they take up ends."""
+        """Move datagrams that are longer than a slot behind the slots; returns the end of the bytes that they take."""
         slot = self._slot
         for i in range(count):
             start, stop, source = spans[i - count]

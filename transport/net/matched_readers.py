@@ -1,4 +1,4 @@
-"""The readers that a writer waits for: which are ready, and which left without samples."""
+"""The readers that a writer waits for: those that are ready, and those that left without their samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..structure import Guid
 
 
 class LockOwner(Protocol):
-    """Whose lock guards the writer (`net.node.Node`)."""
+    """Owns the lock that guards the writer (`net.node.Node`)."""
 
     lock: threading.RLock
 
@@ -25,8 +25,8 @@ class WriterMatches:
         self._writer = writer
 
     def has_ready(self) -> bool:
-        """Whether some reader is matched; a reliable one counts once it has sent its first ACKNACK. Spies count where
-        they simulate a connection."""
+        """Whether a reader is matched and ready; a reliable one is ready once it has sent its first ACKNACK. Spies
+        count if they simulate a connection."""
         with self._node.lock:
             readers = self._writer.readers.values()
             return any(proxy.is_ready for proxy in readers) or (
@@ -34,20 +34,21 @@ class WriterMatches:
             )
 
     def count_ready(self) -> int:
-        """How many readers are ready, as :meth:`has_ready` counts them; spies are none."""
+        """The number of ready readers, as :meth:`has_ready` counts them, without spies."""
         with self._node.lock:
             return sum(proxy.is_ready for proxy in self._writer.readers.values())
 
     def ready_reliable(self) -> list[ReaderProxy]:
-        """The reliable readers that are matched and ready now, to be handed to :meth:`unserved`."""
+        """The reliable readers that are matched and ready now, for a later call of :meth:`unserved`."""
         with self._node.lock:
             return [p for p in self._writer.readers.values() if p.reliable and p.is_ready]
 
     def unserved(self, seen: Iterable[ReaderProxy]) -> dict[Guid, int]:
-        """Which of the readers in ``seen`` left behind samples that nobody has, with what they acknowledged.
+        """The readers in ``seen`` that left before samples were acknowledged that no reader has, with their last
+        acknowledgement.
 
-        A reader that left, or became inactive, is no longer waited for. What it lacks is well if a ready reader
-        is here that was matched before it was written, for that one has to acknowledge it.
+        A reader that left, or became inactive, is no longer waited for. Its missing samples count as served if a ready
+        reader was matched before they were written, since that one has to acknowledge them.
         """
         with self._node.lock:
             here = self._writer.readers

@@ -1,7 +1,8 @@
-"""What a socket takes of all that is sent to its multicast group: messages of participants that readers here listen to.
+"""Filters the datagrams of a multicast group in the kernel: only those of participants that local readers read.
 
-All that is written in a domain may go to its default group. The kernel looks at the GUID prefix in the RTPS header and
-drops what nobody here would read, our own messages among it, before they take up room in the socket, or time here.
+All samples of a domain may go to its default group. The kernel looks at the GUID prefix in the RTPS header and drops
+messages that no local reader would read, this participant's own among them, before they take space in the socket, or
+time here.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ _SO_ATTACH_FILTER: Final = 26
 _INSTRUCTION: Final = struct.Struct("=HBBI")
 _LOAD_WORD, _JUMP_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALL_OF_IT: Final = 0xFFFFFFFF
-#: Behind the UDP header, of 8 bytes, and the first 8 bytes of the RTPS header.
+#: Offset of the GUID prefix: behind the UDP header, of 8 bytes, and the first 8 bytes of the RTPS header.
 _PREFIX_AT: Final = 16
-#: Beyond so many participants everything is taken: the kernel's room for filters has an end.
+#: With more participants than this all messages are taken: the kernel limits the length of a filter.
 _PARTICIPANTS_MAX: Final = 256
 
 
 def listen_to(group: socket.socket, prefixes: Collection[bytes]) -> None:
-    """Take the messages of these participants alone from now on; what was received before stays."""
+    """Take only the messages of these participants from now on; datagrams received before stay."""
     taken = prefixes if len(prefixes) <= _PARTICIPANTS_MAX else None
     program = b"".join(_program(taken))
     code = ctypes.create_string_buffer(program)
     filter_ = struct.pack("HL", len(program) // _INSTRUCTION.size, ctypes.addressof(code))
     try:
         group.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
-    except OSError as error:  # it only saves work
-        _log.info("the kernel takes no filter for a multicast group: %s", error)
+    except OSError as error:  # the filter only saves work
+        _log.info("the kernel refused a filter for a multicast group: %s", error)
 
 
 def _program(prefixes: Collection[bytes] | None) -> Iterator[bytes]:

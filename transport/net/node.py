@@ -1,10 +1,10 @@
 """One participant on real sockets, and its duty cycle.
 
 A node is driven in one of two ways, with the same code: the receiver process calls :meth:`Node.cycle` in its own loop;
-all others call :meth:`Node.start`, and a daemon thread calls it. A thread that waits for the network (for room in a
-send window, for acknowledgements) takes the duty cycle over meanwhile (`duty_cycle`), so that no switch of threads lies
-between a datagram and the thread that waits for it. One lock protects all state; it is held for a duty cycle or a
-write, never while waiting.
+all other processes call :meth:`Node.start`, and a daemon thread calls it. A thread that waits for the network (for
+space in a send window, for acknowledgements) runs the duty cycle itself meanwhile (`duty_cycle`), so that no thread
+switch lies between a datagram and the thread that waits for it. One lock protects all state; it is held for a duty
+cycle or a write, never while waiting.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class Node:
-    """A participant with sockets; the module's text describes what drives it."""
+    """A participant with sockets; see the module's docstring for the threads that drive it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Node:
         participant: RtpsParticipant,
         after_cycle: Callable[[Node], None] | None = None,
     ) -> None:
-        """:meth:`open` makes what it needs."""
+        """For :meth:`open`."""
         self.config = config
         self.sockets = sockets
         self.participant = participant
@@ -74,18 +74,18 @@ class Node:
         self._written_logs = WrittenLogs(self.guid_prefix, config.domain)
         self._wake_pipe = WakePipe()
         self._events = EventQueue(config, participant, self._read_logs)
-        #: When the duty cycle looks at the clock again, if nothing wakes it.
+        #: When the duty cycle checks its timers again, if nothing wakes it.
         self.sleeps_until = 0
         #: Whether the node has left its domain.
         self.is_closed = False
-        #: Whether this process was forked by the one that made the node.
+        #: Whether this process is a fork of the one that made the node.
         self.is_disowned = False
         self.duty_cycle = DutyCycle(self, config.domain)
         self.directory = Directory(self, participant, config.domain)
         self.counters = NodeCounters(participant.drops, sockets)
         self.send_failures = sockets.send_failures
         self._group = JoinedGroup(config, sockets, participant)
-        #: The node that others see in a ROS graph; None: it is none.
+        #: The participant's node in a ROS graph; None: it has none.
         self._graph: RosGraph | None = None
         disowned_by_children(self)
 
@@ -131,7 +131,7 @@ class Node:
 
     def close(self, *, dispose: bool = True) -> None:
         """Leave the domain: dispose the participant, and close the sockets."""
-        # Whatever is raised: a node that stays half would be there for ever. The lock is given back first.
+        # Whatever is raised: a node that is half closed would stay for ever. The lock is released first.
         with contextlib.ExitStack() as leaving, self.lock:
             if self.is_closed:
                 return
@@ -146,13 +146,13 @@ class Node:
                 self.is_closed = True
 
     def _dispose(self) -> None:
-        """Send what waits, and that the participant leaves; the caller holds the lock."""
+        """Send what waits, and dispose the participant; the caller holds the lock."""
         try:
             self.participant.finish(time.monotonic_ns())
             self.flush(asynchronous=True)
             if self.participant.queued_bytes:
                 _log.warning(
-                    "domain %d: %d bytes of asynchronous writers still waited for tokens and are not sent",
+                    "domain %d: %d bytes of asynchronous writers are not sent: they still waited for tokens",
                     self.config.domain,
                     self.participant.queued_bytes,
                 )
@@ -161,19 +161,19 @@ class Node:
             self.flush()
 
     def abandon(self) -> None:
-        """Close the sockets, and dispose nothing: a successor with the same GUID goes on where this node was."""
+        """Close the sockets without disposing the participant: a successor with the same GUID continues."""
         self.close(dispose=False)
 
     def disown(self) -> None:
         """In a forked child: this node is the parent's, and is closed here (:mod:`.forked`)."""
-        self.lock = threading.RLock()  # a thread of the parent may have held it
+        self.lock = threading.RLock()  # a thread of the parent may have held the lock
         self.is_closed, self.duty_cycle.thread, self.is_disowned = True, None, True
 
     # --- endpoints -------------------------------------------------------------------------------
 
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
-        """A reader, which delivers to ``recipient`` from now on. Raises UsageError, PluginError, or TransportError
-        where its multicast group cannot be joined."""
+        """A reader, which delivers to ``recipient`` from now on. Raises UsageError, PluginError, or TransportError if
+        its multicast group cannot be joined."""
         congestion_control = load_congestion_control(spec.policy.congestion_control.kind, spec.topic)
         with self.lock:
             if (group := self._group.join()) is not None:
@@ -193,13 +193,14 @@ class Node:
         return reader
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
-        """An earlier node of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        """Withdraw a reader that an earlier node of this GUID had and this one has not, so that no writer waits for
+        it."""
         with self.lock:
             self.participant.withdraw_reader(entity_key, keyed=keyed, now=time.monotonic_ns())
             self.flush()
 
     def offer_room(self, reader: StatefulReader) -> None:
-        """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
+        """The recipient of a reader has space again: set the reader's window, and deliver the runs that it held."""
         with self.lock:
             self._recipients.offer_room(reader)
             self.flush()
@@ -239,14 +240,14 @@ class Node:
         return BlockingWriter(self, writer, spec.topic, asynchronous=policy.flow_controller is not None)
 
     def delete_endpoint(self, guid: Guid) -> None:
-        """Remove a reader, and let go of its recipient, or a writer. Raises UsageError."""
+        """Remove a reader, and release its recipient, or a writer. Raises UsageError."""
         with self.lock:
             self.participant.finish(time.monotonic_ns(), only=guid)
             self.flush(asynchronous=True)
             if unsent := self.participant.unsent_bytes(guid):
                 _log.warning(
-                    "domain %d: writer %s was closed while %d bytes waited for its readers or its flow controller: "
-                    "they are not sent",
+                    "domain %d: writer %s was closed: %d bytes are not sent that waited for its readers or its "
+                    "flow controller",
                     self.config.domain,
                     guid,
                     unsent,
@@ -278,10 +279,10 @@ class Node:
         return self.do_work()
 
     def cycle(self, timeout: float) -> None:
-        """:meth:`run_once` for the owner of a loop; after datagrams it may nap, so that more of them gather."""
+        """Do :meth:`run_once` for the owner of a loop; after datagrams it may sleep, so that more of them gather."""
         received = self.run_once(timeout)
         if self.duty_cycle.steering_threads:
-            self.wake()  # who steers may wait for what was taken in here
+            self.wake()  # a thread that steers may wait for what was received here
         elif received:
             now, room = time.monotonic_ns(), self.sockets.granted_receive_buffer
             if coalescing_ns := self._coalescing.after(
@@ -312,8 +313,8 @@ class Node:
         return received
 
     def flush(self, *, asynchronous: bool = False) -> int:
-        """Send what the participant wants sent (the caller holds the lock); what asynchronous writers do, the duty
-        cycle sends."""
+        """Send what the participant has to send (the caller holds the lock); the duty cycle sends for asynchronous
+        writers."""
         datagrams = self.participant.datagrams_to_send(time.monotonic_ns(), asynchronous=asynchronous)
         sent = self.sockets.send(datagrams)
         if waiting := self._written_logs.wake_readers():
@@ -321,11 +322,11 @@ class Node:
         return sent
 
     def wake(self) -> None:
-        """Make a waiting duty cycle look again, for a timer may be due sooner."""
+        """Make a waiting duty cycle check its timers again, since one may be due sooner."""
         self._wake_pipe.wake()
 
     def assert_liveliness(self, writer: Guid | None = None) -> None:
-        """Assert that our MANUAL_BY_PARTICIPANT writers live, or that this MANUAL_BY_TOPIC writer does."""
+        """Assert that the MANUAL_BY_PARTICIPANT writers live, or that this MANUAL_BY_TOPIC writer does."""
         with self.lock:
             self.participant.assert_liveliness(time.monotonic_ns(), writer)
             self.flush()
@@ -352,7 +353,7 @@ class Node:
 
 
 def _resolve_peers(node: Node) -> None:
-    """Look the names of peers up again from time to time, until the node is closed."""
+    """Resolve the names of peers again from time to time, until the node is closed."""
     known = node.participant.config.peers
     while True:
         time.sleep(peers.RESOLVE_PERIOD_NS / NANOSECONDS)
@@ -376,8 +377,8 @@ def _check_batch(topic: str, batch: BatchPolicy, fits: int, message_size: int) -
     wanted = min(batch.max_data_bytes, batch.auto_flush_size)
     if batch.enable and fits < wanted < INFINITE:
         _log.warning(
-            "topic %r: max_data_bytes %d of a batch is more than a datagram of mtu %d holds: batches are no larger "
-            "than %d bytes with what describes their samples",
+            "topic %r: batch.max_data_bytes=%d exceeds mtu %d; batches are limited to %d bytes including their "
+            "metadata",
             topic,
             wanted,
             message_size + interfaces.HEADERS,

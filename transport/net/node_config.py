@@ -1,4 +1,4 @@
-"""How a participant sits on the network: what its owner asks for."""
+"""The configuration of a participant on the network, as its owner asks for it."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ class RosNode:
 
 @value
 class NodeConfig:
-    """How a participant sits on the network. Durations in ns, sizes in bytes."""
+    """A participant's configuration on the network. Durations in ns, sizes in bytes."""
 
     domain: int = 0
     interface: str | None = None
     peers: tuple[str, ...] = ()
-    #: IPv4 networks of the participants to listen to; empty: all.
+    #: IPv4 networks of the participants whose messages are accepted; empty: all.
     peers_allowed: tuple[str, ...] = ()
-    #: What messages are believed by.
+    #: How messages are authenticated.
     trust: Trust = Trust.ADDRESS
     participant_name: str = "spark-rtps"
     multicast: bool = True
     #: The group that readers join and announce: ``off``, ``auto`` (:mod:`.groups`), or ``address`` or ``address:port``.
     multicast_receive: str = "off"
-    #: Routers that multicast passes, and one more.
+    #: TTL of multicast datagrams: the number of routers they pass, and one more.
     multicast_ttl: int = 1
     #: Name or address of the only interface that takes multicast; None: all that are used.
     multicast_interface: str | None = None
     lease_duration: int = 10 * NANOSECONDS
     receive_buffer: int = 32 << 20
     send_buffer: int = 4 << 20
-    #: Bytes of an IP packet to fill at most; None: what the interfaces take unfragmented.
+    #: Largest IP packet to send, in bytes; None: the largest that the interfaces send unfragmented.
     mtu: int | None = None
-    #: A longer RTPS message is dropped.
+    #: A larger RTPS message is dropped.
     message_size_max: int = UDP_PAYLOAD_MAX
     guid_prefix: bytes | None = None
-    #: How many participants have had this GUID before.
+    #: How many participants had this GUID before.
     incarnation: int = 0
-    #: Readers read the publication logs of writers of ours on this host which allow it.
+    #: Whether readers read the publication logs of this product's writers on this host, where these allow it.
     ipc: bool = False
-    #: The ports to ask for first, as the index of a participant on its host; else the lowest that is free.
+    #: The ports to try first, as the index of a participant on its host; otherwise the lowest free one.
     participant_index: int | None = None
-    #: The ports to ask for last, since a participant that is down for a moment will ask for them.
+    #: The ports to try last, since a participant that is down for a moment will ask for them.
     reserved_ports: tuple[int, ...] = ()
-    #: Ask for the types of all endpoints of the domain.
+    #: Whether to request the types of all endpoints of the domain.
     resolve_types: bool = False
-    #: The node of a ROS graph that the participant is; None: it is none.
+    #: The participant's node in a ROS graph; None: it has none.
     ros: RosNode | None = None
-    #: What a user can do where a peer does not know the types of members that are announced to it; "": it is not said.
+    #: The hint for a peer that does not know the types of announced members; "": no hint.
     type_hint: str = ""
 
 

@@ -1,4 +1,4 @@
-"""What a node counts for all its endpoints together."""
+"""The counters of a node for all its endpoints together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .sockets import Sockets
 
 
 class NodeCounters:
-    """The counters of a node; of one without sockets those of its participant alone."""
+    """The counters of a node; without sockets, only those of its participant."""
 
     def __init__(self, drops: Mapping[DropReason, int], sockets: Sockets | None = None) -> None:
         #: Messages and submessages that were dropped, by reason.
@@ -22,7 +22,7 @@ class NodeCounters:
         return 0 if self._sockets is None else self._sockets.overflows
 
     def by_label(self) -> dict[str, int]:
-        """All that is counted, by the labels of the counters file."""
+        """All counters, by their labels in the counters file."""
         short_sends = 0 if self._sockets is None else self._sockets.short_sends
         return {
             "writer.short_sends": short_sends,

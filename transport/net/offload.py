@@ -1,8 +1,8 @@
-"""Trains: many datagrams in one system call, where the kernel takes them apart and puts them together.
+"""GSO buffers: many datagrams in one system call, which the kernel splits and joins.
 
-Sending (UDP GSO): consecutive datagrams of equal length to the same destinations, of which the last may be
-shorter, are handed over in one piece; the kernel cuts it. Receiving (UDP GRO): what came as a train is handed
-out in one piece, with the length to cut it by. On the wire nothing changes.
+Sending (UDP GSO): consecutive datagrams of equal length to the same destinations, of which the last may be shorter, are
+handed over in one buffer; the kernel cuts it. Receiving (UDP GRO): datagrams that came as a GSO buffer are returned in
+one piece, with the length to cut it by. On the wire nothing changes.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from ..wire.samples import U8
 _SOL_UDP: Final = socket.IPPROTO_UDP
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
-#: What every kernel that has UDP_SEGMENT takes.
+#: Segments that every kernel with UDP_SEGMENT takes.
 SEGMENTS_MAX: Final = 64
 #: Longer datagrams gain nothing: those of jumbo frames (8,972 bytes) go seven at a time.
 SEGMENT_SIZE_MAX: Final = UDP_PAYLOAD_MAX // 7
-#: Pieces below this, if there are many, are copied together sooner than gathered by the kernel.
+#: Many pieces smaller than this are copied together faster than the kernel gathers them.
 _PIECE_MIN: Final = 1_024
 _PIECES_MANY: Final = 8
-#: The route's device computes no checksums, or the segments do not fit its MTU.
+#: Errors if the route's device computes no checksums, or the segments do not fit its MTU.
 _REFUSED: Final = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
-#: Routes of which it is remembered what they refuse.
+#: Number of routes whose refusals are remembered.
 _ROUTES_MAX: Final = PARTICIPANTS_MAX * LOCATORS_MAX
-#: So many datagrams of one length and of our own kind, one behind another, are a train that was taken apart; those that
-#: are shorter may be HEARTBEATs.
+#: This many consecutive datagrams of one length from this product are a GSO buffer that was split; shorter ones may be
+#: HEARTBEATs.
 _GSO_SEEN: Final = 8
 _GSO_SEGMENT_MIN: Final = 64
 CONTROL_SIZE: Final = socket.CMSG_SPACE(4)
-#: What a train received may take up in the buffer: at most 3 bytes are put behind each message.
+#: Bytes that a received GSO buffer may take in the receive buffer: at most 3 bytes are put behind each message.
 GSO_CAPACITY: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
 
-#: Datagrams to the same destinations, bytes of each of them but the last, which may have fewer, and bytes of all.
+#: Datagrams to the same destinations, bytes of each of them except the last, which may be shorter, and bytes of all.
 GsoBuffer = tuple[list[OutgoingDatagrams], int, int]
 
 
 def control(segment: int) -> list[tuple[int, int, bytes]]:
-    """The control message by which the kernel knows where to cut."""
+    """The control message with the segment size."""
     return [(_SOL_UDP, _UDP_SEGMENT, segment.to_bytes(2, sys.byteorder))]
 
 
 def pieces(buffers: list[Buffer], nbytes: int) -> list[Buffer]:
-    """The buffers as a system call takes them best; there may be more than it takes at all."""
+    """The buffers in the form that a system call takes fastest; there may be more than it takes at all."""
     if len(buffers) > _PIECES_MANY and len(buffers) * _PIECE_MIN > nbytes:
         return [b"".join(buffers)]
     return buffers
 
 
 def gso_buffers(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[GsoBuffer]:
-    """All datagrams in order, together as far as they go together."""
+    """All datagrams in order, joined where the kernel can send them together."""
     gso_buffer: list[OutgoingDatagrams] = []
     segment = nbytes = 0
     for each in datagrams:
@@ -68,7 +68,7 @@ def gso_buffers(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[GsoBuffer]:
             if (
                 not each.segment
                 and 0 < size <= segment <= SEGMENT_SIZE_MAX
-                and len(gso_buffer) * segment == nbytes  # none of them is shorter
+                and len(gso_buffer) * segment == nbytes  # no datagram in it is shorter
                 and nbytes + size <= UDP_PAYLOAD_MAX
                 and len(gso_buffer) < SEGMENTS_MAX
                 and each.destinations == gso_buffer[0].destinations
@@ -78,7 +78,7 @@ def gso_buffers(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[GsoBuffer]:
                 continue
             yield gso_buffer, segment, nbytes
         gso_buffer, segment, nbytes = [each], min(each.segment or size, size), size
-        if segment < size:  # it comes as a train
+        if segment < size:  # the datagrams are a GSO buffer already
             if segment > SEGMENT_SIZE_MAX:
                 yield gso_buffer, segment, nbytes
             else:
@@ -90,7 +90,7 @@ def gso_buffers(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[GsoBuffer]:
 
 
 def _system_calls(gso_buffer: OutgoingDatagrams, nbytes: int) -> Iterator[GsoBuffer]:
-    """A train that was made as one, in parts that the kernel takes."""
+    """A GSO buffer, in parts that the kernel takes."""
     segment = gso_buffer.segment
     step = segment * max(1, min(SEGMENTS_MAX, UDP_PAYLOAD_MAX // segment))
     if nbytes <= step:
@@ -105,17 +105,17 @@ def _system_calls(gso_buffer: OutgoingDatagrams, nbytes: int) -> Iterator[GsoBuf
 
 
 class Routes:
-    """Which trains may be tried: each route refuses alone, by the length of its segments."""
+    """The GSO buffers that may be tried: each route refuses on its own, by the length of its segments."""
 
     def __init__(self) -> None:
-        #: The least segment that was refused.
+        #: The smallest segment that was refused.
         self._refused: dict[tuple[socket.socket, Locator], int] = {}
 
     def takes(self, sender: socket.socket, to: Locator, segment: int) -> bool:
         return not self._refused or segment < self._refused.get((sender, to), segment + 1)
 
     def refused(self, sender: socket.socket, to: Locator, segment: int, error: OSError) -> None:
-        """A train could not be sent; if that is the route's doing, no other like it is tried."""
+        """Record that a GSO buffer could not be sent; if the route refused it, no other like it is tried."""
         if error.errno not in _REFUSED:
             return
         if len(self._refused) >= _ROUTES_MAX:
@@ -124,7 +124,7 @@ class Routes:
 
 
 def takes_gso(sender: socket.socket) -> bool:
-    """Whether the kernel knows UDP_SEGMENT; one that does not would send a train as one datagram."""
+    """Whether the kernel knows UDP_SEGMENT; a kernel without it would send a GSO buffer as one datagram."""
     try:
         sender.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
     except OSError:
@@ -133,7 +133,7 @@ def takes_gso(sender: socket.socket) -> bool:
 
 
 def receive_coalesced(receiver: socket.socket) -> bool:
-    """Have trains handed out in one piece; False where the kernel cannot."""
+    """Have GSO buffers returned in one piece; False if the kernel cannot."""
     try:
         receiver.setsockopt(_SOL_UDP, _UDP_GRO, 1)
     except OSError:
@@ -142,10 +142,10 @@ def receive_coalesced(receiver: socket.socket) -> bool:
 
 
 def is_gso(data: U8, spans: list[Span]) -> bool:
-    """Whether the datagrams of a drain look as if they had come in a train.
+    """Whether the datagrams of a burst look as if they had come in a GSO buffer.
 
-    Only participants of this kind send trains, and the system call that reports trains takes longer: from all others
-    every datagram would only cost more.
+    Only this product's participants send GSO buffers, and the system call that reports them takes longer: it would make
+    every datagram of other senders more expensive.
     """
     if len(spans) <= _GSO_SEEN:
         return False
@@ -161,15 +161,14 @@ def take_apart(
 ) -> int:
     """Add the span of each datagram of the ``size`` bytes at ``data[at:]``, which came from ``source``.
 
-    Returns where what they take up ends.
-    Spans of messages begin at multiples of 4, as ``at`` does.
+    Returns the end of the bytes that they take. Spans of messages begin at multiples of 4, as ``at`` does.
     """
     segment = int.from_bytes(control[0][2], sys.byteorder) if control else size
     if not 0 < segment < size:
         spans.append((at, at + size, source))
         return at + size
     pitch = segment
-    if segment % 4 and segment >= HEADER_SIZE:  # what is shorter is no message, and nobody looks into it
+    if segment % 4 and segment >= HEADER_SIZE:  # a shorter datagram is not a message, and is not parsed
         pitch = (segment + 3) & ~3
         whole, rest = divmod(size, segment)
         packed = data[at : at + size].copy()

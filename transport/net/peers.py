@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 #: A peer without a port may be any of this many participants on its host.
 PARTICIPANTS_PER_PEER: Final = 10
-#: Host names are looked up anew this often: pods and laptops change address.
+#: Host names are resolved again this often: pods and laptops change address.
 RESOLVE_PERIOD_NS: Final = 30_000_000_000
 
 
@@ -28,7 +28,7 @@ def split_peer(peer: str) -> tuple[str, int | None]:
 
 
 def resolve(peers: tuple[str, ...], domain: int) -> tuple[Locator, ...]:
-    """The locators of all peers; a name that does not resolve now is warned about and tried again later."""
+    """The locators of all peers; a name that does not resolve is logged and tried again later."""
     found: dict[Locator, None] = {}
     for peer in peers:
         host, port = split_peer(peer)
@@ -37,7 +37,7 @@ def resolve(peers: tuple[str, ...], domain: int) -> tuple[Locator, ...]:
                 info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_DGRAM)
             }
         except OSError as error:
-            _log.warning("peer %r does not resolve: %s", peer, error)
+            _log.warning("peer %r does not resolve: %s; retrying later", peer, error)
             continue
         ports = (
             [port] if port else [metatraffic_unicast_port(domain, i) for i in range(PARTICIPANTS_PER_PEER)]

@@ -1,4 +1,4 @@
-"""The user's own code, named as ``module:callable`` and imported where it runs."""
+"""Loads the user's own code, named as ``module:callable`` and imported where it runs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from ..wire.samples import Samples
 if TYPE_CHECKING:
     from ..types.cdr.codec import Codec
 
-#: Names the interceptor of a whole worker (``spark.executorEnv.`` in Spark), as ``module:callable``.
+#: Environment variable with the interceptor of a whole worker (``spark.executorEnv.`` in Spark), as
+#: ``module:callable``.
 INTERCEPTOR_VARIABLE: Final = "SPARK_RTPS_BATCH_INTERCEPTOR"
 
 _CONGESTION_CONTROL_METHODS: Final = ("on_track_rebuild", "on_rtt_measurement")
 
-#: What :func:`set_worker_interceptor` was given.
+#: The interceptor given to :func:`set_worker_interceptor`.
 _of_worker: Callable[[BatchRequest], object] | None = None
 
 
 def load_callable(plugin: Plugin, name: str) -> Callable[..., Any]:
-    """What ``module:callable`` names, to become ``plugin``. Raises PluginError when there is none."""
+    """The object that ``module:callable`` names, for ``plugin``. Raises PluginError if there is none."""
     module_name, _, attribute = name.partition(":")
     try:
         found: object = importlib.import_module(module_name)
@@ -43,7 +44,7 @@ def load_callable(plugin: Plugin, name: str) -> Callable[..., Any]:
         reason = f"cannot be loaded where the task runs: {type(error).__name__}: {error}"
         raise PluginError.for_plugin(plugin, name, reason, is_loaded=False) from error
     if not callable(found):
-        raise PluginError.for_plugin(plugin, name, "is no callable")
+        raise PluginError.for_plugin(plugin, name, "is not callable")
     return found
 
 
@@ -53,29 +54,29 @@ def load_interceptor(name: str) -> Callable[[BatchRequest], object]:
 
 
 def checked_interceptor(decide: Callable[..., object], name: str) -> Callable[[BatchRequest], object]:
-    """The same callable; PluginError if it cannot be called with a request alone."""
+    """The same callable; raises PluginError if it cannot be called with a request alone."""
     try:
         inspect.signature(decide).bind(None)
     except TypeError as error:
         reason = (
             f"is not called as interceptor(request): {error}. The request has topic, writer, size, queued_samples, "
-            "queued_bytes, key and row(), and is decided on by enqueue(), hold(), drop() and flush()"
+            "queued_bytes, key and row(); decide on it by enqueue(), hold(), drop() or flush()"
         )
         raise PluginError.for_plugin(Plugin.INTERCEPTOR, name, reason) from error
-    except ValueError:  # a callable that does not show its signature
+    except ValueError:  # a callable without a readable signature
         pass
     return decide
 
 
 def set_worker_interceptor(decide: Callable[[BatchRequest], object] | None) -> None:
-    """The interceptor of all writers of this process that send batches and have none of their own; None: there is none,
-    but for the one that the environment names. Writers that are there already stay as they are. Raises PluginError."""
+    """Set the interceptor of all writers of this process that send batches and have none of their own; None: only the
+    one that the environment names. Writers that exist already keep theirs. Raises PluginError."""
     global _of_worker
     _of_worker = None if decide is None else checked_interceptor(decide, getattr(decide, "__qualname__", ""))
 
 
 def interceptor_of(spec: WriterSpec) -> Interceptor | None:
-    """What decides on the samples of a writer: its own interceptor, or the one of the process. Raises PluginError."""
+    """The interceptor of a writer: its own, or that of the process. Raises PluginError."""
     policy = spec.policy
     if policy.interceptor is not None:
         decide = load_interceptor(policy.interceptor)
@@ -97,7 +98,7 @@ def _row(struct: Struct, samples: Samples) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)
 def _codec(struct: Struct) -> Codec:
-    """Made, and loaded, when the first row is asked for."""
+    """Loaded and made when the first row is requested."""
     from ..types.cdr.codec import Codec
 
     return Codec(struct)
@@ -106,8 +107,9 @@ def _codec(struct: Struct) -> Codec:
 def load_flow_control(
     policy: FlowControlPolicy, topic: str, *, channel: str = "unicast"
 ) -> Callable[[Guid], FlowControl]:
-    """What makes the strategy of a writer of a topic, while it sends by that channel: one of ours, or what the user's
-    callable makes of policy and stream. Raises PluginError when there is no such callable, or where it makes none."""
+    """The factory of a writer's flow control strategy, while it sends by that channel: a built-in one, or the user's
+    callable, which is called with policy and stream. Raises PluginError if there is no such callable, or it makes
+    none."""
     if policy.strategy in STRATEGIES:
         return lambda writer: flow_control_of(policy)
     make = load_callable(Plugin.FLOW_CONTROL, policy.strategy)
@@ -128,8 +130,8 @@ def load_flow_control(
 
 
 def load_congestion_control(kind: str, topic: str = "") -> CongestionControlFactory:
-    """What makes the congestion control of one stream of a topic: ``static``, ``cubic``, or the callable that
-    ``module:callable`` names. That is called once here, to see that it makes one. Raises PluginError."""
+    """The factory of the congestion control of one stream of a topic: ``static``, ``cubic``, or the callable that
+    ``module:callable`` names. That is called once here, to check its result. Raises PluginError."""
     if kind in ("static", "cubic"):
         return built_in
     if ":" not in kind:

@@ -9,14 +9,14 @@ from typing import Final, Protocol
 
 from .duty_cycle import DutyCycle
 
-#: How long a blocked call sleeps at most before it looks again; acknowledgements wake it sooner.
+#: How long a blocked call sleeps at most before it checks again; acknowledgements wake it sooner.
 _LOOK_AGAIN_SECONDS: Final = 0.05
-#: The same where the node's own thread drives: nobody wakes us.
+#: The same if the node's own thread runs the duty cycle: nothing wakes the caller.
 _ASYNCHRONOUS_SECONDS: Final = 0.002
 
 
 class Network(Protocol):
-    """What sends and receives (`net.node.Node`)."""
+    """Sends and receives (`net.node.Node`)."""
 
     @property
     def duty_cycle(self) -> DutyCycle: ...
@@ -27,24 +27,24 @@ class Network(Protocol):
 
 
 class PublishMode(Protocol):
-    """Which thread sends what a call has written."""
+    """Decides which thread sends the samples that a call has written."""
 
     @property
     def is_asynchronous(self) -> bool: ...
 
     def flush_writer(self) -> None:
-        """Have what the writer wants sent leave; the caller holds the node's lock."""
+        """Send the writer's datagrams; the caller holds the node's lock."""
 
     def steering(self, *, lingering: bool = False) -> AbstractContextManager[object]:
         """While the calling thread waits; see `DutyCycle.steering`."""
         ...
 
     def do_work(self) -> int:
-        """Take in what has arrived; returns the number of datagrams received."""
+        """Process received datagrams; returns their number."""
         ...
 
     def wait(self) -> None:
-        """Wait a moment for news of the network."""
+        """Wait a moment for datagrams."""
 
 
 class Synchronous:

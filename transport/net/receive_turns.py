@@ -1,4 +1,4 @@
-"""What a node receives, in turns: a burst of expensive datagrams keeps neither timers nor the other sockets waiting."""
+"""Receives in turns: a burst of expensive datagrams delays neither timers nor the other sockets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .ipc_reading import ReadLogs
 from .recipients import Recipients
 from .sockets import Sockets
 
-#: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
-#: microseconds) it is taken in; the drains of honest peers are one part.
+#: How long the datagrams of one socket may delay everything else in one cycle, and the amount of work (in about
+#: microseconds) between two checks of that; the bursts of honest peers need one check.
 _TURN_NS: Final = 20_000_000
 _PART_WORK: Final = 10_000
 
 
 class ReceiveTurns:
-    """Takes in what sockets and logs on this host hold, and hands it to the recipients; all calls under the node's
-    lock."""
+    """Processes the contents of sockets and of logs on this host, and delivers to the recipients; all calls under the
+    node's lock."""
 
     def __init__(self, participant: RtpsParticipant, sockets: Sockets, recipients: Recipients) -> None:
         self._participant = participant
@@ -31,9 +31,9 @@ class ReceiveTurns:
         self._recipients = recipients
         #: The logs of writers on this host.
         self.read_logs = ReadLogs(self._receive)
-        #: What is left of a drain that took longer than its turn, by socket.
+        #: The rest of a burst that took longer than its turn, by socket.
         self.unfinished: dict[socket.socket, Reception] = {}
-        #: In the current duty cycle.
+        #: Bytes received in the current duty cycle.
         self.received_bytes = 0
 
     def take_turns(self) -> int:
@@ -44,15 +44,15 @@ class ReceiveTurns:
         return received
 
     def close(self) -> None:
-        """Take in nothing more."""
+        """Stop processing."""
         self.unfinished.clear()
         self.read_logs.close()
 
     def _take_from(self, source: socket.socket) -> int:
-        """Take in what waits in a socket; returns the datagrams received.
+        """Process the datagrams that wait in a socket; returns their number.
 
-        Where that takes longer than a socket's turn, the rest of the drain waits for the next cycle: timers and the
-        other sockets come first.
+        If that takes longer than a socket's turn, the rest of the burst waits for the next cycle: timers and the other
+        sockets come first.
         """
         received, fresh = 0, False
         now: int | None = None
@@ -60,10 +60,10 @@ class ReceiveTurns:
         reception = self.unfinished.get(source)
         if reception is None:
             spans = self._sockets.drain(source)
-            # A datagram may announce samples that lie in a log: the logs come first.
+            # A datagram may announce samples that lie in a log: the logs are read first.
             try:
                 received = self._receive_from_logs()
-            except Exception as error:  # noqa: BLE001  (raised once the drain, which nobody sends again, is begun)
+            except Exception as error:  # noqa: BLE001  (raised once the burst, which is not sent again, is begun)
                 failures.add_failure(error)
             if not spans:
                 failures.raise_first()
@@ -87,10 +87,10 @@ class ReceiveTurns:
                 self._recipients.deliver(end.value)
                 failures.raise_first()
                 return received
-            except Exception:  # what raised has ended: nothing is left to go on with
+            except Exception:  # the generator that raised has ended: the burst has no rest
                 self.unfinished.pop(source, None)
                 raise
-            if fresh:  # others drain meanwhile
+            if fresh:  # other sockets are read meanwhile
                 self._sockets.renew_buffer()
                 self.unfinished[source], fresh = reception, False
             self._recipients.deliver(readers)
@@ -100,11 +100,11 @@ class ReceiveTurns:
                 return received
 
     def _receive(self, data: U8, spans: Sequence[Span], _since: int | None) -> None:
-        """Hand messages to the protocol, and what they bring to the recipients."""
+        """Hand messages to the protocol, and deliver their samples to the recipients."""
         self._recipients.deliver(self._participant.receive(data, spans, now=time.monotonic_ns()))
 
     def _receive_from_logs(self) -> int:
-        """Read what writers on this host have published; returns the messages."""
+        """Read the frames that writers on this host have published; returns the number of messages."""
         logs = self.read_logs
         if not logs.writers:
             return 0

@@ -1,4 +1,4 @@
-"""What a receiver needs of a node, be it on the network or a spy on this host."""
+"""The interface of a node that a receiver uses, on the network or as a spy on this host."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from .recipients import Recipient
 
 
 class NamedType(NamedTuple):
-    """What a writer calls its type, and whether the type has a key."""
+    """A writer's name for its type, and whether the type has a key."""
 
     type_name: str
     keyed: bool
 
 
 class TypeIdentity(NamedTuple):
-    """What a writer calls its type, and the hash of the type that it announces; None: it announces none."""
+    """A writer's name for its type, and the hash of the type that it announces; None: it announces none."""
 
     type_name: str
     type_hash: str | None
 
 
 class WriterDirectory(Protocol):
-    """What a receiver looks up of the writers on its domain."""
+    """A receiver's look-ups of the writers on its domain."""
 
     @property
     def changes(self) -> int:
-        """Another number whenever what is known of writers may have changed."""
+        """A number that changes whenever the known writers may have changed."""
         ...
 
     @property
@@ -51,11 +51,11 @@ class WriterDirectory(Protocol):
         ...
 
     def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
-        """What the writers that are known so far offer a reader in these partitions."""
+        """The QoS offers of the writers that are known so far to a reader in these partitions."""
         ...
 
     def written_topics(self) -> set[str]:
-        """The topics that writers which are known so far write."""
+        """The topics of the writers that are known so far."""
         ...
 
     def qos_of(self, guid: Guid) -> Qos | None:
@@ -83,27 +83,28 @@ class ReceivingNode(Protocol):
         ...
 
     def delete_endpoint(self, guid: Guid) -> None:
-        """Remove a reader, and let go of its recipient."""
+        """Remove a reader, and release its recipient."""
         ...
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
-        """An earlier node of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        """Withdraw a reader that an earlier node of this GUID had and this one has not, so that no writer waits for
+        it."""
         ...
 
     def offer_room(self, reader: StatefulReader) -> None:
-        """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
+        """The recipient of a reader has space again: set the reader's window, and deliver the runs that it held."""
         ...
 
     # --- what happened ---------------------------------------------------------------------------
 
     @property
     def directory(self) -> WriterDirectory:
-        """What is known of writers."""
+        """The known writers."""
         ...
 
     @property
     def counters(self) -> NodeCounters:
-        """What is counted for all readers together."""
+        """The counters of all readers together."""
         ...
 
     def events(self) -> list[Event]:
@@ -113,11 +114,11 @@ class ReceivingNode(Protocol):
     # --- the duty cycle --------------------------------------------------------------------------
 
     def cycle(self, timeout: float) -> None:
-        """One duty cycle, which waits up to ``timeout`` seconds for something to do."""
+        """Run one duty cycle, which waits up to ``timeout`` seconds for something to do."""
         ...
 
     def wake(self) -> None:
-        """Make a waiting duty cycle look again."""
+        """Make a waiting duty cycle check again."""
         ...
 
     def close(self) -> None:
@@ -125,5 +126,5 @@ class ReceivingNode(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Leave, and dispose nothing: a successor with the same GUID goes on."""
+        """Leave without disposing the participant: a successor with the same GUID continues."""
         ...

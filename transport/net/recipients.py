@@ -1,8 +1,8 @@
-"""Who gets what the readers of a node receive.
+"""Delivery targets of a node's readers.
 
-Each reader of a node has one recipient. After each drain the node hands over what the readers have, and it sets the
-window of each reader that had something to the room which its recipient has left. A reader that received nothing is not
-asked about: its recipient announces more room by ``Node.offer_room``.
+Each reader of a node has one recipient. After each burst the node delivers the readers' runs, and sets the window of
+each reader that had some to the space which its recipient has left. Readers that received nothing are skipped: their
+recipients announce more space by ``Node.offer_room``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..wire.samples import Run
 
 
 class Recipient(Protocol):
-    """What one reader delivers to. The node calls it under its lock."""
+    """Takes the runs of one reader. The node calls it under its lock."""
 
     def room(self) -> int:
         """How many bytes of runs it can take now."""
@@ -26,14 +26,14 @@ class Recipient(Protocol):
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
         """Take runs, which are in order for each writer. Their memory is valid during the call only.
 
-        The reader acknowledges the runs afterwards, unless the recipient sets its ``hold_acknowledgments``. Where it
-        raises, they are set.
+        The reader acknowledges the runs afterwards, unless the recipient sets its ``hold_acknowledgments``. The node
+        sets it if the recipient raises.
         """
         ...
 
 
 class Discard:
-    """A recipient that has room for everything and keeps nothing."""
+    """A recipient that takes everything and keeps nothing."""
 
     def room(self) -> int:
         return INFINITE
@@ -56,13 +56,13 @@ class Recipients:
         self._recipients.pop(reader, None)
 
     def offer_room(self, reader: StatefulReader) -> None:
-        """Set the window of a reader anew, and deliver what the reader held until there was room."""
+        """Set the window of a reader anew, and deliver the runs that the reader held for want of space."""
         if (recipient := self._recipients.get(reader.guid)) is not None:
             reader.window = recipient.room()
             _deliver(reader, recipient)
 
     def deliver(self, readers: Iterable[StatefulReader]) -> None:
-        """Hand over what the readers have. A recipient that fails takes nothing from the others."""
+        """Deliver the readers' runs. A recipient that fails does not affect the others."""
         failures = Failures()
         for reader in readers:
             if (recipient := self._recipients.get(reader.guid)) is None:
@@ -75,10 +75,10 @@ class Recipients:
 
 
 def _deliver(reader: StatefulReader, recipient: Recipient) -> None:
-    while runs := reader.take_runs():  # a new window may let through what the reader held
+    while runs := reader.take_runs():  # a new window may release runs that the reader held
         try:
             recipient.deliver(reader, runs)
         except BaseException:
-            reader.hold_acknowledgments = True  # what it did not keep is nowhere else
+            reader.hold_acknowledgments = True  # runs that the recipient did not keep are lost otherwise
             raise
         reader.window = recipient.room()

@@ -1,6 +1,6 @@
-"""What a participant publishes in a ROS graph: which of its readers and writers belong to which node.
+"""A participant's entry in a ROS graph: which of its readers and writers belong to which node.
 
-ROS 2's middleware reads it on the topic ``ros_discovery_info`` (rmw_dds_common/msg/ParticipantEntitiesInfo), which is
+ROS 2's middleware reads it from the topic ``ros_discovery_info`` (rmw_dds_common/msg/ParticipantEntitiesInfo), which is
 reliable, TRANSIENT_LOCAL, and keeps the last sample of each participant.
 """
 
@@ -42,7 +42,7 @@ def user_data_of(node: RosNode) -> bytes:
 
 
 def join_graph(config: NodeConfig, participant: RtpsParticipant, now: int) -> RosGraph | None:
-    """Become a node of a ROS graph; None: that is not wanted."""
+    """Become a node of a ROS graph; None: the configuration has no node."""
     if config.ros is None:
         return None
     key = _FIRST_KEY + (config.incarnation & _KEYS)
@@ -65,18 +65,18 @@ class RosGraph:
         self._is_current = False
 
     def add_endpoint(self, guid: Guid, *, writes: bool) -> None:
-        """A reader or writer of the node is new."""
+        """Add a reader or writer to the node."""
         (self._writers if writes else self._readers)[guid] = None
         self._is_current = False
 
     def remove_endpoint(self, guid: Guid) -> None:
-        """A reader or writer is gone."""
+        """Remove a reader or writer from the node."""
         self._writers.pop(guid, None)
         self._readers.pop(guid, None)
         self._is_current = False
 
     def publish(self, now: int) -> None:
-        """Write what has changed, or try again what found no room."""
+        """Write the changes, or retry a write that was refused."""
         if self._is_current:
             return
         sample = np.frombuffer(self.sample(), np.uint8)
@@ -107,6 +107,6 @@ class RosGraph:
 
 
 def _string(text: str) -> bytes:
-    """A string of CDR with the padding that a number after it needs."""
+    """A CDR string with the padding that a number after it needs."""
     octets = text.encode() + b"\0"
     return _U32.pack(len(octets)) + octets + bytes(-len(octets) % 4)

@@ -1,6 +1,6 @@
-"""The datagrams that a node could not send, and which call of a writer reports those of its samples.
+"""The datagrams that a node could not send, and the writer's call that reports each failure.
 
-What failed to be sent is repaired where it is reliable; elsewhere it is lost, and the user's to know.
+Reliable samples are repaired; best-effort ones are lost, and the user has to know.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from ..errors import TransportError
 from ..protocol.writing.writer import StatefulWriter
 from ..structure import Locator
 
-#: Failures that are kept: of a node with destination and cause, of a writer for the handler of automatic flushes.
+#: Failures that are kept: by a node with destination and cause, by a writer for the handler of automatic flushes.
 _FAILURES_KEPT: Final = 1_024
 
 
 class SendFailures:
-    """How many datagrams could not be sent, and of the last ones why."""
+    """The number of datagrams that could not be sent, and the causes of the last failures."""
 
     def __init__(self) -> None:
         self.count = 0
-        #: (``count`` with it, destination, what went wrong).
+        #: (``count`` after the failure, destination, cause).
         self._last: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
 
     def count_failure(self, destination: Locator, cause: str) -> None:
-        """One more datagram could not be sent."""
+        """Count a datagram that could not be sent."""
         self.count += 1
         self._last.append((self.count, destination, cause))
 
     def causes(self, destinations: Container[Locator], since: int) -> list[str]:
-        """What went wrong with each datagram to these that could not be sent since ``count`` was that."""
+        """The causes of the failures to these destinations since ``count`` had the value ``since``."""
         return [cause for number, to, cause in self._last if number > since and to in destinations]
 
 
 class WritingNode(Protocol):
-    """What sends for the writer (`net.node.Node`)."""
+    """Sends for the writer (`net.node.Node`)."""
 
     lock: threading.RLock
 
@@ -53,24 +53,24 @@ class WriteFailures:
         self._writer = writer
         self._topic = topic
         self._seen = node.send_failures.count
-        #: Whether what others than the caller failed to send, automatic flushes, is for :meth:`take_automatic` alone,
+        #: Whether failures of automatic flushes, not of the caller's own sends, are kept for :meth:`take_automatic`,
         #: and not for the next call.
         self.sets_automatic_apart = False
         self._automatic: deque[str] = deque(maxlen=_FAILURES_KEPT)
         self._own: list[str] = []
 
     def begin_sending(self) -> None:
-        """The caller, with the node's lock, is about to send: what failed before is not its own."""
+        """The caller, which holds the node's lock, is about to send: earlier failures are not its own."""
         if self.sets_automatic_apart:
             self._automatic += self._take_new()
 
     def end_sending(self) -> None:
-        """The caller, still with the node's lock, has sent: what failed meanwhile is its own."""
+        """The caller, which still holds the node's lock, has sent: failures since :meth:`begin_sending` are its own."""
         if self.sets_automatic_apart:
             self._own += self._take_new()
 
     def raise_own(self) -> None:
-        """TransportError if something best-effort could not be sent, as far as that is the caller's to know."""
+        """Raise TransportError if best-effort datagrams could not be sent whose failure is the caller's."""
         if self._node.send_failures.count == self._seen and not self._own:
             return
         with self._node.lock:
@@ -81,7 +81,7 @@ class WriteFailures:
             raise self._not_sent(causes)
 
     def take_automatic(self) -> TransportError | None:
-        """What automatic flushes failed to send since the last call; see ``sets_automatic_apart``."""
+        """The error of automatic flushes since the last call; see ``sets_automatic_apart``."""
         if self._node.send_failures.count == self._seen and not self._automatic:
             return None
         with self._node.lock:
@@ -91,7 +91,7 @@ class WriteFailures:
         return self._not_sent(causes) if causes else None
 
     def _take_new(self) -> list[str]:
-        """The causes of what could not be sent since the last call; the caller holds the node's lock."""
+        """The causes of failures since the last call; the caller holds the node's lock."""
         failures = self._node.send_failures
         since, self._seen = self._seen, failures.count
         if since == self._seen or self._writer.qos.is_reliable:

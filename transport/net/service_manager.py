@@ -1,4 +1,4 @@
-"""What a service tells the service manager that started it (sd_notify(3)): one datagram each time."""
+"""Messages of a service to the service manager that started it (sd_notify(3)): one datagram each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 
 def notify(*fields: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Send ``READY=1``, ``WATCHDOG=1`` and the like; whether there is a service manager that took it.
+    """Send fields such as ``READY=1`` and ``WATCHDOG=1``; returns whether a service manager took them.
 
-    A manager that does not listen is not worth an error: the service works without.
+    A manager that does not listen is not an error: the service works without it.
     """
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -26,7 +26,7 @@ def notify(*fields: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_period(environment: Mapping[str, str] = os.environ, process: int | None = None) -> int | None:
-    """Nanoseconds within which ``WATCHDOG=1`` has to be sent again; None: nobody waits for it."""
+    """Nanoseconds within which ``WATCHDOG=1`` has to be sent again; None: there is no watchdog."""
     wanted = environment.get("WATCHDOG_PID", "")
     if wanted and wanted != str(os.getpid() if process is None else process):
         return None

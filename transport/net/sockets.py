@@ -1,7 +1,7 @@
-"""The UDP sockets of one participant (:mod:`.binding`), drained in place.
+"""The UDP sockets of one participant (:mod:`.binding`), read in place.
 
-Receiving: datagrams of one drain lie one behind another in a single buffer, so that the protocol can take a
-run of samples that spans many of them in one NumPy pass. Many small datagrams share a system call (`offload`).
+Receiving: the datagrams of one burst lie one behind another in a single buffer, so that the protocol can take a run of
+samples that spans many of them in one NumPy pass. Many small datagrams share a system call (`offload`).
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from .send_failures import SendFailures
 
 _log = logging.getLogger(__name__)
 
-#: What a drain may gather before the protocol sees it: most of what a drain costs is the same for 16 datagrams and 64,
-#: but what is longer has left the processor's caches when it is copied.
+#: Limit of a burst before the protocol processes it: most costs of a burst are the same for 16 datagrams and 64, but
+#: longer ones have left the processor's caches when they are copied.
 BURST_BYTES: Final = 1 << 21
-#: The same for large datagrams where other processes want the processors: the caches hold nothing of this one's then.
+#: Limit for large datagrams under CPU contention, when caches are cold anyway.
 CONTENDED_BURST_BYTES: Final = 1 << 23
-#: So many bytes more it gathers of large datagrams until one is shorter than the one before, as the last of a sample
-#: is: samples that are whole cost least.
+#: Read up to this many extra bytes of large datagrams to end on a sample boundary (a datagram shorter than its
+#: predecessor): whole samples cost least.
 _RECEIVE_ON: Final = BURST_BYTES // 2
-#: Trains of small datagrams, of which each is a step, pay off longer.
+#: Limit for GSO buffers of small datagrams, each of which is one step: longer bursts pay off.
 _GSO_BYTES: Final = 2 * BURST_BYTES
-#: Bytes of a socket that wait for the network at most.
+#: Bytes of a socket's send buffer.
 SEND_BUFFER: Final = 4 << 20
-#: What an empty datagram takes up: a drain of nothing else must end, too.
+#: Bytes that an empty datagram counts as: a burst of nothing else must end, too.
 _EMPTY_TAKES: Final = 8
-#: Linux: numbers of a socket, of which the ninth counts datagrams that were dropped on arrival.
+#: Linux: an array of a socket's numbers, of which the ninth counts datagrams that were dropped on arrival.
 _SO_MEMINFO: Final = 55
 _MEMINFO: Final = struct.Struct("=9I")
 
@@ -77,40 +77,40 @@ class Sockets:
         self.participant_index = bound.participant_index
         self.granted_receive_buffer = bound.granted_receive_buffer
         self.granted_send_buffer = bound.granted_send_buffer
-        #: Some interface takes multicast.
+        #: Whether some interface takes multicast.
         self.multicast = bound.group is not None
         self.metatraffic = bound.metatraffic
         self.user = bound.user
         self.receivers = [self.user, self.metatraffic]
-        #: What receives multicast announcements; None: nothing does.
+        #: The socket for multicast announcements; None: there is none.
         self.discovery = bound.group
         if bound.group is not None:
             self.receivers.append(bound.group)
         self._senders = bound.senders
         self._devices = [device_number(*each) for each in zip(self._senders, self.interfaces, strict=True)]
-        #: Those of the interfaces that take multicast: all, or one.
+        #: The interfaces that take multicast: all, or one.
         self.multicast_interfaces = bound.multicast_interfaces
-        #: Which of the senders send to a group through an interface, by its address; "": through all of these.
+        #: The senders to a group through an interface, by its address; "": through all of these.
         self._through = {each.address: slice(i, i + 1) for i, each in enumerate(self.interfaces)}
         only = self.multicast_interfaces[0].address if len(self.multicast_interfaces) == 1 else ""
         self._through[""] = self._through.get(only, slice(None))
         self._bound = [*self.receivers, *self._senders]
-        #: What receives samples that are sent to groups.
+        #: The sockets for samples that are sent to groups.
         self._groups: list[socket.socket] = []
         self._filtered = False
-        #: What a drain of large datagrams may gather.
+        #: Limit of a burst of large datagrams.
         self.burst_bytes = BURST_BYTES
         self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
         self.send_failures = SendFailures()
-        #: System calls that took less than they were given.
+        #: System calls that took fewer datagrams than they were given.
         self.short_sends = 0
         self._routes = Routes()
         self._sends_gso = takes_gso(self._senders[0])
-        #: Those of the sockets for samples whose trains come in one piece.
+        #: The sockets for samples whose GSO buffers are returned in one piece.
         self._of_gso: set[socket.socket] = set()
-        #: By socket for samples: how it receives many datagrams at once.
+        #: The reader of many datagrams, by socket for samples.
         self._many = {self.user: ManyDatagrams.where_possible()}
         self._last_error = 0
 
@@ -128,7 +128,7 @@ class Sockets:
         multicast_interface: str | None = None,
         send_buffer: int = SEND_BUFFER,
     ) -> Self:
-        """As :func:`~.binding.bind`, which raises TransportError when ports or interfaces cannot be had."""
+        """As :func:`~.binding.bind`, which raises TransportError if ports or interfaces are not available."""
         return cls(
             bind(
                 domain,
@@ -146,7 +146,7 @@ class Sockets:
     def join(self, group: Locator, receive_buffer: int) -> bool:
         """Receive samples that are sent to a group from now on; False: no interface takes multicast.
 
-        Raises TransportError if the port cannot be had.
+        Raises TransportError if the port is not available.
         """
         s = join_group(self.domain, group, self.multicast_interfaces, receive_buffer)
         if s is not None:
@@ -157,7 +157,7 @@ class Sockets:
         return s is not None
 
     def listen_to(self, prefixes: Collection[bytes]) -> None:
-        """Of what is sent to groups, receive only messages of these participants."""
+        """Receive from groups only the messages of these participants."""
         self._filtered = True
         for group in self._groups:
             listen_to(group, prefixes)
@@ -184,9 +184,11 @@ class Sockets:
 
     @property
     def overflows(self) -> int:
-        """Datagrams with samples that the kernel dropped because a receive buffer was full; 0 where it does not tell.
+        """Datagrams with samples that the kernel dropped because a receive buffer was full; 0 if it does not count
+        them.
 
-        It counts with them what filters drop, so that sockets with one (:meth:`listen_to`) are left out.
+        The kernel's count includes datagrams dropped by filters, so that sockets with one (:meth:`listen_to`) are left
+        out.
         """
         try:
             return sum(map(_dropped, [self.user, *(() if self._filtered else self._groups)]))
@@ -194,12 +196,13 @@ class Sockets:
             return 0
 
     def renew_buffer(self) -> None:
-        """Drain into another buffer from now on: the one before is still being read."""
+        """Read into another buffer from now on: the one before is still in use."""
         self.buffer: U8 = np.empty(CONTENDED_BURST_BYTES + MANY_ROOM, np.uint8)
         self._view = memoryview(self.buffer)
 
     def drain(self, source: socket.socket) -> list[Span]:
-        """Receive what waits, up to the buffer: (start, stop, source address) of each datagram in ``buffer``."""
+        """Receive the datagrams that wait, up to the buffer: (start, stop, source address) of each datagram in
+        ``buffer``."""
         spans: list[Span] = []
         many = self._many.get(source)
         try:
@@ -212,7 +215,7 @@ class Sockets:
         except BlockingIOError:
             pass
         except OSError as error:
-            # An ICMP "port unreachable" for something sent earlier shows up here; nothing was received.
+            # An ICMP "port unreachable" for a datagram sent earlier shows up here; nothing was received.
             if error.errno != errno.ECONNREFUSED:
                 _log.warning("receiving failed: %s", error)
         if source in self._many and source not in self._of_gso:
@@ -229,7 +232,7 @@ class Sockets:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
-            # Of small datagrams, each of which is a step, a drain never gathers more than this.
+            # Of small datagrams, each of which is one step, a burst never takes more than this.
             if at >= BURST_BYTES and (
                 max(size, before) < SMALL_BYTES or (at >= enough and size < max(before, SMALL_BYTES))
             ):
@@ -245,15 +248,15 @@ class Sockets:
             at = (stop + 7) & ~7 if size else at + _EMPTY_TAKES
 
     def send(self, datagrams: Iterable[OutgoingDatagrams]) -> int:
-        """Send each datagram to its destinations, trains of them at once; returns how many left. Failures are
+        """Send each datagram to its destinations, GSO buffers in one call; returns the number sent. Failures are
         counted."""
         before = self.sent
         senders = self._senders
         for gso_buffer in gso_buffers(datagrams):
             alone = gso_buffer[1] == gso_buffer[2]
             for to in gso_buffer[0][0].destinations:
-                # A unicast destination takes the kernel's route; a multicast one goes out of every interface, or of
-                # that one where its readers are.
+                # A unicast destination takes the kernel's route; a multicast one goes out of every interface, or of the
+                # one where its readers are.
                 for sender in senders[self._through[to.via]] if to.is_multicast else senders[:1]:
                     if gso_buffer[1] > SEGMENT_SIZE_MAX and not alone:
                         self._send_large(sender, gso_buffer, to)
@@ -262,7 +265,7 @@ class Sockets:
         return self.sent - before
 
     def _send_gso(self, sender: socket.socket, gso_buffer: GsoBuffer, to: Locator) -> bool:
-        """Whether all of it could be sent at once."""
+        """Send a GSO buffer in one call; False: the kernel did not take all of it."""
         datagrams, segment, nbytes = gso_buffer
         if not self._sends_gso or not self._routes.takes(sender, to, segment):
             return False
@@ -277,7 +280,7 @@ class Sockets:
         return True
 
     def _send_large(self, sender: socket.socket, gso_buffer: GsoBuffer, to: Locator) -> None:
-        """Send messages too long for the kernel to cut, one after another."""
+        """Send messages that are too long for the kernel to cut, one after another."""
         (each,), segment, nbytes = gso_buffer
         view, address = memoryview(each.buffers[0]), (to.address, to.port)
         send, sent = sender.sendto, 0
@@ -312,7 +315,8 @@ class Sockets:
             _log.warning("%s", cause)
 
     def _join_again(self, sender: socket.socket) -> None:
-        """The device of an interface was removed. Nobody would find us, nor we them, when another is in its place."""
+        """The device of an interface was removed. When another one replaces it, discovery by multicast has to work
+        again."""
         number = self._senders.index(sender)
         interface, before = self.interfaces[number], self._devices[number]
         groups = [s for s in (self.discovery, *self._groups) if s is not None]

@@ -1,4 +1,4 @@
-"""What a spy knows of writers: what the publication logs on this host say of those that write them."""
+"""A spy's knowledge of writers: the records in the publication logs on this host."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class SpyDirectory:
         self._domain = domain
         self._participant = participant
         self._named_logs = named_logs
-        #: How often the node has looked: the publication logs may have changed at each look.
+        #: How often the node has checked: the publication logs may have changed at each check.
         self.changes = 0
-        #: There are no participants.
+        #: A spy knows no participants.
         self.announcements: list[Announcement] = []
 
     def listing(self) -> list[NamedLog] | None:
-        """The publication logs on this host; None: what there is cannot be known now."""
+        """The publication logs on this host; None: they cannot be listed now."""
         try:
             return self._named_logs.listing()
         except LogError as error:
-            _log.warning("%s: there is nothing to spy on", error)
+            _log.warning("cannot list publication logs, so that the spy reads nothing: %s", error)
             return None
 
     def first_writer(self, topic: str, qos: Qos, type_name: str | None = None) -> NamedType | None:
-        """What a writer that a reader with this QoS can look at calls the topic's type, and whether it has a key; one
-        that calls it ``type_name`` if there is any."""
+        """The type's name and whether it has a key, as announced by a writer on the topic that a reader with this QoS
+        can read; preferably a writer of ``type_name``."""
         other: NamedType | None = None
         for published in self.listing() or ():
             about = published.about
@@ -72,17 +72,17 @@ class SpyDirectory:
         return self._participant.type_of(guid)
 
     def identity_of(self, guid: Guid) -> None:
-        """A publication log has no hash of a type."""
+        """A publication log has no type hash."""
 
 
 def writer_of(about: Mapping[str, JSON]) -> Guid | None:
-    """The GUID of the writer of a publication log; None: the log does not say it."""
+    """The GUID of the writer of a publication log; None: the log does not record it."""
     text = about.get("guid")
     return Guid.parse(text) if isinstance(text, str) else None
 
 
 def qos_offered(about: Mapping[str, JSON]) -> Qos:
-    """What a receiver looks at of what the writer of a publication log offers."""
+    """The offered QoS of the writer of a publication log, as far as a receiver uses it."""
     partition, lifespan = about.get("partition"), about.get("lifespan")
     strength, exclusive = about.get("ownership_strength"), about.get("ownership") == "EXCLUSIVE"
     return Qos(

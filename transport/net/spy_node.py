@@ -1,4 +1,4 @@
-"""A node without a network: its readers spy on what writers of this host put into their publication logs."""
+"""A node without a network: its readers read the publication logs of writers on this host."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from .spy_directory import SpyDirectory, qos_offered, writer_of
 
 _log = logging.getLogger(__name__)
 
-#: How often it looks for logs.
+#: How often it checks for logs.
 _LOOK_NS: Final = 100_000_000
 _LOOK_SECONDS: Final = _LOOK_NS / NANOSECONDS
-#: How long it sleeps when there is nothing to read: nobody wakes it.
+#: How long it sleeps when there is nothing to read: nothing wakes it.
 _SLEEP_MIN: Final = 0.0005
 _SLEEP_MAX: Final = 0.01
 
@@ -47,16 +47,16 @@ class _Spy:
 
     spec: ReaderSpec
     reader: StatefulReader
-    #: By writer, the name of its log.
+    #: The name of each writer's log.
     joined: dict[Guid, str] = field(default_factory=dict)
-    #: Logs that were looked at and never will be of use.
+    #: Logs that were examined and never will match.
     passed: set[str] = field(default_factory=set)
     #: Logs that had no slot left, which was logged.
     full: set[str] = field(default_factory=set)
 
 
 class SpyNode:
-    """A :class:`~.receiving_node.ReceivingNode` whose readers no writer knows."""
+    """A :class:`~.receiving_node.ReceivingNode` whose readers are unknown to writers."""
 
     def __init__(self, domain: int, guid_prefix: bytes, named_logs: NamedLogs | None = None) -> None:
         self.domain = domain
@@ -74,12 +74,12 @@ class SpyNode:
         disowned_by_children(self)
 
     def disown(self) -> None:
-        """In a forked child: the slots in the logs are the parent's."""
+        """In a forked child: the slots in the logs belong to the parent."""
         self.lock = threading.RLock()
         self._spies, self._logs = {}, ReadLogs(self._receive, self._named_logs, spies=True)
 
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
-        """A reader; no writer learns of it, nor of its type and filter."""
+        """A reader; writers learn neither of it nor of its type and filter."""
         key = next(self._keys) if spec.entity_key is None else spec.entity_key
         with self.lock:
             reader = self.participant.create_reader(replace(spec, entity_key=key))
@@ -99,7 +99,7 @@ class SpyNode:
             self.participant.delete_reader(guid)
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool) -> None:
-        """No writer knows of any."""
+        """Do nothing: writers know of no reader."""
 
     def offer_room(self, reader: StatefulReader) -> None:
         with self.lock:
@@ -115,7 +115,7 @@ class SpyNode:
     # --- the duty cycle --------------------------------------------------------------------------
 
     def cycle(self, timeout: float) -> None:
-        """One duty cycle: look for writers, read what is there; sleep if there is nothing."""
+        """Run one duty cycle: look for writers, read their logs; sleep if there is nothing to read."""
         if not self._spies:
             time.sleep(min(timeout, _LOOK_SECONDS))
             self.directory.changes += 1
@@ -133,7 +133,7 @@ class SpyNode:
             self._sleep = min(2 * self._sleep, _SLEEP_MAX)
 
     def wake(self) -> None:
-        """It never sleeps for long."""
+        """Do nothing: it never sleeps for long."""
 
     def close(self) -> None:
         with self.lock:
@@ -148,7 +148,7 @@ class SpyNode:
         self._recipients.deliver(self.participant.receive(data, spans, now=now))
 
     def _look(self, now: int) -> None:
-        """Find logs of the readers' topics that are new, or can be joined by now, and let go of those that ended."""
+        """Find logs of the readers' topics that are new, or can be joined by now, and leave those that ended."""
         self.directory.changes += 1
         for spy in self._spies.values():
             for writer in list(spy.joined):
@@ -173,15 +173,13 @@ class SpyNode:
                     self._join(spy, found, published, now)
 
     def _join(self, spy: _Spy, writer: Guid, published: NamedLog, now: int) -> None:
-        """Read a log from now on; what cannot be joined now is tried again at the next look."""
+        """Read a log from now on; a log that cannot be joined now is tried again at the next check."""
         try:
             log = self._named_logs.map_log(published.path.name)
         except LogError as error:
             _log.debug("%s", error)
             return
-        if (
-            len(log.subscribers()) >= SUBSCRIBERS_MAX
-        ):  # looked at first: nobody is told of a match that is none
+        if len(log.subscribers()) >= SUBSCRIBERS_MAX:  # checked first: no match is reported that is not one
             self._tell_full(spy, published, writer)
             return
         self.participant.join(
@@ -197,14 +195,14 @@ class SpyNode:
         if published.path.name not in spy.full:
             spy.full.add(published.path.name)
             _log.warning(
-                "%s has as many readers as it takes: %s is not read until one of them leaves",
+                "all reader slots of %s are taken: writer %s is not read until a reader leaves",
                 published.path,
                 writer,
             )
 
 
 def _writer_for(spec: ReaderSpec, about: Mapping[str, JSON], domain: int) -> Guid | None:
-    """The writer of a log, if it is one for a reader; None: it never will be."""
+    """The writer of a log, if it matches a reader; None: it never will."""
     writer = writer_of(about)
     theirs = about.get("domain"), about.get("topic"), about.get("type")
     if writer is None or theirs != (domain, spec.topic, spec.type_name):

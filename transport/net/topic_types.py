@@ -1,4 +1,4 @@
-"""The types of a topic, or of topics that are read together, as the peers on a domain tell them."""
+"""The types of a topic, or of topics that are read together, as the peers on a domain announce them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..types.xtypes.assignability import incompatibilities_of_types
 from .directory import Directory
 
 _LOOK_AGAIN_SECONDS: Final = 0.02
-#: A peer's endpoints come one after the other, and so do peers: how long to look for others than the first.
+#: Peers, and the endpoints of a peer, appear one after the other: how long to wait for more after the first.
 _SETTLE_SECONDS: Final = 0.5
 #: Types of one topic that are compared with each other.
 _TYPES_MAX: Final = 32
-#: Names of a kind that an error lists.
+#: Names of one kind that an error lists.
 _NAMES_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedType:
     """The type that one endpoint of a topic announces. ``struct`` is None if it announces none, for which ``failure``
-    has the reason, or if it has not been asked for yet."""
+    has the reason, or if it has not been requested yet."""
 
     endpoint: RemoteEndpoint
     struct: Struct | None
@@ -53,10 +53,10 @@ def await_type(
     need_struct: bool = True,
     stopping: Callable[[], bool] = bool,
 ) -> AnnouncedType:
-    """The type that all others on the topic can be read as; of endpoints named ``type_name`` only, if that is given.
+    """The type that all others on the topic can be read as; only of endpoints with ``type_name``, if that is given.
 
-    It waits as :func:`await_types` does. Raises UnknownTypeError saying what was seen, or which types contradict each
-    other.
+    It waits as :func:`await_types` does. Raises UnknownTypeError with the endpoints that were seen, or the types that
+    contradict each other.
     """
     announced = await_types(
         directory,
@@ -78,12 +78,12 @@ def await_types(
     need_struct: bool = True,
     stopping: Callable[[], bool] = bool,
 ) -> list[AnnouncedType]:
-    """What the endpoints on the selected topics tell, of those named ``type_name`` if that is given; writers alone,
-    where there are any.
+    """The types that endpoints on the selected topics announce, of those with ``type_name`` if that is given; only of
+    writers, if there are any.
 
     ``need_struct``: members too, not only name and key. The node has to have ``resolve_types``. It waits until all
-    topics of a list have told theirs, or the first one of a pattern, and a moment for others, but no longer than
-    ``timeout`` seconds. Raises UnknownTypeError saying what was seen, if nobody has told one by then.
+    topics of a list have a type, or the first one of a pattern, and a moment for others, but no longer than ``timeout``
+    seconds. Raises UnknownTypeError with the endpoints that were seen, if no type is known by then.
     """
     deadline = time.monotonic() + timeout
     settled: float | None = None
@@ -108,7 +108,7 @@ def await_types(
 
 
 def common_type(announced: list[AnnouncedType], selection: TopicSelection) -> AnnouncedType | None:
-    """The type that all others can be read as; None: they have different names, or no one type can stand for all."""
+    """The type that all others can be read as; None: they have different names, or there is no such type."""
     if len({each.type_name for each in announced}) > 1:
         return None
     try:
@@ -143,7 +143,7 @@ def _is_read_as(writer: AnnouncedType, reader: AnnouncedType) -> bool:
 
 
 def _types(directory: Directory, selection: TopicSelection) -> list[AnnouncedType]:
-    """What the endpoints that are known by now say, writers first."""
+    """The types of the endpoints that are known by now, writers first."""
     with directory.node.lock:
         known = directory.participant.database
         if selection.pattern is None:
@@ -170,7 +170,7 @@ def _unknown(
             f"{each.failure or 'has not answered yet'}"
             for each in seen[:_NAMES_MAX]
         )
-        why = f"nobody on {where} told a type within {timeout:g} s ({message})"
+        why = f"nobody on {where} announced a type within {timeout:g} s ({message})"
         return UnknownTypeError(why, gap=TypeGap.UNEXPLAINED)
     with directory.node.lock:
         endpoints = list(directory.participant.database.endpoints)

@@ -7,7 +7,7 @@ import os
 
 
 class WakePipe:
-    """Neither end ever blocks."""
+    """A pipe whose ends never block."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -15,22 +15,22 @@ class WakePipe:
         os.set_blocking(self._write, False)
 
     def fileno(self) -> int:
-        """What is readable once somebody called :meth:`wake`."""
+        """The descriptor that is readable after :meth:`wake`."""
         return self._read
 
     def wake(self) -> None:
-        """Any thread may call this."""
-        with contextlib.suppress(OSError):  # it is awake, or closed
+        """Wake the thread; any thread may call this."""
+        with contextlib.suppress(OSError):  # the thread is awake, or the pipe is closed
             os.write(self._write, b"\0")
 
     def clear(self) -> None:
-        """Forget that it was woken."""
-        with contextlib.suppress(OSError):  # it is empty, or closed
+        """Reset the pipe."""
+        with contextlib.suppress(OSError):  # the pipe is empty, or closed
             while os.read(self._read, 4096):
                 pass
 
     def close(self) -> None:
-        """Give both ends back. Their numbers may soon be somebody else's, so they are forgotten first."""
+        """Close both ends. Their descriptors may soon be reused, so they are cleared first."""
         read, self._read, write, self._write = self._read, -1, self._write, -1
         os.close(read)
         os.close(write)
