@@ -26,9 +26,9 @@ _MEMBERSHIP: Final = struct.Struct("=4s4si")
 def join_group(
     domain: int, group: Locator, interfaces: list[Interface], receive_buffer: int
 ) -> socket.socket | None:
-    """A socket that receives what is sent to a multicast group; None: no interface takes multicast.
+    """A socket that receives datagrams sent to a multicast group; None: no interface takes multicast.
 
-    Raises TransportError if the port cannot be had.
+    Raises TransportError if the port is not available.
     """
     with contextlib.ExitStack() as opened:
         try:
@@ -52,7 +52,7 @@ def join_group(
 
 
 def device_number(s: socket.socket, interface: Interface) -> int:
-    """The kernel's number of the device; 0: there is none."""
+    """The kernel's number of the device; 0: there is no such device."""
     request = struct.pack("16si20x", interface.name.encode()[:15], 0)
     try:
         return int.from_bytes(fcntl.ioctl(s, _SIOCGIFINDEX, request)[16:20], sys.byteorder)
@@ -63,10 +63,9 @@ def device_number(s: socket.socket, interface: Interface) -> int:
 def join_again(
     sender: socket.socket, interface: Interface, groups: Iterable[socket.socket], before: int
 ) -> bool:
-    """Send to groups, and receive what is sent to them, through the device that the interface has now; False: it has
-    none.
+    """Send to groups and receive from them through the device that the interface has now; False: it has none.
 
-    The kernel knows a device by its number, and one that was removed comes back with another than ``before``.
+    The kernel knows a device by its number; a device that was removed comes back with another one than ``before``.
     """
     try:
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface.address))
@@ -74,7 +73,7 @@ def join_again(
         return False
     for s in groups:
         group = socket.inet_aton(s.getsockname()[0])
-        with contextlib.suppress(OSError):  # a socket has room for few memberships
+        with contextlib.suppress(OSError):  # a socket has few memberships
             left = _MEMBERSHIP.pack(group, bytes(4), before)
             s.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, left)
         try:

@@ -38,7 +38,7 @@ def granted_buffer(s: socket.socket, which: int) -> int:
 
 
 def _set_buffer(s: socket.socket, force: int, plain: int, size: int) -> None:
-    """Ask for a kernel buffer of ``size`` bytes, by privilege if we have it."""
+    """Ask for a kernel buffer of ``size`` bytes, by privilege if the process has it."""
     try:
         s.setsockopt(socket.SOL_SOCKET, force, size)
     except PermissionError:
