@@ -196,7 +196,7 @@ def test_what_waits_for_a_flush_is_bounded() -> None:
     queue.put(lambda: None, None, None).result(PATIENCE)
 
 
-def test_they_are_done_in_order_and_may_be_cancelled() -> None:
+def test_flushes_complete_in_order_and_may_be_cancelled() -> None:
     queue, blocked, done = FlushQueue(), Blocked(), list[int]()
     queue.put(blocked.flush, None, None)
     futures = [queue.put(lambda i=i: done.append(i), None, None) for i in range(4)]  # type: ignore[misc]

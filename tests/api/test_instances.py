@@ -106,7 +106,7 @@ def test_without_the_type_key_hashes_are_all_that_is_known() -> None:
     assert [each.key_hash[3] for each in instances.all()] == [1, 2]
 
 
-def test_those_without_writers_make_room() -> None:
+def test_instances_without_writers_are_replaced() -> None:
     instances = Instances(TYPE, keyed=True, limit=3)
     (rows,) = instances.note_frames([written(1, 2, 3, 4)])
     assert rows.tolist() == [0, 1, 2, -1]
@@ -135,7 +135,7 @@ def test_a_run_that_is_longer_than_a_chunk() -> None:
     assert second.tolist() == [3]
 
 
-def test_samples_of_a_forgotten_instance_are_not_taken_for_those_of_the_one_in_its_place() -> None:
+def test_samples_of_a_forgotten_instance_are_separate_from_its_successors() -> None:
     """KEEP_LAST: the place of an instance without writers is another one's, while its sample still waits."""
     instances, cache = Instances(TYPE, keyed=True, limit=2), SampleCache(depth=1)
     sent = [written(1), only_keys(1, flags=UNREGISTERED), written(2), written(3), written(1)]

@@ -243,7 +243,9 @@ class TestIteration:
 
         assert asyncio.run(gather()) == 0
 
-    def test_who_is_cancelled_loses_nothing(self, participant: rtps.Participant, cyclone: Cyclone) -> None:
+    def test_a_cancelled_iteration_loses_no_sample(
+        self, participant: rtps.Participant, cyclone: Cyclone
+    ) -> None:
         peer = written(cyclone, cyclone_types.Number)
         subscription = subscribed(participant, peer)
 

@@ -85,7 +85,7 @@ class TestTypes:
         with pytest.raises(OptionError, match=r"'A', 'B'; name one"):
             struct_of_text("struct A { long x; }; struct B { long x; };", settings())
 
-    def test_none_of_that_name(self) -> None:
+    def test_an_unknown_type_name_suggests_the_nearest(self) -> None:
         with pytest.raises(OptionError, match=r"did you mean 'm::Outer'\?"):
             struct_of_text(IDL, settings(type="m::Oter"))
 

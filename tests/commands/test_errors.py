@@ -168,7 +168,7 @@ class TestCommand:
         ):
             assert text in printed
 
-    def test_those_without_room_are_told(self, root: Path) -> None:
+    def test_entries_beyond_the_capacity_are_reported(self, root: Path) -> None:
         log = ErrorLog(source(root).path, size=4096)
         for number in range(200):
             log.record("ERROR", "x", f"e{number}", now=NOW)
@@ -220,7 +220,7 @@ class TestRecording:
         kept = {f"{DEAD + 3}-5.errors", f"{DEAD + 4}-5.errors", mine.path.name, "readme"}
         assert {path.name for path in folder.iterdir()} == kept
 
-    def test_those_of_processes_in_other_pid_namespaces_stay(
+    def test_error_logs_of_processes_in_other_pid_namespaces_stay(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Containers that share the folder, and not their processes."""

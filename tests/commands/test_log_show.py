@@ -123,7 +123,9 @@ def test_writers_whose_samples_are_trimmed_are_still_known(log: StreamLog) -> No
     [(os.getpid(), 0, "alive"), (os.getpid(), 10, "stalled"), (DEAD, 0, "ended")],
     ids=["alive", "stalled", "ended"],
 )
-def test_who_appends_to_it(log: StreamLog, pid: int, late: int, state: str, monkeypatch: Any) -> None:
+def test_log_show_names_the_appending_process(
+    log: StreamLog, pid: int, late: int, state: str, monkeypatch: Any
+) -> None:
     heartbeat = time.monotonic_ns()
     counters = Counters.create(log.directory / "counters")
     fill(counters, receiver__pid=pid, receiver__heartbeat_ns=heartbeat)

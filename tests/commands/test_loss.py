@@ -132,7 +132,7 @@ def test_more_lost_parts_than_are_kept(root: Path) -> None:
     assert lost(read_decoding_report(directory).counters()) == LOST_PARTS_MAX + 5
 
 
-def test_those_without_room_are_told(root: Path) -> None:
+def test_entries_beyond_the_capacity_are_reported(root: Path) -> None:
     small = report(root)
     small = LossReport(small.path, size=4096)
     for number in range(100):

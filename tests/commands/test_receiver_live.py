@@ -101,7 +101,7 @@ def test_the_type(receiver: Receiver) -> None:
     assert "int32 x;" in receiver.run("type", "numbers").stdout
 
 
-def test_who_is_there(receiver: Receiver) -> None:
+def test_ls_shows_the_participants_that_a_receiver_sees(receiver: Receiver) -> None:
     with rtps.Participant(domains.COMMANDS_RECEIVER, interface="lo", options={"participant.name": "robot"}):
         seen = lambda: json.loads(receiver.run("ls", "--wait", "1s", "--json").stdout)  # noqa: E731
         wait_until(lambda: "robot" in {each["name"] for each in seen()["participants"]})  # type: ignore[no-untyped-call]

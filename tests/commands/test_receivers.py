@@ -95,7 +95,7 @@ class TestStat:
         assert "Connection refused" in found["unreached"][closed]
         assert [stream["pid"] for stream in found["streams"]] == [17]
 
-    def test_none_answers(self, closed: str) -> None:
+    def test_no_receiver_answers(self, closed: str) -> None:
         error = run("stat", "-r", closed, exit_code=1).exception
         assert str(error).startswith(f"the receiver at {closed} is not reached: {closed}: ")
 

@@ -47,7 +47,7 @@ def rows(first: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_samples_are_written_leaves_a_whole_file_with_all_that_was_taken(
+def test_a_signal_during_a_write_leaves_a_whole_file_with_all_taken_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     taken: list[pa.Table] = []

@@ -181,14 +181,14 @@ class TestTable:
         for text in ("Square", "[bold]", "12345", "5.0 MiB", "77", f"alive {os.getpid()}"):
             assert text in output
 
-    def test_those_that_ended_come_last(self, root: Path) -> None:
+    def test_ended_streams_come_last(self, root: Path) -> None:
         source(root, "A", receiver__pid=DEAD)
         source(root, "B")
         assert [s["topic"] for s in as_json()["streams"]] == ["B"]  # type: ignore[attr-defined]
         both = as_json("--all")["streams"]
         assert [(s["topic"], s["state"]) for s in both] == [("B", "alive"), ("A", "ended")]  # type: ignore[attr-defined]
 
-    def test_those_that_ended_are_only_counted(self, root: Path) -> None:
+    def test_ended_streams_are_only_counted(self, root: Path) -> None:
         source(root, "Old", receiver__pid=DEAD, drop__not_rtps=1)
         output = run().stdout
         assert "no source or sink runs" in output

@@ -198,7 +198,7 @@ def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(services: Recei
     assert services.a.committed == [("g", Cursor(0))]
 
 
-def test_a_log_in_place_of_one_that_is_lost_is_held_from_when_the_query_goes_on_there(
+def test_a_log_that_replaces_a_lost_one_is_held_once_the_query_reads_it(
     services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = services.reader(failOnDataLoss=False, **{"receiver.group": "g"})
@@ -239,7 +239,7 @@ def test_available_now_of_spark_4_0_trims_nothing_of_a_batch_that_is_repeated(
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_nothing_of_it(
+def test_available_now_of_spark_4_0_that_ends_before_repeating_a_batch_loses_no_row(
     services: ReceiverServices, monkeypatch: pytest.MonkeyPatch, held: bool
 ) -> None:
     """The query failed, or was stopped, between. Whether the receiver has lost the group meanwhile does not matter."""
@@ -260,7 +260,7 @@ def test_available_now_of_spark_4_0_that_ends_before_it_repeats_a_batch_loses_no
     assert ids(again, again.partitions(zero, one)) == list(range(200_000))
 
 
-def test_available_now_of_spark_4_0_keeps_its_group_alive_over_runs_without_new_samples(
+def test_available_now_of_spark_4_0_keeps_its_group_over_runs_without_samples(
     services: ReceiverServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is held where it is, since only commit() tells that the last micro-batch is processed."""
@@ -414,7 +414,7 @@ def test_a_receiver_that_plans_again_is_back(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes_then(
+def test_a_receiver_absent_at_the_query_start_loses_no_later_sample(
     services: ReceiverServices, restarts: bool
 ) -> None:
     receive(services.b, 90, 5)
@@ -437,7 +437,7 @@ def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes
     assert "awaited" not in offset
 
 
-def test_who_is_awaited_is_kept_in_the_checkpoint() -> None:
+def test_awaited_receivers_are_kept_in_the_checkpoint() -> None:
     offset = ReceiverServiceOffset("g", {}, None, {"b": 5, "a": 7})
     reported = json.loads(json.dumps(offset.to_json()))
     assert ReceiverServiceOffset.from_json(reported) == offset

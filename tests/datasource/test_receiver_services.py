@@ -250,7 +250,7 @@ def test_a_query_asks_for_its_subscription(services: ReceiverServices) -> None:
     assert services.a.patience > 10, "it may be busy"  # type: ignore[operator]
 
 
-def test_who_is_out_of_reach_is_not_waited_for_until_it_subscribes(services: ReceiverServices) -> None:
+def test_an_unreachable_receiver_is_not_waited_for_until_it_subscribes(services: ReceiverServices) -> None:
     services.b.is_gone = True
     reader = services.reader(**{"receiver.subscribe": "true"})
     zero = reader.initialOffset()

@@ -193,7 +193,7 @@ def test_no_rows_leave_that_are_overwritten_while_a_query_reads_its_own_log(
             next(batches)
 
 
-def test_what_is_overwritten_while_spark_takes_the_last_rows_of_a_querys_own_log_fails(
+def test_a_range_overwritten_while_spark_takes_its_last_rows_fails(
     tmp_path: Path,
 ) -> None:
     """Large payloads are views of the log until they are sent."""

@@ -157,7 +157,7 @@ def test_a_copy_outlives_the_frame_but_not_the_next_copy(log: PublicationLog) ->
     assert frames.data[frames.spans[0][0]] == 1
 
 
-def test_who_is_more_than_a_term_behind_gets_nothing(log: PublicationLog) -> None:
+def test_a_reader_more_than_a_term_behind_gets_nothing(log: PublicationLog) -> None:
     image = image_of(log)
     publish(log, 1)
     assert image.poll(1_000) is not None

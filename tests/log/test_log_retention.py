@@ -126,7 +126,7 @@ def test_reports_outlive_the_samples_of_a_temporary_checkpoint(tmp_path: Path, m
     assert named(tmp_path, period=HOUR - 1) == [(directory, TOO_OLD)]
 
 
-def test_a_damaged_log_of_a_temporary_checkpoint_goes_and_its_reports_stay_for_a_while(
+def test_a_damaged_log_of_a_temporary_checkpoint_is_removed_before_its_reports(
     tmp_path: Path,
 ) -> None:
     directory = log(tmp_path)
@@ -190,7 +190,7 @@ def test_a_log_that_was_in_use_a_moment_ago_is_young_on_any_file_system(tmp_path
     assert named(tmp_path, period=HOUR, nbytes=0) == []
 
 
-def test_who_only_looks_refuses_no_receiver(tmp_path: Path) -> None:
+def test_a_short_lock_on_a_log_refuses_no_receiver(tmp_path: Path) -> None:
     directory = log(tmp_path)
     looking = os.open(directory / "lock", os.O_RDWR)
     fcntl.flock(looking, fcntl.LOCK_EX)

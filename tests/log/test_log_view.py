@@ -284,7 +284,7 @@ def test_a_view_that_copies_follows_an_appender(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "life", ["same", "resumed", "killed while it trims", "overwritten while it is mapped"]
 )
-def test_who_has_read_all_of_a_trimmed_segment_has_lost_nothing(tmp_path: Path, life: str) -> None:
+def test_a_reader_of_a_whole_trimmed_segment_has_lost_nothing(tmp_path: Path, life: str) -> None:
     """Such a reader stands where the segment's last frame ends, in front of its PAD."""
     directory = tmp_path / "log"
     log = StreamLog.create(directory, max_bytes=16 * PAGE, segment_bytes=4 * PAGE, metadata={})
@@ -329,7 +329,7 @@ def test_who_has_read_all_of_a_trimmed_segment_has_lost_nothing(tmp_path: Path, 
             all_samples(LogView(directory).frames(done, end))
 
 
-def test_who_has_read_all_has_lost_nothing_where_descriptors_are_short_while_it_is_trimmed(
+def test_a_reader_at_the_end_loses_nothing_when_descriptors_run_out_during_a_trim(
     tmp_path: Path,
 ) -> None:
     number, refused = 0, 1

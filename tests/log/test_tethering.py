@@ -61,7 +61,7 @@ def test_the_last_eighth_is_meant() -> None:
     assert log.after(LIMIT - 1) == [] and log.after(1) == [(A, LINGER)]
 
 
-def test_who_gets_out_of_the_bottom_begins_anew() -> None:
+def test_a_reader_that_leaves_the_bottom_of_the_window_starts_a_new_time_out() -> None:
     log = lagging()
     log.after(LIMIT - 1)
     log.at(A, 300)
@@ -71,7 +71,7 @@ def test_who_gets_out_of_the_bottom_begins_anew() -> None:
     assert log.after(1) == [(A, LINGER)]
 
 
-def test_who_lingers_is_let_go_however_fast_it_becomes() -> None:
+def test_a_lingering_reader_is_let_go_however_fast_it_becomes() -> None:
     log = lagging()
     log.after(LIMIT)
     log.at(A, 800)
@@ -98,7 +98,7 @@ def test_readers_by_udp_are_consumers_too() -> None:
     assert log.after(LIMIT) == [(A, LINGER)]
 
 
-def test_who_rests_holds_nobody_up_and_pushes_nobody() -> None:
+def test_a_resting_reader_neither_delays_nor_advances_the_limit() -> None:
     log = lagging()
     log.at(C, 100)
     log.after(0)
@@ -119,7 +119,7 @@ def test_two_untethered_ones_of_which_one_is_slow() -> None:
     assert log.after(LIMIT) == [(A, RESTING)] and log.tethering.state(B) is ACTIVE
 
 
-def test_who_leaves_is_forgotten() -> None:
+def test_a_reader_that_leaves_is_forgotten() -> None:
     log = lagging()
     log.after(LIMIT)
     del log.consumers[A]

@@ -197,7 +197,7 @@ class TestCollector:
         assert "spark_rtps_short_sends_total" not in found
         assert "spark_rtps_rcv_pos_bytes" not in found
 
-    def test_those_that_ended_are_not_shown(self, tmp_path: Path) -> None:
+    def test_ended_streams_are_not_exported(self, tmp_path: Path) -> None:
         directory = source(tmp_path, receiver__pid=DEAD)
         LossReport(directory / LOSS_REPORT).observe(PEER, "Square", 4, now=NOW)
         assert scrape(tmp_path) == {}

@@ -53,7 +53,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "made"), [("static", StaticWindow), ("cubic", Cubic)])
-def test_those_built_in(kind: str, made: type) -> None:
+def test_built_in_congestion_controls_have_names(kind: str, made: type) -> None:
     assert isinstance(load_congestion_control(kind)(CongestionControlPolicy(kind), WRITER), made)
 
 
@@ -81,7 +81,7 @@ def test_of_the_users_own(name: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("mine")
-def test_those_that_are_none(kind: str, output: str) -> None:
+def test_invalid_congestion_controls_are_refused(kind: str, output: str) -> None:
     with pytest.raises(OptionError, match=output) as caught, explained():
         load_congestion_control(kind)
     assert caught.value.option == "congestion_control"

@@ -96,7 +96,7 @@ def test_a_reader_that_leaves_gives_its_slot_back(scene: Scene) -> None:
     assert writer.writer._unsent.log.subscribers() == []
 
 
-def test_who_was_taken_for_dead_comes_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_was_taken_for_dead_returns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     node = scene.node(ipc=True)
     got = scene.reader(node)
     writer = ipc_writer(scene, scene.node())
@@ -111,7 +111,7 @@ def test_who_was_taken_for_dead_comes_back(scene: Scene, monkeypatch: pytest.Mon
     scene.wait(lambda: got.numbers == list(range(2_000)))
 
 
-def test_who_falls_out_of_the_log_goes_on_at_the_newest(scene: Scene) -> None:
+def test_a_reader_that_the_log_overtakes_resumes_at_the_newest(scene: Scene) -> None:
     slow_node, fast_node = scene.node(ipc=True), scene.node(ipc=True)
     slow, fast = scene.reader(slow_node), scene.reader(fast_node)
     pace = FlowControlPolicy(ipc=True, term_length=TERM, strategy="max")

@@ -445,7 +445,7 @@ def test_a_thread_that_lingers_is_followed_by_the_nodes_own(
     scene.wait(lambda: node.duty_cycle.thread in cycles)
 
 
-def test_who_lingers_wakes_nobody(scene: Scene) -> None:
+def test_a_lingering_duty_cycle_wakes_no_thread(scene: Scene) -> None:
     node = scene.node()
     with node.duty_cycle.steering(lingering=True):
         node.duty_cycle._lingers_until = time.monotonic() + 3_600

@@ -217,7 +217,7 @@ class TestDdsXml:
         with pytest.raises(OptionError, match=r"name one profile of .* in qos.profile: L::A, L::B"):
             settings(AppliesTo.READ, written(tmp_path, text))
 
-    def test_none_at_all(self, tmp_path: Path) -> None:
+    def test_a_file_without_profiles_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="there is none"):
             settings(AppliesTo.READ, written(tmp_path, '<qos_library name="L"/>'))
 

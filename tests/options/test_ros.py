@@ -215,7 +215,7 @@ class TestEnvironment:
             ({"AUTOMATIC_DISCOVERY_RANGE": ""}, None, True, ()),
         ],
     )
-    def test_whom_it_looks_for(
+    def test_discovery_variables_set_interface_multicast_and_peers(
         self,
         monkeypatch: pytest.MonkeyPatch,
         variables: dict[str, str],

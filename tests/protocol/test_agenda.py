@@ -119,7 +119,7 @@ def test_timers_that_change_far_ahead_leave_nothing_behind() -> None:
     assert agenda.get_timer() == 1_004_999
 
 
-def test_who_is_not_touched_is_not_asked() -> None:
+def test_an_untouched_endpoint_is_not_asked() -> None:
     agenda, fakes = Agenda(), [Fake(i) for i in range(100)]
     for fake in fakes:
         agenda.add_endpoint(fake)
@@ -130,7 +130,7 @@ def test_who_is_not_touched_is_not_asked() -> None:
     assert sum(fake.asked for fake in fakes) == 150
 
 
-def test_who_has_more_to_say_is_asked_again() -> None:
+def test_an_endpoint_with_more_output_is_asked_again() -> None:
     agenda, fake = Agenda(), Fake(0)
     agenda.add_endpoint(fake)
     fake.has_more_to_say = True

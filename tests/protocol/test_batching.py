@@ -28,7 +28,7 @@ from tests.protocol.batcher_script import (
 # --- limits -------------------------------------------------------------------------------------------
 
 
-def test_max_data_bytes_counts_payloads_with_encapsulation_and_padding_and_no_metadata() -> None:
+def test_max_data_bytes_counts_payloads_with_padding_and_without_metadata() -> None:
     s = Script(replace(OPEN, max_data_bytes=160))
     assert s.write(9) == []
     assert (s.batcher.count, s.batcher.nbytes) == (9, 144)

@@ -53,7 +53,7 @@ def test_source_timestamp_resolution_zero_gives_each_its_own() -> None:
     assert timestamps(batch) == [5, 6, 6, 9]
 
 
-def test_source_timestamp_resolution_between_is_measured_from_the_timestamp_inherited() -> None:
+def test_source_timestamp_resolution_is_measured_from_the_inherited_timestamp() -> None:
     batch = stamped(10, 100, 106, 110, 111, 121, 122)
     assert timestamps(batch) == [100, 100, 100, 111, 111, 122]
     assert stamped(10, 100, 110).timestamps is None, "a difference that equals the resolution inherits"

@@ -158,7 +158,7 @@ def test_a_part_of_them_goes_where_the_reader_takes_no_more() -> None:
     assert b"".join(piece for _, _, piece, _ in fragments(s)) == wrote[4]
 
 
-def test_who_comes_late_is_sent_them_again() -> None:
+def test_a_late_joiner_is_sent_the_fragments_again() -> None:
     s = Script(LASTING)
     wrote = several(s, 3)
     s.writer.outgoing()

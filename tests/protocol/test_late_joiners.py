@@ -138,7 +138,7 @@ def test_a_claim_without_key_replaces_nothing_before_it_is_committed() -> None:
     assert topic.late() == [3]
 
 
-def test_a_claim_committed_in_a_coherent_set_that_is_aborted_is_replaced_as_others_are() -> None:
+def test_a_claim_committed_in_an_aborted_coherent_set_is_replaced() -> None:
     topic = Topic(KEEP_LAST)
     topic.join()
     claim = topic.claim()
@@ -240,7 +240,7 @@ def test_a_source_timestamp_that_is_not_now_changes_no_other_samples_lifespan(ah
     assert topic.late() == ([3, 4, 5] if ahead > 0 else [5])
 
 
-def test_a_source_timestamp_that_is_far_ahead_does_not_keep_what_is_written_behind_it() -> None:
+def test_a_source_timestamp_far_ahead_does_not_keep_later_samples() -> None:
     topic = Topic(MORTAL, keyed=False)
     topic.write(0, stamp=WALL + 10**6 * SECOND)
     for _ in range(1_000):
@@ -249,7 +249,7 @@ def test_a_source_timestamp_that_is_far_ahead_does_not_keep_what_is_written_behi
     assert topic.writer.history.samples < 300
 
 
-def test_a_source_timestamp_that_is_far_ahead_does_not_use_up_max_samples() -> None:
+def test_a_source_timestamp_far_ahead_does_not_use_up_max_samples() -> None:
     topic = Topic(replace(MORTAL, max_samples=8), keyed=False)
     topic.join()
     topic.write(0, stamp=WALL + 10**6 * SECOND)

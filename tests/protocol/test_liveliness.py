@@ -127,7 +127,7 @@ def test_no_assertions_after_the_last_such_writer() -> None:
     assert one.liveliness.get_timer() is None
 
 
-def test_who_never_acknowledges_does_not_make_the_history_grow() -> None:
+def test_a_reader_that_never_acknowledges_does_not_grow_the_history() -> None:
     network = VirtualNetwork()
     one, two = lively(network)
     writer = two._writers[ENTITYID_P2P_MESSAGE_WRITER]
@@ -307,7 +307,7 @@ def test_a_write_asserts_liveliness_to_readers_of_other_writers() -> None:
     assert ours.writer.last_sn == first + 2
 
 
-def test_a_writer_with_a_shorter_lease_is_asserted_by_it_although_an_assertion_was_put_off() -> None:
+def test_a_shorter_lease_brings_a_postponed_assertion_forward() -> None:
     ours, theirs = liveliness(), Liveliness(THEM, {})
     slow, quick = endpoint(US, 1, PARTICIPANT, 300 * LEASE), endpoint(US, 2, PARTICIPANT)
     ours.add_local(slow, now=0)

@@ -40,7 +40,7 @@ def test_uniform_ones() -> None:
         assert payloads(found) == [each + bytes(20 - size) for each in payloads(keys)]
 
 
-def test_those_of_many_lengths() -> None:
+def test_keys_of_many_lengths() -> None:
     lengths = np.array([8, 16, 0, 20, 24, 8])
     offsets = np.array([100, 0, 4, 24, 60, 16])
     keys = Samples.ragged(np.arange(128, dtype=np.uint8), offsets, lengths)
@@ -60,7 +60,9 @@ def test_long_ones_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
 @pytest.mark.parametrize("extensibility", list(Extensibility))
-def test_they_are_read_as_before(extensibility: Extensibility, representation: DataRepresentation) -> None:
+def test_lengthened_keys_are_read_as_before(
+    extensibility: Extensibility, representation: DataRepresentation
+) -> None:
     codec = Codec(replace(pair(), extensibility=extensibility))
     rows = [{"a": 1, "b": "", "c": None}, {"a": -2, "b": "two", "c": None}]
     schema = pa.schema([field.with_nullable(True) for field in codec.arrow_schema])

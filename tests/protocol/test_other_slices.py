@@ -135,7 +135,7 @@ def test_heartbeats_too_soon_after_one_that_was_answered_are_not_answered() -> N
     assert acknowledged(reader) == [11]
 
 
-def test_a_writer_that_wants_no_acknowledgements_gets_one_only_when_it_does_not_know_of_the_reader() -> None:
+def test_a_writer_without_positive_acks_gets_one_only_if_it_seems_unmatched() -> None:
     reader = reader_of(no_positive_acks=True)
     for count in range(1, 11):
         reader.on_heartbeat_of_other_slice(IT, heartbeat(1, 9, count), now=count * NANOSECONDS // 20)

@@ -102,7 +102,7 @@ def test_then_who_is_silent_longest_if_it_has_had_its_time(room: Room) -> None:
     assert room.come(4) == prefix(2)
 
 
-def test_who_is_matched_stays(room: Room) -> None:
+def test_a_matched_participant_is_kept(room: Room) -> None:
     for n in range(3):
         room.come(n, proven=n != 1)
     room.matched |= {prefix(0), prefix(2)}
@@ -313,9 +313,7 @@ def changes(it: Attacked, kind: type[Any]) -> int:
 
 @pytest.mark.parametrize("lease", [0, 1, 1_000])
 @pytest.mark.parametrize("proven", [False, True])
-def test_a_lease_of_next_to_nothing_does_not_make_us_find_a_participant_again_and_again(
-    lease: int, proven: bool
-) -> None:
+def test_a_tiny_lease_does_not_cause_repeated_discovery(lease: int, proven: bool) -> None:
     it = Attacked()
     before = changes(it, events.ParticipantDiscovered)
     for _ in range(60):

@@ -194,7 +194,7 @@ def test_what_a_forged_message_passes_is_counted_once_and_stays_passed(name: str
     assert s.taken() == list(range(1_000, 1_011))
 
 
-def test_what_a_forged_sample_of_a_best_effort_writer_passes_is_counted_once_and_stays_passed() -> None:
+def test_numbers_skipped_by_a_forged_sample_are_counted_lost_once() -> None:
     s = Script(Qos(), reliable=False)
     s.data(1, 5).data(1_000)
     s.sleep(2 * ANEW_NS)
@@ -235,7 +235,7 @@ def test_the_first_message_of_a_transient_local_writer_is_forged() -> None:
 
 
 @pytest.mark.parametrize("resumed", [FAR, 1_000, (1 << 63) - 1])
-def test_a_writer_that_began_anew_since_the_reader_stopped_is_read_from_its_beginning(resumed: int) -> None:
+def test_a_writer_restarted_while_no_reader_ran_is_read_from_its_start(resumed: int) -> None:
     """A participant of another stack that is restarted in a container may have the same GUID again."""
     s = Script(resume={IT: resumed})
     s.heartbeat(1, 8).data(1, 8)
@@ -275,9 +275,7 @@ def test_a_writer_that_began_anew_while_it_was_away_is_read(reliable: bool) -> N
 
 @pytest.mark.parametrize("drains", [True, False])
 @pytest.mark.parametrize("size", [16, 100_000, 300_000])
-def test_a_best_effort_writer_restarted_under_its_guid_is_read_whatever_its_samples_come_in(
-    size: int, drains: bool
-) -> None:
+def test_a_best_effort_writer_restarted_under_its_guid_is_read(size: int, drains: bool) -> None:
     network = VirtualNetwork(drains=drains)
     reading = network.add(lease_duration=SECOND)
     reader = reading.create_reader(ReaderSpec("t", "T", Qos(), keyed=False), now=network.now)
@@ -350,7 +348,7 @@ def test_a_best_effort_writer_that_began_anew_before_it_was_missed_is_read(how: 
     assert s.reader.counters.lost_samples == 20
 
 
-def test_a_reliable_writer_that_may_have_begun_anew_is_counted_by_a_best_effort_reader() -> None:
+def test_a_best_effort_reader_counts_doubted_samples_of_a_reliable_writer() -> None:
     s = Script(Qos())
     s.data(1, 100)
     assert s.taken() == list(range(1, 101))
@@ -384,7 +382,7 @@ def test_what_the_network_delivers_late_or_twice_is_in_no_doubt() -> None:
     assert (counters.lost_samples, counters.doubted_samples) == (0, 0)
 
 
-def test_a_reliable_writer_that_may_have_begun_anew_is_counted_by_a_reliable_reader() -> None:
+def test_a_reliable_reader_counts_doubted_samples_of_a_reliable_writer() -> None:
     """Nobody noticed the restart: its lease had not ended."""
     s = started()
     s.data(1, 100).heartbeat(1, 100)
@@ -396,7 +394,7 @@ def test_a_reliable_writer_that_may_have_begun_anew_is_counted_by_a_reliable_rea
     assert s.reader.counters.doubted_samples == s.reader.counters.duplicate_samples == 40
 
 
-def test_a_reliable_writer_matched_again_is_in_no_doubt_until_its_heartbeats_show_its_life() -> None:
+def test_a_rematched_reliable_writer_is_not_doubted_before_its_heartbeats() -> None:
     """The query was started again, and the writer, too. It tells seldom where it is, and nothing is lost."""
     s = Script(resume={IT: 1_000})
     for i in range(1, 61):
@@ -409,7 +407,7 @@ def test_a_reliable_writer_matched_again_is_in_no_doubt_until_its_heartbeats_sho
     assert s.reader.counters.doubted_samples == 0
 
 
-def test_what_a_reliable_writer_repeats_for_others_is_in_no_doubt_where_it_says_where_it_is() -> None:
+def test_repairs_within_a_heartbeats_range_are_not_doubted() -> None:
     s = started()
     s.data(1, 100).heartbeat(1, 100)
     for i in range(1, 41):
@@ -419,7 +417,7 @@ def test_what_a_reliable_writer_repeats_for_others_is_in_no_doubt_where_it_says_
     assert (s.reader.counters.doubted_samples, s.reader.counters.duplicate_samples) == (0, 40)
 
 
-def test_repairs_of_a_reliable_writer_for_others_are_no_new_life_to_a_best_effort_reader() -> None:
+def test_a_best_effort_reader_takes_no_repair_for_a_restart() -> None:
     s = Script(Qos(), resume={IT: 1_000})
     for i in range(100):
         s.now += ANEW_NS // 10
@@ -431,9 +429,7 @@ def test_repairs_of_a_reliable_writer_for_others_are_no_new_life_to_a_best_effor
 
 @pytest.mark.parametrize("pause", [0, 500, 10_000], ids=["no_pause", "short_pause", "long_pause"])
 @pytest.mark.parametrize("lag", [200, 900])
-def test_copies_of_a_slower_network_path_are_dropped_when_a_best_effort_writer_pauses(
-    lag: int, pause: int
-) -> None:
+def test_copies_by_a_slower_path_are_dropped_when_a_best_effort_writer_pauses(lag: int, pause: int) -> None:
     """They rise as a writer's do that was restarted, but for less than a second."""
     s = Script(Qos(), reliable=False)
     sent = [(100 * i + (pause if i > 50 else 0), i) for i in range(1, 101)]

@@ -31,14 +31,14 @@ def quiet(**policy: object) -> Script:
     return s
 
 
-def test_min_heartbeat_response_delay_0_and_max_heartbeat_response_delay_0_answer_at_once() -> None:
+def test_heartbeat_response_delays_of_0_answer_at_once() -> None:
     s = started()
     s.data(1, 3).heartbeat(1, 3)
     assert first_answer_after(s, 1)[1].missing.base == 4
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_min_heartbeat_response_delay_and_max_heartbeat_response_delay_bound_an_acknowledgement(
+def test_heartbeat_response_delays_bound_an_acknowledgement(
     seed: int,
 ) -> None:
     s = started(policy=DELAYED, random=Random(seed))
@@ -127,7 +127,7 @@ def test_heartbeat_suppression_duration_ignores_no_news() -> None:
     assert s.taken() == [4, 5]
 
 
-def test_heartbeat_suppression_duration_does_not_begin_with_a_heartbeat_that_wants_no_answer() -> None:
+def test_heartbeat_suppression_duration_does_not_begin_with_a_final_heartbeat() -> None:
     s = quiet(heartbeat_suppression_duration=50 * MS)
     s.data(1).heartbeat(1, 1, final=True)
     assert s.output() == []

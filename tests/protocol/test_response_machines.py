@@ -103,7 +103,7 @@ def test_a_response_without_acknack_leaves_a_delayed_one_owed() -> None:
     assert it.state is ResponseState.IDLE
 
 
-def test_heartbeats_before_the_answer_share_it_and_those_right_behind_it_are_suppressed() -> None:
+def test_heartbeats_before_an_answer_share_it_and_those_after_it_are_suppressed() -> None:
     delays = ResponseDelays(
         replace(POLICY, min_heartbeat_response_delay=5 * MS, max_heartbeat_response_delay=9 * MS), Random(1)
     )
@@ -167,7 +167,7 @@ def test_a_request_is_repeated_with_growing_patience_while_nothing_comes() -> No
     assert waits == [20 * MS, 40 * MS, 60 * MS, 60 * MS]
 
 
-def test_what_lies_behind_a_request_is_requested_in_addition_and_does_not_put_off_its_repetition() -> None:
+def test_a_later_hole_is_requested_without_delaying_the_first_repetition() -> None:
     it, _ = schedule(2, (3, 3), (6, 6))
     it.on_hole(3, 0)
     at, _ = due(it)

@@ -27,12 +27,12 @@ def windows(receive_buffer: int, writers: int) -> list[int]:
     return [proxy.receiver.window for writer in found for proxy in writer.readers.values()]
 
 
-def test_alone_a_writer_has_half_of_the_receive_buffer_and_no_more_than_the_policys_window() -> None:
+def test_a_single_writer_has_half_of_the_receive_buffer_up_to_the_policys_window() -> None:
     assert windows(24 * MIB, 1)[-1] == 6 * MIB  # of two topics
     assert windows(256 * MIB, 1) == [16 * MIB, 16 * MIB]
 
 
-def test_many_have_less_but_not_below_four_mebibytes() -> None:
+def test_many_writers_share_the_buffer_down_to_four_mebibytes() -> None:
     found = windows(32 * MIB, 4)
     assert found[-1] == min(found) == 4 * MIB  # what was offered when there were fewer is not taken back
     assert set(windows(0, 2)) == {4 * MIB}

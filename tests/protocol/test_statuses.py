@@ -276,7 +276,9 @@ def test_all_labels_fit_the_counters_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [ReaderStatuses, WriterStatuses])
-def test_whom_the_last_change_was_about(kind: type[ReaderStatuses] | type[WriterStatuses]) -> None:
+def test_last_handles_name_the_endpoint_that_changed(
+    kind: type[ReaderStatuses] | type[WriterStatuses],
+) -> None:
     statuses = kind(US)
 
     def last() -> dict[str, Guid]:
@@ -303,7 +305,7 @@ def test_whom_the_last_change_was_about(kind: type[ReaderStatuses] | type[Writer
     assert last() == {matched_status: ONE, incompatible_status: TWO}
 
 
-def test_whose_liveliness_changed_last() -> None:
+def test_last_publication_handle_names_the_writer_whose_liveliness_changed() -> None:
     statuses = ReaderStatuses(US)
     for event in (matched(ONE), matched(TWO), LivelinessLost(ONE, ""), LivelinessLost(TWO, "")):
         statuses.on_event(event)

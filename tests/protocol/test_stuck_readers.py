@@ -123,14 +123,14 @@ def test_a_time_out_alone_does_not_bound_what_answers(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["silent", "repeating", "requesting", "alternating"])
-def test_with_progress_asked_for_a_time_out_bounds_what_answers_and_acknowledges_nothing(way: str) -> None:
+def test_a_time_out_bounds_readers_that_answer_without_progress(way: str) -> None:
     policy = WriterPolicy(inactivate_nonprogressing_readers=True)
     found = outcome(way, policy=policy, receiver_timeout=5 * SECOND)
     assert found.delivered > 0.95 and found.stop < 5
 
 
 @pytest.mark.parametrize("way", ["silent", "repeating", "requesting", "alternating"])
-def test_so_does_a_number_of_heartbeats(way: str) -> None:
+def test_max_heartbeat_retries_bounds_readers_that_answer_without_progress(way: str) -> None:
     policy = WriterPolicy(inactivate_nonprogressing_readers=True, max_heartbeat_retries=50)
     found = outcome(way, policy=policy)
     assert found.delivered > 0.85 and found.stop < 10
@@ -142,7 +142,7 @@ def test_heartbeat_retries_to_a_reader_that_never_answered_take_long() -> None:
 
 
 @pytest.mark.parametrize("way", ["slow", "closed"])
-def test_what_makes_a_little_progress_or_reports_that_it_has_no_room_is_waited_for(way: str) -> None:
+def test_a_slow_or_full_reader_is_waited_for(way: str) -> None:
     policy = WriterPolicy(inactivate_nonprogressing_readers=True)
     assert outcome(way, policy=policy, receiver_timeout=5 * SECOND).delivered < 0.25
 

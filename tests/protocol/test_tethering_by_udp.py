@@ -87,7 +87,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
-def test_who_holds_another_up_lingers_rests_and_rejoins(loss: float) -> None:
+def test_a_reader_that_holds_another_up_lingers_rests_and_rejoins(loss: float) -> None:
     scene = Scene(loss=loss)
     slow, fast = scene.reader(UNTETHERED), scene.reader(TETHERED, fast=True)
     scene.run(LIMIT // 2)
@@ -114,7 +114,7 @@ def test_who_holds_another_up_lingers_rests_and_rejoins(loss: float) -> None:
     assert slow_taken[hole + 1 :] == list(range(slow_taken[hole + 1], slow_taken[-1] + 1)), "one hole"
 
 
-def test_who_is_alone_loses_nothing() -> None:
+def test_a_single_untethered_reader_loses_nothing() -> None:
     scene = Scene()
     slow = scene.reader(UNTETHERED)
     scene.run(5 * LIMIT)

@@ -321,7 +321,7 @@ def test_one_that_names_another_participants_address_does_not_answer_for_it() ->
 
 
 @pytest.mark.parametrize("named", [(Locator("10.0.0.2", 7410),), (Locator("10.0.0.2", 7410), EVIL_LOCATOR)])
-def test_one_that_announces_another_before_it_comes_speaks_for_it_no_longer_than_until_then(
+def test_an_announcement_forged_before_its_participant_joins_is_replaced_by_it(
     named: tuple[Locator, ...],
 ) -> None:
     network = VirtualNetwork()

@@ -54,7 +54,7 @@ def test_a_participant_with_two_addresses_may_speak_from_either() -> None:
     assert not one.drops[DropReason.FOREIGN_ADDRESS]
 
 
-def test_a_participant_that_names_a_new_address_is_reached_there_when_it_speaks_from_there() -> None:
+def test_a_new_announced_address_is_used_once_it_is_proven() -> None:
     network = VirtualNetwork()
     one = network.add()
     write = written(network, one)

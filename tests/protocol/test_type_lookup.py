@@ -283,7 +283,7 @@ def test_an_unproven_participant_gets_no_type_reply() -> None:
         assert (pair.one.discovery.types.reply_writer.last_sn > before) is proven
 
 
-def test_who_acknowledges_nothing_does_not_pile_up_replies() -> None:
+def test_a_peer_that_acknowledges_nothing_does_not_pile_up_replies() -> None:
     network = VirtualNetwork()
     pair = Pair(large(1_000), None, network=network).run()
     ids = tuple(type_objects_of(large(1_000)).objects)

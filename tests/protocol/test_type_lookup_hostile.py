@@ -179,7 +179,7 @@ def test_a_type_that_explodes(scene: EvilTypes) -> None:
     scene.assert_honest_work_goes_on()
 
 
-def test_who_is_asked_and_vanishes(scene: EvilTypes) -> None:
+def test_a_peer_that_vanishes_after_a_request(scene: EvilTypes) -> None:
     guid = scene.announce_type(9, objects("Rich").information)
     assert scene.one.discovery.lookup.known(guid) is None
     scene.network.run(20 * SECOND)  # its lease is endless, but it is not heard of any more

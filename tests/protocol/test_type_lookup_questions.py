@@ -198,7 +198,7 @@ def test_what_was_given_up_and_is_gone_is_not_asked_for_again() -> None:
     assert scene.lookup.get_timer() is None
 
 
-def test_who_has_no_service_cannot_be_asked() -> None:
+def test_a_peer_without_type_lookup_is_not_asked() -> None:
     scene = Scene()
     scene.watch(1)
     assert scene.questions() == []
@@ -248,7 +248,7 @@ def test_a_later_peer_is_asked_for_a_missing_type() -> None:
     assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
 
 
-def test_who_has_only_the_minimal_type() -> None:
+def test_a_peer_with_the_minimal_type_only() -> None:
     minimal = {identifier: data for identifier, data in RICH.objects.items() if identifier[0] == 0xF1}
     scene = Scene(1)
     scene.watch(1)
@@ -265,7 +265,7 @@ def test_who_has_only_the_minimal_type() -> None:
     assert scene.now < SECOND + 2 * SECOND
 
 
-def test_who_is_slow_is_not_taken_for_one_that_has_only_the_minimal_type() -> None:
+def test_a_slow_peer_is_not_taken_for_one_with_the_minimal_type_only() -> None:
     scene = Scene(1)
     scene.watch(1)
     scene.questions()

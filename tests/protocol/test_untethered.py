@@ -174,7 +174,7 @@ def test_a_tethered_one_is_patient() -> None:
     assert not each.proxy.resting and each.reader.counters.unavailable == 0
 
 
-def test_who_gets_room_in_time_goes_on() -> None:
+def test_a_reader_with_capacity_in_time_continues() -> None:
     each = full()
     held(each, LIMIT - STEP)
     each.reader.window = WINDOW

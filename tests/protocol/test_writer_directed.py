@@ -57,7 +57,7 @@ def test_the_next_reader_gets_its_first_number() -> None:
     assert sns(rest) == [4]
 
 
-def test_who_asks_for_what_was_not_for_it_gets_a_gap() -> None:
+def test_a_reader_that_requests_samples_for_others_gets_a_gap() -> None:
     scene = Scene(2)
     scene.write_to(1)
     scene.write_to(1)
@@ -69,7 +69,7 @@ def test_who_asks_for_what_was_not_for_it_gets_a_gap() -> None:
     assert sns(output) == []
 
 
-def test_who_lacks_something_of_its_own_is_still_served() -> None:
+def test_a_reader_that_lacks_a_sample_of_its_own_is_served() -> None:
     scene = Scene(2)
     scene.write_to(1)
     scene.write_to(2)

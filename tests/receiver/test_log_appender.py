@@ -227,7 +227,7 @@ def test_samples_of_a_writer_whose_line_cannot_be_written_wait(tmp_path: Path) -
     assert [(w, n) for w, n, _ in recording.found()] == [(guid(1), 1), (guid(2), 1), (guid(1), 3)]
 
 
-def test_samples_of_a_writer_whose_line_cannot_be_written_are_dropped_where_that_is_wanted(
+def test_on_log_full_drop_drops_samples_of_a_writer_that_cannot_be_recorded(
     tmp_path: Path,
 ) -> None:
     recording = Recording(tmp_path / "log")

@@ -160,7 +160,7 @@ def test_small_files_are_missed_and_not_needed(tmp_path: Path, caplog: pytest.Lo
     assert next_incarnation(tmp_path) == 3
 
 
-def test_a_receiver_that_runs_out_of_descriptors_says_so_and_its_successor_has_every_row(
+def test_a_receiver_out_of_descriptors_logs_it_and_its_successor_has_every_row(
     tmp_path: Path,
 ) -> None:
     sender = Node.open(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=60 * NANOSECONDS)).start()

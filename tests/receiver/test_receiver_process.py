@@ -444,7 +444,7 @@ def test_a_slice_without_writers_is_no_mistake(
         node.close()
 
 
-def test_writers_are_written_down_and_one_with_more_heartbeats_than_are_answered_is_named_once(
+def test_writers_are_recorded_and_too_frequent_heartbeats_are_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = ReaderPolicy(heartbeat_suppression_duration=200_000_000)

@@ -71,7 +71,7 @@ class TestWhatItSays:
         assert subscription.settings.type_file == str(tmp_path / "point.idl")
         assert subscription.plan.type_name == "Point" and subscription.plan.keyed
 
-    def test_who_looks_around_is_where_the_defaults_say(
+    def test_the_topic_watch_is_in_the_domain_of_the_defaults(
         self, read: Callable[..., ReceiverServiceConfig]
     ) -> None:
         network = read('[defaults]\ndomain = 7\ninterface = "lo"\nretention.time = "1h"\n').network

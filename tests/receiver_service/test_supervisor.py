@@ -630,7 +630,7 @@ class Waiting(InlineExecutor):
 class TestSlowStarts:
     """A start may take two minutes, and a stop half a minute."""
 
-    def test_they_hold_up_neither_the_server_nor_the_end_of_others(self, scene: Scene) -> None:
+    def test_slow_starts_delay_neither_the_server_nor_other_stops(self, scene: Scene) -> None:
         slow = Waiting()
         scene.starts = slow
         supervisor = scene.begin(A + B)

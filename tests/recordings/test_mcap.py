@@ -356,7 +356,7 @@ def test_a_summary_that_does_not_repeat_the_schemas_has_those_of_the_chunks(tmp_
     assert read(path, "t").to_pylist() == [{"x": 7}]
 
 
-def test_a_damaged_file_is_an_error_of_the_recording_and_has_rows_if_some_may_be_missing(
+def test_a_damaged_recording_is_an_error_or_without_fail_on_data_loss_has_rows(
     tmp_path: Path, drive: list[Message]
 ) -> None:
     """Whatever byte it is that is wrong. With failOnDataLoss=false there are only rows that were recorded."""

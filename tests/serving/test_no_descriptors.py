@@ -142,7 +142,7 @@ def test_a_connection_that_cannot_be_served_ends_no_other(
         thread.join(20)
 
 
-def test_who_waits_for_a_log_is_woken_after_an_unexpected_error_too(
+def test_a_request_waiting_for_a_log_is_woken_after_an_unexpected_error(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_tail, faults = tail_watch.read_tail, [ZeroDivisionError()]  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ def test_who_waits_for_a_log_is_woken_after_an_unexpected_error_too(
         watch.close()
 
 
-def test_who_waits_for_a_log_is_woken_after_no_thread_could_be_started_too(
+def test_a_request_waiting_for_a_log_is_woken_after_a_failed_thread_start(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = threading.Thread.start

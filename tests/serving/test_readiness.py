@@ -30,7 +30,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_who_asks_often_has_the_logs_looked_at_once_a_second(looks: list[Any]) -> None:
+def test_frequent_requests_check_the_logs_once_a_second(looks: list[Any]) -> None:
     now = 5 * NANOSECONDS
     asked = Readiness(Path("/nowhere"), clock=lambda: now)
     assert {asked.readiness_now(ONE)[1]["look"] for _ in range(100)} == {1}

@@ -186,7 +186,7 @@ def test_a_thousand_connections(scene: Scene) -> None:
         unmatched_peer.close()
 
 
-def test_who_sends_too_slowly_is_given_up(tmp_path: Path) -> None:
+def test_a_client_that_sends_too_slowly_is_disconnected(tmp_path: Path) -> None:
     s = Scene(tmp_path, bounds=Bounds(request_seconds=0.5, idle_seconds=30.0))
     head = f"PUT /v1/logs/{LOG}/groups/g HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKENS['commit']}\r\n"
     try:

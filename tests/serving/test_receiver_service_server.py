@@ -188,7 +188,7 @@ def test_many_who_wait_hinder_nobody(scene: Scene) -> None:
             sock.close()
 
 
-def test_who_leaves_makes_room_for_others_who_wait(scene: Scene) -> None:
+def test_a_client_that_leaves_frees_its_place_for_waiting_ones(scene: Scene) -> None:
     """Long before the 30 s are over for which those would have waited."""
     polls = [poll(scene, 30) for _ in range(WAITING_MAX + 9)]  # some may come when those below wait
     target, until = f"/v1/logs/{LOG}/tail?after={scene.end.position}&wait=0.05", time.monotonic() + 10
@@ -201,14 +201,14 @@ def test_who_leaves_makes_room_for_others_who_wait(scene: Scene) -> None:
         assert time.monotonic() < until
 
 
-def test_who_says_no_more_is_answered(scene: Scene) -> None:
+def test_a_half_closed_connection_is_answered(scene: Scene) -> None:
     with poll(scene, 30) as sock:
         sock.shutdown(socket.SHUT_WR)
         sock.settimeout(10)
         assert sock.recv(12) == b"HTTP/1.1 200"
 
 
-def test_who_waits_is_let_go_when_the_server_ends(scene: Scene) -> None:
+def test_a_waiting_request_ends_with_the_server(scene: Scene) -> None:
     with poll(scene, 30) as sock:
         time.sleep(0.2)
         begun = time.monotonic()

@@ -134,7 +134,7 @@ def test_batches_are_announced_acknowledged_and_requested_by_number(loss: float)
     assert result.repair_ratio <= 1.5 * loss / (1 - loss)
 
 
-def test_who_reads_no_batches_gets_data() -> None:
+def test_a_reader_without_batches_gets_data() -> None:
     plain = batched(link=Link(loss=0.1), readers=2, plain_readers=2)
     assert plain.batches == plain.heartbeat_batches == plain.acknack_batches == 0
     both = batched(link=Link(loss=0.1), readers=2, plain_readers=1)

@@ -143,7 +143,7 @@ def test_no_domain_is_given_as_a_number(path: Path) -> None:
         '["--domain", "7"]',
     ],
 )
-def test_such_numbers_are_found(text: str) -> None:
+def test_domain_numbers_in_code_are_found(text: str) -> None:
     assert literals(text)
 
 

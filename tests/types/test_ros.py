@@ -310,7 +310,7 @@ class TestDistributions:
         forms = ["sensor_msgs/msg/Imu", "sensor_msgs/Imu", "sensor_msgs::msg::dds_::Imu_"]
         assert len({ros_type(name) for name in forms}) == 1
 
-    def test_they_differ(self) -> None:
+    def test_distributions_differ(self) -> None:
         old, new = (ros_type("shape_msgs/msg/SolidPrimitive", d) for d in ("foxy", "jazzy"))
         assert list(types(old)) == ["type", "dimensions"]
         assert list(types(new)) == ["type", "dimensions", "polygon"]

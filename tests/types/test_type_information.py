@@ -154,7 +154,7 @@ def test_one_form_only() -> None:
         assert decode_type_information(encode_type_information(information)) == information
 
 
-def test_none_of_a_form() -> None:
+def test_type_information_without_a_form() -> None:
     """A peer without one form can also say that its type is none."""
     none = Dependencies(SizedIdentifier(b"\0", 0), 0, ())
     information = decode_type_information(encode_type_information(TypeInformation(none, none)))

@@ -61,14 +61,14 @@ def test_what_a_class_does_itself_is_kept() -> None:
     assert ByHand(1) == ByHand(2) and hash(ByHand(1)) == 7 and repr(ByHand(1)) == "by hand"
 
 
-def test_they_are_shown_as_dataclasses_are() -> None:
+def test_value_classes_have_the_repr_of_dataclasses() -> None:
     assert repr(Place(1, 2)) == "Place(x=1, y=2, seen=0)"
     round_in_itself = Tally("a")
     round_in_itself.rows.append(round_in_itself)
     assert repr(round_in_itself) == "Tally(name='a', rows=[...])"
 
 
-def test_they_are_dataclasses_with_slots() -> None:
+def test_value_classes_are_dataclasses_with_slots() -> None:
     assert dataclasses.replace(Place(1, 2), y=3) == Place(1, 3)
     assert dataclasses.asdict(Tally("a", [1])) == {"name": "a", "rows": [1]}
     assert not hasattr(Place(1), "__dict__")
@@ -78,5 +78,5 @@ def test_they_are_dataclasses_with_slots() -> None:
 
 
 @pytest.mark.parametrize("made", [Place(1, 2), Nowhere(), Tally("a", [1])])
-def test_they_are_pickled_and_copied(made: object) -> None:
+def test_value_classes_are_pickled_and_copied(made: object) -> None:
     assert pickle.loads(pickle.dumps(made)) == made == copy.copy(made)
