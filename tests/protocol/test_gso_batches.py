@@ -150,7 +150,7 @@ def answers(it: Batching, random: Random) -> list[object]:
     history, state = it.writer.history, it.writer.state
     last, last_batch = state.last_sn, state.last_batch_sn
     output: list[object] = [last, last_batch, state.sent_batch_sn, history.samples, history.batches]
-    output += [history.first_sn, history.room, it.writer.window.samples, it.writer.unacknowledged()]
+    output += [history.first_sn, history.capacity, it.writer.window.samples, it.writer.unacknowledged()]
     for _ in range(6):
         output.append(history.held_batches.first_from(random.randint(1, last + 2)))
         base = random.randint(1, last_batch + 2)

@@ -71,8 +71,8 @@ def test_keep_all_keeps_all_for_late_joiners_up_to_max_samples() -> None:
     add(history, 100)
     history.trim(100)
     assert held(history) == list(range(1, 101))
-    assert history.room == 50
-    assert history_of(LASTING).room == INFINITE
+    assert history.capacity == 50
+    assert history_of(LASTING).capacity == INFINITE
 
 
 @pytest.mark.parametrize("depth", [1, 3, 20])

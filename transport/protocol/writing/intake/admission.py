@@ -116,10 +116,10 @@ class Admission:
         """How many, each with ``framing`` bytes around it, and what stops the rest."""
         count, stopped_by, batcher = samples.count, "", self._batcher
         if self._active or self._history.is_for_late_joiners:
-            room = self._history.room
+            capacity = self._history.capacity
             queued = 0 if batcher is None else batcher.count
-            if room - queued < count:
-                count, stopped_by = max(room - queued, 0), WriterLimit.MAX_SAMPLES
+            if capacity - queued < count:
+                count, stopped_by = max(capacity - queued, 0), WriterLimit.MAX_SAMPLES
             if self._max_batches not in (INFINITE, 0) and batcher is not None:
                 batches = max(0, self._max_batches - self._history.batches)
                 if (fits := batcher.fitting(samples, count, batches)) < count:
@@ -132,7 +132,7 @@ class Admission:
                 count, stopped_by = fits, WriterLimit.FLOW_CONTROLLER
         nbytes = 0 if batcher is None else batcher.nbytes
         datagram = self._readers.framing.budget
-        if count and (space := self._unsent.room(nbytes)) is not None:
+        if count and (space := self._unsent.capacity(nbytes)) is not None:
             # As in the send window, there has to be room worth filling.
             enough = min(2 * datagram, self._positions.term_window // 2)
             fits = fitting(samples, count, framing, space - space // _PLACES) if space >= enough else 0

@@ -1,4 +1,4 @@
-"""What a writer has written: the history it is kept in, what is still to be sent, the log it lies in."""
+"""What a writer has written: its history, the changes that are not sent yet, and the publication log."""
 
 from .history import WriterHistory
 from .message_log import (

@@ -65,7 +65,7 @@ class GsoFramer:
             part = samples.take_range(start, min(start + step, samples.count))
             last_sn = first_sn + start + part.count - 1
             change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
-            out, claim = self._frames.room_for(change, shape.nbytes(part.count), shape.segment)
+            out, claim = self._frames.reserve(change, shape.nbytes(part.count), shape.segment)
             gso_buffer = frame_messages(
                 out,
                 shape,
@@ -98,7 +98,7 @@ class GsoFramer:
             count = min(step, batches - start)
             first, number = first_sn + start * per, batch_sn + start
             change = Change(first, first + count * per - 1, timestamp, _EMPTY, number + count - 1)
-            out, claim = self._frames.room_for(change, count * framer.segment, framer.segment)
+            out, claim = self._frames.reserve(change, count * framer.segment, framer.segment)
             gso_buffer = framer.frame(out, start, count, batch_sn=number, first_sn=first)
             change.content = GsoBatchContent(gso_buffer, timestamp, framing.policy, framing.budget)
             yield self._frames.placed(change, claim)
@@ -123,7 +123,7 @@ class GsoFramer:
                 first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
             )
             nbytes = gso_bytes(part.count, samples.size, size, len(headers), per)
-            out, claim = self._frames.room_for(change, nbytes, 0)
+            out, claim = self._frames.reserve(change, nbytes, 0)
             gso_buffer = frame_fragments(
                 out,
                 headers,

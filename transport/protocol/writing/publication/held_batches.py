@@ -1,4 +1,5 @@
-"""Which batches a writer holds, and which samples they are: readers of batches count in these (RTI's DATA_BATCH)."""
+"""The batches that a writer holds, and their samples: readers of batches acknowledge batch numbers (RTI's
+DATA_BATCH)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .kept_samples import KeptSamples
 
 
 class HeldBatches:
-    """The batches among the ``changes`` of a history; ``kept`` is what it holds besides, outside of batches."""
+    """The batches among the ``changes`` of a history; ``kept`` are its other samples, which are not in batches."""
 
     def __init__(self, state: WriterState, changes: Sequence[Change], kept: KeptSamples) -> None:
         self._state = state
@@ -20,16 +21,16 @@ class HeldBatches:
         self._kept = kept
 
     def find_batch(self, batch_sn: int) -> Change | None:
-        """The change that holds a batch, or the next one; None if there is none."""
+        """The change that holds the batch, or else the next batch; None if there is none."""
         changes = self._changes
         i = bisect_left(changes, batch_sn, key=_batch_sn)
         while i < len(changes) and not changes[i].batches:
-            # what followed a batch that is no more; the next one comes first of its number
+            # a change behind a batch that is no longer held; the next batch is the first change of its number
             i = bisect_left(changes, changes[i].batch_sn + 1, i, key=_batch_sn)
         return changes[i] if i < len(changes) else None
 
     def first_from(self, first_sn: int) -> int:
-        """The lowest batch from sample ``first_sn`` on that can be sent; last_batch_sn + 1 if there is none."""
+        """The lowest batch that can be sent and begins at sample ``first_sn`` or later; last_batch_sn + 1 if none."""
         i = bisect_left(self._changes, first_sn, key=_first_sn)
         if i and (batch_sn := self._changes[i - 1].content.first_batch_from(first_sn)):
             return batch_sn
@@ -39,8 +40,8 @@ class HeldBatches:
         return self._state.last_batch_sn + 1 if first is None else first.batch_sn - first.batches + 1
 
     def missing_samples(self, batches: SequenceNumberSet, acked: int) -> MissingSamples:
-        """An ACKNACK_BATCH translated into numbers of samples; ``acked`` is what its reader has at least."""
-        # Only the batch before is known to have arrived: samples behind it may have been sent outside a batch.
+        """An ACKNACK_BATCH translated into sample numbers; its reader has at least everything up to ``acked``."""
+        # Only the batch before the base is known to have arrived: samples behind it may have been sent outside a batch.
         before = self.find_batch(batches.base - 1)
         span = None if before is None else before.content.span_of(batches.base - 1, batches.base - 1)
         next_sn = acked + 1 if span is None else span[1] + 1
@@ -55,7 +56,7 @@ class HeldBatches:
         return MissingSamples(base, tuple(spans))
 
     def _spans(self, batch_sn: int, last_batch_sn: int) -> Iterator[tuple[int, int]]:
-        """The samples of those batches; of a batch that is no more, the hole that it left."""
+        """The samples of these batches; for a batch that is no longer held, the gap that it left."""
         changes, i = self._changes, 0
         while batch_sn <= last_batch_sn:
             i = bisect_left(changes, batch_sn, i, key=_batch_sn)

@@ -1,9 +1,11 @@
-"""A writer's history: what can still be sent again (RTPS 2.5 §8.4.8, DDS 1.4 §2.2.3.18).
+"""A writer's history: the samples that can still be sent again (RTPS 2.5 §8.4.8, DDS 1.4 §2.2.3.18).
 
-Invariants: changes are sorted, disjoint, and hold only numbers that may be sent; a number at or below
-``last_sn`` that no change holds is irrelevant (a GAP). What a matched reliable reader has not acknowledged is
-never dropped, replaced or not, before its LIFESPAN is over: KEEP_LAST decides what late joiners find, the send
-window what is in flight. Nothing whose LIFESPAN is over is found.
+Invariants:
+* changes are sorted, disjoint, and hold only numbers that may be sent; a number at or below ``last_sn`` that no change
+  holds is irrelevant (a GAP);
+* samples that a matched reliable reader has not acknowledged are never dropped, even if newer ones replace them, before
+  their LIFESPAN is over: KEEP_LAST decides what late joiners find, the send window what is in flight;
+* samples whose LIFESPAN is over are not found.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .skipped_numbers import SkippedNumbers
 
 U32 = npt.NDArray[np.uint32]
 
-#: Where more than so many stretches are replaced at a time, or more changes are held, they come to lie apart.
+#: If more ranges than this are replaced at a time, or more changes are held, samples move to `KeptSamples`.
 _REPLACED_MAX: Final = 16
 _CHANGES_MAX: Final = 256
 
@@ -44,20 +46,20 @@ class WriterHistory:
         self.nbytes = 0
         #: Batches held.
         self.batches = 0
-        #: TRANSIENT_LOCAL: what is written is kept for readers to come.
+        #: TRANSIENT_LOCAL: samples are kept for late joiners.
         self.is_for_late_joiners = qos.is_transient_local
-        #: What KEEP_LAST has replaced for them; None: nothing.
+        #: Which samples KEEP_LAST has replaced for late joiners; None: it replaces none.
         self.keep_last: KeepLast | None = None
         self._is_bounded = qos.history is not HistoryKind.KEEP_LAST and qos.max_samples < INFINITE
         if qos.is_transient_local and qos.history is HistoryKind.KEEP_LAST:
             self.keep_last = KeepLast(state, max(1, qos.history_depth))
         self._max_samples = qos.max_samples
-        #: So many changes are looked through for what is over.
+        #: The number of changes from which all of them are searched for a LIFESPAN that is over.
         self._look_through_at = _CHANGES_MAX
         self._changes: list[Change] = []
-        #: What of the rest lies apart, where KEEP_LAST replaces much here and there.
+        #: Other samples, if KEEP_LAST replaces many that are scattered.
         self._kept = KeptSamples()
-        #: Which of the changes are over.
+        #: Decides for which changes LIFESPAN is over.
         self.lifespan = Lifespan(qos.lifespan, self._changes)
         #: Which batches are held.
         self.held_batches = HeldBatches(state, self._changes, self._kept)
@@ -72,17 +74,18 @@ class WriterHistory:
 
     @property
     def first_announced(self) -> int:
-        """The lowest number that HEARTBEATs announce: what was skipped is no loss, so readers are to ask for it."""
+        """The lowest number that HEARTBEATs announce. It includes skipped numbers: they are not lost, and readers that
+        request them get a GAP."""
         return self.skipped.lowest(self.first_sn)
 
     @property
     def lost_before(self) -> int:
-        """A reader that still lacks numbers below has lost them: nothing but acknowledgements, or that they were given
-        up, lets them go. 0: QoS may have, LIFESPAN or what late joiners find."""
+        """Numbers below this one are lost to a reader that lacks them: they were dropped because others acknowledged
+        them, or because they were given up. 0 if LIFESPAN or KEEP_LAST may have dropped them."""
         return 0 if self.is_for_late_joiners or self.lifespan.is_finite else self.first_announced
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Samples that may be added under RESOURCE_LIMITS max_samples."""
         return max(0, self._max_samples - self.samples) if self._is_bounded else INFINITE
 
@@ -95,7 +98,7 @@ class WriterHistory:
         self.state.last_sn = change.last_sn
 
     def settle(self) -> None:
-        """An exception has stopped what changed it: hold nothing that has got no number, and count anew."""
+        """Recount after an exception interrupted a change of the history; drop changes that have no number."""
         last_sn = self.state.last_sn
         while self._changes and self._changes[-1].last_sn > last_sn:
             self._changes.pop()
@@ -108,7 +111,7 @@ class WriterHistory:
             self._account(change, 1)
 
     def _account(self, change: Change, sign: int) -> None:
-        """A change came, or goes."""
+        """Count a change that was added (``sign`` 1) or removed (-1)."""
         self.samples += sign * change.live
         self.nbytes += sign * change.nbytes
         self.batches += sign * change.batches
@@ -116,8 +119,8 @@ class WriterHistory:
     # --- numbers that never come ------------------------------------------------------------------
 
     def abort_set(self, begun: int) -> int:
-        """Drop the open set, which begins at ``begun``, and skip a number, so that every reader lacks something of
-        the set; returns that number."""
+        """Drop the open set, which begins at ``begun``, and skip one number, so that the set is incomplete for every
+        reader; returns that number."""
         while self._changes and self._changes[-1].first_sn >= begun:
             self._account(self._changes.pop(), -1)
         last_sn = self.state.last_sn + 1
@@ -128,7 +131,7 @@ class WriterHistory:
         return self.state.last_sn
 
     def divide(self, change: Change, parts: Sequence[Change]) -> None:
-        """Replace a change by two that stand for it, if it is held."""
+        """Replace a change by its two parts, if it is held."""
         i = bisect_left(self._changes, change.first_sn, key=_first_sn)
         if i < len(self._changes) and self._changes[i] is change:
             self._changes[i : i + 1] = parts
@@ -147,10 +150,10 @@ class WriterHistory:
                 raise
         self.skipped.skip_numbers(change.first_sn, change.last_sn)
 
-    # --- what is no longer kept -------------------------------------------------------------------
+    # --- removal ----------------------------------------------------------------------------------
 
     def trim(self, acknowledged: int) -> None:
-        """Drop what every matched reader has acknowledged (``acknowledged``) and QoS does not keep."""
+        """Drop samples up to ``acknowledged``, which every matched reader has, unless QoS keeps them."""
         self.skipped.forget(acknowledged)
         if not self.is_for_late_joiners:
             self._drop(1, acknowledged)
@@ -175,11 +178,11 @@ class WriterHistory:
             keep_last.forget_before(self.first_sn)
 
     def _set_apart(self, acknowledged: int) -> None:
-        """Let what every reader has lie where much can be replaced at once."""
+        """Move samples that every reader has to `KeptSamples`, where many can be replaced at once."""
         if self.lifespan.is_finite or self.state.set_begun:
             return
         i = bisect_left(self._changes, acknowledged + 1, key=_last_sn)
-        # A claim that is committed later must not come to lie behind higher numbers.
+        # Not beyond a claim: when it is committed later, higher numbers would already have been moved.
         i = next((k for k in range(i) if self._changes[k].is_claimed), i)
         settled = [change for change in self._changes[:i] if self._kept.takes(change)]
         if not settled:
@@ -192,10 +195,10 @@ class WriterHistory:
         self.nbytes += nbytes
 
     def expire(self, now: int) -> int:
-        """Drop what has outlived its LIFESPAN, oldest first; returns how many samples that was.
+        """Drop samples whose LIFESPAN is over, oldest first; returns how many.
 
-        What lies behind a sample with a later timestamp is no longer found, and dropped with that one, or when there is
-        much of it, or no room for more.
+        Such samples behind one with a later timestamp are not found any more. They are dropped together with it, or
+        earlier when the history has many changes or is full.
         """
         if not self.lifespan.advance(now):
             return 0
@@ -207,8 +210,8 @@ class WriterHistory:
         del changes[:over]
         if changes:
             self.samples -= changes[0].content.expire(self.lifespan.expired_before)
-        if len(changes) >= self._look_through_at or not self.room:
-            # Source timestamps are the user's: one that is ahead must not keep what is written behind it for as long.
+        if len(changes) >= self._look_through_at or not self.capacity:
+            # Users set source timestamps: one that is ahead must not keep the samples behind it for as long.
             live = [change for change in changes if not is_over(change)]
             if len(live) < len(changes):
                 for change in changes:
@@ -235,7 +238,7 @@ class WriterHistory:
                 self._account(change, 1)
 
     def _take_apart(self, sn: int) -> None:
-        """Let each batch be a change by itself where ``sn`` lies within a batch of a train."""
+        """Make each batch a change by itself if ``sn`` lies within a batch of a GSO buffer."""
         i = bisect_left(self._changes, sn, key=_last_sn)
         change = self._changes[i] if i < len(self._changes) else None
         if change is not None and change.first_sn < sn and change.content.splits_batch(sn):
@@ -272,11 +275,11 @@ class WriterHistory:
         return found
 
     def changes(self) -> Iterator[Change]:
-        """All that is held, in order."""
+        """All changes, in order."""
         return merge(self._kept.changes(), self._changes, key=_first_sn)
 
     def changes_from(self, sn: int) -> Iterator[Change]:
-        """The changes that end at ``sn`` or behind it, without those that lie apart in memory of their own."""
+        """The changes that end at ``sn`` or later, without those in `KeptSamples`, which has memory of its own."""
         for i in range(bisect_left(self._changes, sn, key=_last_sn), len(self._changes)):
             yield self._changes[i]
 

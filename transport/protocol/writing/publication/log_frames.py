@@ -110,7 +110,7 @@ class LogFrames:
         content.data, change.start, change.position = claim.data[head:], claim.start, claim.end
         return claim
 
-    def room_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, LogClaim | None]:
+    def reserve(self, change: Change, nbytes: int, segment: int) -> tuple[U8, LogClaim | None]:
         """Where a train is framed: in the log, if there is one; beside it, if a frame cannot be so long."""
         if self.log is None:
             return np.empty(nbytes, np.uint8), None

@@ -58,7 +58,7 @@ class UnsentChanges:
         #: The last limit that stopped the sender.
         self._met = -1
 
-    def room(self, queued: int) -> int | None:
+    def capacity(self, queued: int) -> int | None:
         """Bytes that may be published beside ``queued`` ones; None: any number.
 
         Where something waits to be sent, ``pub_lmt`` bounds it. With a log, what was not handed over yet lies there,

@@ -1,4 +1,4 @@
-"""What a writer sends again, and when."""
+"""Repairs: what a writer sends again, and when."""
 
 from .repairs import Repairs
 from .requests import Requests

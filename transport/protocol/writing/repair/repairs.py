@@ -1,9 +1,13 @@
-"""What a writer sends again: samples, fragments, and GAPs for what is no more (RTPS 2.5 §8.4.9.2).
+"""Repairs of a writer: samples, fragments, and GAPs for samples that no longer exist (RTPS 2.5 §8.4.9.2).
 
-Invariant: one answer stays within the policy's max_bytes_per_nack_response but for its first sample, a datagram
-of it within max_samples_per_repair; what goes to one reader within repair_suppression stays within
-max_repair_bytes, and nothing goes to it twice (:mod:`..readers.reader_repairs`); what went to it before goes again as
-far as :mod:`..readers.repeated_repairs` lets it. A reader that still lacks something asks again.
+Invariants:
+* one answer stays within the policy's max_bytes_per_nack_response, except for its first sample; each of its datagrams
+  stays within max_samples_per_repair;
+* within repair_suppression, repairs to one reader stay within max_repair_bytes, and none is sent to it twice
+  (:mod:`..readers.reader_repairs`);
+* :mod:`..readers.repeated_repairs` bounds repairs of what was sent to the reader before.
+
+A reader that still lacks something requests it again.
 """
 
 from __future__ import annotations
@@ -21,12 +25,12 @@ from ..publication import WriterHistory
 from ..readers import ReaderProxy, Requested
 from ..state import WriterState
 
-#: What a GAP is counted as.
+#: The bytes that a GAP is counted as.
 GAP_BYTES: Final = 32
 
 
 class Repairs:
-    """The repairs of one writer; ``budget`` is the size of its largest DATA submessage."""
+    """Builds the repairs of one writer; ``budget`` is the size of its largest DATA submessage."""
 
     def __init__(self, state: WriterState, history: WriterHistory, *, budget: int) -> None:
         self._state = state
@@ -34,7 +38,7 @@ class Repairs:
         self._budget = budget
 
     def answer_requests(self, proxy: ReaderProxy, now: int) -> RepairDatagrams:
-        """What the reader has asked for again, and GAPs for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
+        """The repairs that a reader requests, and GAPs for what no longer exists (RTPS 2.5 §8.4.9.2.6 ff.)."""
         policy = self._state.policy
         requested = proxy.repairs.take_requests()
         proxy.repairs.recent.forget_before(now - policy.repair_suppression)
@@ -77,10 +81,10 @@ class RepairDatagrams(Packer):
         Packer.__init__(
             self, message_size, proxy.info.destinations, None if prefix == PREFIX_UNKNOWN else prefix
         )
-        #: The form in which the reader is sent batches.
+        #: The form in which the reader gets batches.
         self.form = proxy.form
         self.reader_id = proxy.guid.entity
-        #: Bytes of submessages that a datagram holds which the reader takes.
+        #: Bytes of submessages in a datagram of the size that the reader accepts.
         self.fits = message_size - DATAGRAM_ROOM
         self._state = state
         self._policy = state.policy
@@ -89,7 +93,7 @@ class RepairDatagrams(Packer):
         self._proxy = proxy
         self._now = now
         self._budget = budget
-        #: Bytes of samples and fragments.
+        #: Bytes of samples and fragments in the answer.
         self._repaired = 0
         #: Samples in the last datagram.
         self._samples = 0
@@ -97,7 +101,7 @@ class RepairDatagrams(Packer):
     # --- samples ---------------------------------------------------------------------------------
 
     def resend_samples(self, requested: Requested) -> None:
-        """Add what is requested, as far as the bounds let it."""
+        """Add the requested samples up to the bounds."""
         proxy, done = self._proxy, 0
         for first, last in requested.samples:
             first, last = max(first, done + 1), min(last, self._state.sent_sn)
@@ -110,17 +114,17 @@ class RepairDatagrams(Packer):
                 break
 
     def _resend(self, first: int, last: int, *, at_end: bool) -> int:
-        """Send first..last; returns the last number dealt with: less than ``last`` where bounds were reached.
+        """Send first..last; returns the last number that was handled: less than ``last`` if the bounds were reached.
 
-        ``at_end``: the request fills its bitmap, so the reader could not ask for more. The rest of
-        the last block follows, and as much of the history before a late joiner's time as the bounds allow.
+        ``at_end``: the request reaches the end of its bitmap, so the reader could not request more. Then the rest of
+        the last block follows, and as much of the history before a late joiner's match as the bounds allow.
         """
         repairs, history = self._proxy.repairs, self._history
         sn, asked = first, last
         while sn <= last:
             change = history.find_change(sn)
             if change is None or change.first_sn > sn:
-                # No further than what was sent: a reader that passes more acknowledges more, which is not believed.
+                # Not beyond sent_sn: a reader that skips more would acknowledge unsent numbers, which is refused.
                 next_sn = self._state.sent_sn + 1
                 if change is not None:
                     next_sn = min(next_sn, change.first_sn)
@@ -143,14 +147,14 @@ class RepairDatagrams(Packer):
                 self._counters.repairs_suppressed += min(stop, asked) - sn + 1 - due
             for a, b in self._allowed(unsent):
                 if not repairs.recent.unsent(a, b):
-                    continue  # it went with its batch
+                    continue  # its batch was sent just now
                 if not change.content.resend(self, a, b, change.timestamp):
                     return a - 1
             sn = stop + 1
         return sn - 1
 
     def _allowed(self, ranges: list[tuple[int, int]], *, of: int = 0) -> list[tuple[int, int]]:
-        """What of these ranges was not sent to the reader too often."""
+        """The parts of these ranges that were not repaired to the reader too often."""
         repeated = self._proxy.repairs.repeated
         allowed = [each for first, last in ranges for each in repeated.allowed(first, last, of=of)]
         self._counters.repetitions_bounded += allowed != ranges
@@ -162,7 +166,7 @@ class RepairDatagrams(Packer):
         self._note_samples(first_sn, last_sn, len(data))
 
     def resend_block(self, block: DataBlock, timestamp: int, first: int, last: int) -> bool:
-        """Add first..last as DATA; False where bounds were reached before ``last``."""
+        """Add first..last as DATA; returns False if the bounds were reached before ``last``."""
         fits = self.fits
         while first <= last:
             if block.end_of(first) - block.end_of(first - 1) > fits:
@@ -170,8 +174,8 @@ class RepairDatagrams(Packer):
                     return False
                 first += 1
                 continue
-            room = min(self._left, self._budget, fits)
-            stop = min(block.fitting(first, room), first + self._free - 1, last)
+            capacity = min(self._left, self._budget, fits)
+            stop = min(block.fitting(first, capacity), first + self._free - 1, last)
             if stop < first:
                 if not self._may_begin:
                     return False
@@ -183,7 +187,7 @@ class RepairDatagrams(Packer):
         return True
 
     def _note_samples(self, first: int, last: int, nbytes: int) -> None:
-        """first..last was sent again."""
+        """Count a repair of first..last."""
         proxy, counters = self._proxy, self._counters
         proxy.sent_again(first, last, nbytes, self._now)
         proxy.repairs.history_sent = max(proxy.repairs.history_sent, last)
@@ -192,7 +196,7 @@ class RepairDatagrams(Packer):
 
     @property
     def _free(self) -> int:
-        """Samples that the last datagram takes, or the next one if it is full."""
+        """Samples that the last datagram can still hold, or the next one if it is full."""
         most = self._policy.max_samples_per_repair
         return max(most - self._samples, 0) or most
 
@@ -211,9 +215,9 @@ class RepairDatagrams(Packer):
     # --- fragments -------------------------------------------------------------------------------
 
     def resend_fragments(self, sn: int, fragments: IntervalSet) -> None:
-        """Add fragments of one sample; a GAP if it is no more."""
+        """Add fragments of one sample; a GAP if the sample no longer exists."""
         if sn > self._state.sent_sn:
-            return  # it waits to be sent, or is claimed: what lies in the log there nobody has written yet
+            return  # it waits to be sent, or is claimed: its bytes in the log may not be written yet
         change = self._history.find_change(sn)
         if sn < self._proxy.first_relevant:
             self._announce_not_for_it(sn, sn)
@@ -224,8 +228,8 @@ class RepairDatagrams(Packer):
                 self._resend_range(*found, sn, first, last)
 
     def resend_large(self, large: LargeSample, timestamp: int, sn: int) -> bool:
-        """Add the fragments of one sample; False where bounds were reached before the last one."""
-        # A reader that asks for the whole sample, and not by NACK_FRAG, is sent what the bounds kept back before.
+        """Add the fragments of one sample; returns False if the bounds were reached before the last one."""
+        # A reader that requests the whole sample, and not by NACK_FRAG, gets the fragments where the last answer ended.
         repairs = self._proxy.repairs
         begun, start = repairs.fragment_cursor
         start = start if begun == sn and start <= large.fragments else 1
@@ -236,7 +240,7 @@ class RepairDatagrams(Packer):
         return after > large.fragments
 
     def _resend_range(self, large: LargeSample, timestamp: int, sn: int, first: int, last: int) -> int:
-        """Send fragments first..last of a large sample; returns the one to go on with."""
+        """Send fragments first..last of a large sample; returns the one to continue with."""
         proxy, counters = self._proxy, self._counters
         last = min(last, large.fragments)
         unsent = proxy.repairs.recent.unsent(first, last, of=sn)
@@ -254,11 +258,14 @@ class RepairDatagrams(Packer):
                 counters.repaired_bytes += nbytes
         return last + 1
 
-    # --- what is no more -------------------------------------------------------------------------
+    # --- numbers without a sample ----------------------------------------------------------------
 
     def _announce_gone(self, first: int, last: int) -> None:
-        """first..last are no more. What the writer gave up before the reader had it is lost, and no GAP makes it
-        irrelevant: the HEARTBEAT behind the answer announces where the history begins."""
+        """Announce that first..last no longer exist.
+
+        Samples that the writer gave up before the reader had them are lost, and no GAP may make them irrelevant: the
+        HEARTBEAT behind the answer announces where the history begins.
+        """
         lost_before = self._history.lost_before
         if first < lost_before:
             self._proxy.repairs.wants_heartbeat = True
@@ -267,17 +274,17 @@ class RepairDatagrams(Packer):
             self.announce_gap(first, last)
 
     def _announce_not_for_it(self, first: int, last: int) -> None:
-        """first..last are below what is relevant to the reader: written before its match, before it was dropped, or to
-        another reader alone."""
+        """Announce that first..last are irrelevant to the reader: they were written before it matched, before it was
+        dropped, or for another reader alone."""
         if first <= self._proxy.joined_sn or self._proxy.rejoins_at:
-            # No GAP: a reader that goes on where an earlier life of it ended has lost them. The HEARTBEAT behind the
-            # answer tells it so, and any other reader where it begins.
+            # No GAP: a reader that continues an earlier life of it has lost these samples. The HEARTBEAT behind the
+            # answer announces that, and announces to any other reader where it begins.
             self._proxy.repairs.wants_heartbeat = True
         else:
             self.announce_gap(first, last)
 
     def announce_gap(self, first: int, last: int) -> None:
-        """Announce to the reader that first..last will never come."""
+        """Announce to the reader, by a GAP, that first..last will never come."""
         if not self._proxy.repairs.repeated.allowed(first, first):
             self._counters.repetitions_bounded += 1
             return
@@ -290,7 +297,7 @@ class RepairDatagrams(Packer):
     # --- bounds ----------------------------------------------------------------------------------
 
     def may_add(self, nbytes: int) -> bool:
-        """Whether the answer may hold that many bytes more, or one sample whatever its size."""
+        """Whether the answer may hold that many bytes more, or one sample of any size."""
         return nbytes <= self._left or self._may_begin
 
     @property
@@ -300,12 +307,12 @@ class RepairDatagrams(Packer):
         most = self._policy.max_bytes_per_nack_response
         if proxy.info.status_messages and not proxy.receiver.presumed:
             most = min(most, proxy.receiver.window)
-        room = min(most - self._repaired, self._policy.max_repair_bytes - recent.nbytes)
-        return 0 if recent.is_full else max(room, 0)
+        left = min(most - self._repaired, self._policy.max_repair_bytes - recent.nbytes)
+        return 0 if recent.is_full else max(left, 0)
 
     @property
     def _may_begin(self) -> bool:
-        """Whether the answer may hold one sample, whatever its size."""
+        """Whether the answer may hold one sample of any size."""
         recent = self._proxy.repairs.recent
         used_up = recent.is_full or recent.nbytes >= self._policy.max_repair_bytes
         return not self._repaired and not used_up

@@ -1,7 +1,7 @@
-"""The readers that have asked for something again, and when they are answered (RTPS 2.5 §8.4.9.2).
+"""The readers whose requests for repairs wait, and when they are answered (RTPS 2.5 §8.4.9.2).
 
-When one reader is answered is decided by its own machine (:mod:`..readers.reader_repairs`). Readers of a multicast
-group that ask for the same are answered together (:mod:`.shared_requests`).
+The state machine of each reader (:mod:`..readers.reader_repairs`) decides when it is answered. Readers of a multicast
+group that request the same are answered together (:mod:`.shared_requests`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .shared_requests import SharedRequests
 
 
 class Requests:
-    """The readers of one writer whose requests wait; answers are handed to ``send``."""
+    """The readers of one writer whose requests wait; answers are passed to ``send``."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Requests:
         heartbeats: Heartbeats,
         send: Callable[[Packer], None],
     ) -> None:
-        """``readers`` are all that are matched."""
+        """``readers`` are all matched readers."""
         self._state = state
         self._delay = state.policy.min_nack_response_delay
         self._readers = readers
@@ -39,7 +39,7 @@ class Requests:
         self._asking: dict[Guid, ReaderProxy] = {}
 
     def made(self, proxy: ReaderProxy, now: int) -> None:
-        """The reader has asked for something."""
+        """The reader has requested something."""
         alone, congested = proxy.group is None, self._state.is_congested
         if proxy.repairs.asks(now, delay=self._delay, congested=congested, alone=alone):
             self._answer(proxy, now)
@@ -56,7 +56,7 @@ class Requests:
         self._send(packer)
 
     def forget_reader(self, reader: Guid) -> None:
-        """The reader left, or begins anew."""
+        """The reader left, or rejoins."""
         if (proxy := self._asking.pop(reader, None)) is not None:
             proxy.repairs.gone()
 
@@ -74,7 +74,7 @@ class Requests:
             self._answer(proxy, now)
 
     def _answer(self, proxy: ReaderProxy, now: int) -> None:
-        """Send the repairs, and a HEARTBEAT behind them, so that the reader reports at once what it still lacks."""
+        """Send the repairs with a HEARTBEAT behind them, so that the reader reports at once what it still lacks."""
         self._asking.pop(proxy.guid, None)
         answer = self._repairs.answer_requests(proxy, now)
         owed = proxy.repairs.take_heartbeat(now)

@@ -1,11 +1,12 @@
-"""What several readers of one multicast group ask for again: it is sent to the group once, instead of to each of them.
+"""Requests that several readers of one multicast group share: the repair is sent to the group once, not to each reader.
 
-One reader that asks is answered alone. Where as many as `multicast_resend_threshold` ask for the same, at one time or
-within ``ASKED_TOGETHER``, the group is sent it: so a loss that all of N readers see costs that many datagrams, not N.
-Those that asked late find it sent already (:meth:`.ReaderRepairs.sent_to_group`).
+A single reader that requests something is answered alone. If `multicast_resend_threshold` readers request the same, at
+one time or within ``ASKED_TOGETHER``, the repair goes to the group. So a loss that all of N readers see costs as many
+datagrams as the threshold, not N. Readers that request it later find it sent already
+(:meth:`.ReaderRepairs.sent_to_group`).
 
-Invariants: a group is sent again only what was first sent when all its readers were there, so that none of them gets
-samples from before its time; what it is sent again is bounded as it is for one reader, for all of them together.
+Invariants: a group gets repairs only of samples that were first sent after all its readers matched, so that none of
+them gets samples from before its match; repairs to the group have the bounds of a single reader.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from ...policies import WriterPolicy
 from ..flow import Receiver
 from ..readers import ReaderProxy, Requested
 
-#: Nanoseconds within which requests for the same count together: a reader asks again no sooner.
+#: Nanoseconds within which requests for the same count together; a reader does not repeat a request sooner.
 ASKED_TOGETHER: Final = 20_000_000
 
-#: By sample, for its fragments; 0: samples.
+#: Requested fragments by the number of their sample, and requested samples under 0.
 _Asked = dict[int, IntervalSet]
 
 
 class GroupProxy(ReaderProxy):
-    """All readers of a group, as far as they are sent something again together."""
+    """Stands for all readers of a group in repairs that go to the group."""
 
     __slots__ = ("_suppression", "asked", "members")
 
@@ -40,11 +41,11 @@ class GroupProxy(ReaderProxy):
         super().__init__(info, reliable=True, first_relevant=1, joined_sn=0)
         self.members: list[ReaderProxy] = []
         self._suppression = suppression
-        #: What single readers asked for lately, and when: (time, reader, of, first, last).
+        #: Recent requests of single readers: (time, reader, of, first, last).
         self.asked: deque[tuple[int, Guid, int, int, int]] = deque(maxlen=REORDER_RUNS_MAX)
 
     def consists_of(self, members: list[ReaderProxy], askers: list[ReaderProxy]) -> None:
-        """These are the readers now; ``askers`` of them ask."""
+        """Set the readers of the group; ``askers`` are those with requests."""
         self.members = members
         self.form = members[0].form
         self.acked = min(proxy.acked for proxy in askers)
@@ -67,7 +68,7 @@ class GroupProxy(ReaderProxy):
 
 
 class SharedRequests:
-    """What readers of the groups of one writer ask for."""
+    """Finds requests that readers of the groups of one writer share."""
 
     def __init__(self, policy: WriterPolicy) -> None:
         self._threshold = policy.multicast_resend_threshold
@@ -77,10 +78,10 @@ class SharedRequests:
     def shared(
         self, readers: Iterable[ReaderProxy], askers: Iterable[ReaderProxy], now: int
     ) -> Iterator[GroupProxy]:
-        """The groups of the readers that ask, each of which is to be sent again what it has ``requested``.
+        """The groups with shared requests; the caller repairs what each has ``requested`` before it takes the next one.
 
-        ``readers`` are all of the writer. What is left in the requests of each of the ``askers``, when it is asked for
-        the next group, is for that reader alone.
+        ``readers`` are all readers of the writer. Requests that then remain with one of the ``askers`` are for that
+        reader alone.
         """
         asking: dict[Locator, list[ReaderProxy]] = {}
         for proxy in askers:
@@ -106,7 +107,7 @@ class SharedRequests:
                     shared.asked.append((now, proxy.guid, of, first, last))
 
     def _find(self, group: GroupProxy, askers: list[ReaderProxy], now: int) -> None:
-        """Have the group ask for what enough of its readers ask for."""
+        """Have the group request what enough of its readers request."""
         while group.asked and group.asked[0][0] <= now - ASKED_TOGETHER:
             group.asked.popleft()
         by_reader: dict[Guid, _Asked] = {}
@@ -142,7 +143,7 @@ def _ranges(requested: Requested) -> Iterator[tuple[int, int, int]]:
 
 
 def _often(sets: list[IntervalSet], times: int) -> Iterator[tuple[int, int]]:
-    """The ranges that are in so many of the sets."""
+    """The ranges that are in at least ``times`` of the sets."""
     changes = sorted(each for numbers in sets for a, b in numbers for each in ((a, 1), (b + 1, -1)))
     depth, begun = 0, 0
     for at, change in changes:
