@@ -86,20 +86,20 @@ def decode_range(
     it, and LogLostError for what is trimmed, unless ``on_trimmed`` takes it as well, of a view that hands out copies.
     """
     sidecar = sidecar or DirectorySidecar(view.directory)
-    of_writers = NO_TYPES
+    announced = NO_TYPES
     if on_damage is not None and on_trimmed is not None:
         frames = held_frames(view, start, end, on_damage, on_trimmed)
     else:
         frames = view.frames(start, end, on_damage)
     if needs_writer_types(plan) or plan.many:
-        of_writers = sidecar.writer_types()
-        if of_writers.damage or (view.metadata.get(HAS_WRITER_TYPES) and not of_writers.is_full):
-            frames = _of_known_writers(frames, of_writers, view.directory, on_damage)
+        announced = sidecar.writer_types()
+        if announced.damage or (view.metadata.get(HAS_WRITER_TYPES) and not announced.is_full):
+            frames = _of_known_writers(frames, announced, view.directory, on_damage)
     if plan.many and plan.named:
-        frames = _of_type(frames, plan, of_writers)
+        frames = _of_type(frames, plan, announced)
     tally = Tally(plan)
     try:
-        yield from decode_frames(frames, plan, tally, of_writers)
+        yield from decode_frames(frames, plan, tally, announced)
     finally:
         found = tally.close(view.directory)
         if found is not None:
@@ -108,19 +108,19 @@ def decode_range(
 
 def _of_known_writers(
     frames: Iterable[Frame],
-    of_writers: AnnouncedTypes,
+    announced: AnnouncedTypes,
     directory: Path,
     on_damage: Callable[[Damage], None] | None,
 ) -> Iterator[Frame]:
     """The frames of writers whose types the log has. By the plan's type, a guess, others might be other rows."""
     for frame in frames:
         run = frame.run
-        if run.writer in of_writers.by_writer:
+        if run.writer in announced.by_writer:
             yield frame
             continue
         stop = frame.position + frame.length
         if on_damage is None:
-            why = of_writers.damage or f"the log in {directory} has lost the types of some writers"
+            why = announced.damage or f"the log in {directory} has lost the types of some writers"
             raise LogDamagedError(
                 f"{why}: {run.count} samples of writer {run.writer} from sequence number {run.first_sn} on, at "
                 f"position {frame.position}, cannot be decoded",
@@ -134,14 +134,15 @@ def _of_known_writers(
         on_damage(Damage(directory, frame.position, stop, run.count, run.writer, run.first_sn))
 
 
-def _of_type(frames: Iterable[Frame], plan: TopicPlan, of_writers: AnnouncedTypes) -> Iterator[Frame]:
+def _of_type(frames: Iterable[Frame], plan: TopicPlan, announced: AnnouncedTypes) -> Iterator[Frame]:
     """The frames of topics that have the plan's type: a log of several topics may have others."""
     for frame in frames:
-        named = of_writers.topic_of(frame.run.writer, frame.position)
+        named = announced.topic_of(frame.run.writer, frame.position)
         if named.type_name in (None, plan.type_name):
             yield frame
             continue
-        what = f"topic {named.topic!r}: not read, its type is {named.type_name!r}, and {plan.type_name!r} is read"
+        types = f"its type is {named.type_name!r}, not {plan.type_name!r} as the query reads"
+        what = f"topic {named.topic!r} is skipped: {types}"
         if _LOGGED.is_new(what):
             _log.warning("%s", what)
 
@@ -150,19 +151,19 @@ def decode_frames(
     frames: Iterable[Frame],
     plan: TopicPlan,
     tally: Tally,
-    of_writers: AnnouncedTypes = NO_TYPES,
+    announced: AnnouncedTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of frames, in batches; ``tally`` counts the samples that do not become rows as they are.
 
-    ``of_writers`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`),
+    ``announced`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`),
     and their topics, where there are several.
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
-    by_writer = of_writers.by_writer if needs_writer_types(plan) else {}
+    by_writer = announced.by_writer if needs_writer_types(plan) else {}
     for group, written in _by_type(frames, plan, by_writer):
         for chunk in chunks(group, rows=min(ROWS, rows_at_once(plan))):
-            yield from decode_chunk(chunk, plan, written, tally, of_writers)
+            yield from decode_chunk(chunk, plan, written, tally, announced)
 
 
 def decode_chunk(
@@ -170,7 +171,7 @@ def decode_chunk(
     plan: TopicPlan,
     written: tuple[TopicPlan, str],
     tally: Tally,
-    of_writers: AnnouncedTypes = NO_TYPES,
+    announced: AnnouncedTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a chunk, in batches; ``written`` is what :func:`as_announced` says of how its samples are read.
 
@@ -181,7 +182,7 @@ def decode_chunk(
         plan.payload
     ]
     for batch in (
-        _unfit(chunk, unfit, plan, tally, of_writers) if unfit else decode(chunk, by, tally, of_writers)
+        _unfit(chunk, unfit, plan, tally, announced) if unfit else decode(chunk, by, tally, announced)
     ):
         if batch.num_rows:
             yield batch
@@ -204,18 +205,18 @@ def _leaf_columns(t: pa.DataType) -> int:
 
 
 def _by_type(
-    frames: Iterable[Frame], plan: TopicPlan, of_writers: Mapping[Guid, Struct | None]
+    frames: Iterable[Frame], plan: TopicPlan, announced: Mapping[Guid, Struct | None]
 ) -> Iterator[tuple[Iterable[Frame], tuple[TopicPlan, str]]]:
     """The frames, and how they are read: by the type that their writers announced, if any did.
 
     Or why they cannot be.
     """
-    if not of_writers:
+    if not announced:
         yield frames, (plan, "")
         return
 
     def written(frame: Frame) -> tuple[TopicPlan, str]:
-        struct = of_writers.get(frame.run.writer)
+        struct = announced.get(frame.run.writer)
         return (plan, "") if struct is None else as_announced(plan, struct)
 
     for each, group in groupby(frames, key=written):
@@ -229,19 +230,19 @@ def as_announced(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
     What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks; by its own
     type where samples in XCDR1 would be read at the wrong place.
     """
-    of_writers = replace(plan, struct=struct)
+    writer_plan = replace(plan, struct=struct)
     if plan.inferred and plan.struct is not None:
         if not incompatibilities_of_types(struct, plan.struct, TypeConsistency(), in_xcdr1=True):
             return plan, ""
         is_assignable = not incompatibilities_of_types(struct, plan.struct, TypeConsistency())
-        of_writers = replace(of_writers, lacking=is_assignable)
+        writer_plan = replace(writer_plan, lacking=is_assignable)
     try:
-        codec_for(struct, plan.data, of_writers.lacking)
+        codec_for(struct, plan.data, writer_plan.lacking)
         if plan.filter is not None:
             _filter_for(struct, plan.filter)
     except (UsageError, FilterError, TypeDefinitionError) as error:
-        return of_writers, f"its writer tells another type: {error}"
-    return of_writers, ""
+        return writer_plan, f"the type that its writer announced does not fit: {error}"
+    return writer_plan, ""
 
 
 # --- cdr ------------------------------------------------------------------------------------------
@@ -270,12 +271,12 @@ def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
 
 
 def _decode_cdr(
-    chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+    chunk: Chunk, plan: TopicPlan, tally: Tally, announced: AnnouncedTypes
 ) -> Iterator[pa.RecordBatch]:
-    return in_parts(chunk, lambda part: _rows_of(part, plan, tally, of_writers), halves)
+    return in_parts(chunk, lambda part: _rows_of(part, plan, tally, announced), halves)
 
 
-def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes) -> pa.RecordBatch:
+def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, announced: AnnouncedTypes) -> pa.RecordBatch:
     """The rows of a chunk. Raises TooManySamplesError, before anything is counted, if they are too many at once."""
     codec = _codec_of(plan)
     with_data = chunk.has_data()
@@ -302,7 +303,7 @@ def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedT
     if filtered is not None:
         tally.filtered(chunk, filtered)
     columns, rows = _without_nulls(columns, rows, chunk, with_data, plan, tally)
-    return plan_batch(columns, rows, chunk, plan, corrupt, of_writers)
+    return plan_batch(columns, rows, chunk, plan, corrupt, announced)
 
 
 def _passing(
@@ -381,7 +382,7 @@ def _well_formed(decoded: Decoded, rows: I64) -> tuple[list[pa.Array], I64]:
 
 
 def _unfit(
-    chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+    chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally, announced: AnnouncedTypes
 ) -> Iterator[pa.RecordBatch]:
     """All samples are malformed, for a reason that they share."""
     tally.see(chunk, chunk.count)
@@ -390,7 +391,7 @@ def _unfit(
     some = Malformed.alike(rows, reason)
     tally.malformed(chunk, some, _fate(plan))
     if _takes_nulls(plan):
-        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some], of_writers)
+        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some], announced)
 
 
 def _without_nulls(
@@ -429,10 +430,10 @@ def _without_nulls(
 
 
 def _decode_binary(
-    chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+    chunk: Chunk, plan: TopicPlan, tally: Tally, announced: AnnouncedTypes
 ) -> Iterator[pa.RecordBatch]:
     columns = [
-        *(topic_columns(chunk, of_writers) if plan.many else [pa.repeat(pa.scalar(plan.topic), chunk.count)]),
+        *(topic_columns(chunk, announced) if plan.many else [pa.repeat(pa.scalar(plan.topic), chunk.count)]),
         *metadata_columns(chunk),
         encapsulations(chunk.samples),
         key_hashes(chunk),
@@ -445,7 +446,7 @@ def _decode_binary(
 
 
 def _decode_arrow(
-    chunk: Chunk, plan: TopicPlan, tally: Tally, of_writers: AnnouncedTypes
+    chunk: Chunk, plan: TopicPlan, tally: Tally, announced: AnnouncedTypes
 ) -> Iterator[pa.RecordBatch]:
     with_data = chunk.has_data()
     rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
@@ -470,4 +471,4 @@ def _decode_arrow(
         for batch in batches:
             for first in range(0, batch.num_rows, at_once):
                 part = batch.slice(first, at_once)
-                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt, of_writers)
+                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt, announced)

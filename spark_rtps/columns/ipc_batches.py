@@ -49,7 +49,7 @@ class _Allowance:
     def take_bytes(self, nbytes: int) -> None:
         self._left -= nbytes
         if nbytes < 0 or self._left < 0:
-            raise UsageError("its batches would take more memory than its size allows")
+            raise UsageError("the batches would take more memory than the size of the sample allows")
 
 
 def read_batches(ipc: pa.Buffer, schema: pa.Schema) -> tuple[list[pa.RecordBatch], str]:
@@ -185,7 +185,7 @@ def _uncompressed_bytes(message: pa.ipc.Message) -> int:
     if (
         _EXPERIMENTAL_COMPRESSION in metadata.to_pybytes()
     ):  # the form before Arrow 1.0, which PyArrow still reads
-        raise UsageError("a compression of old, before Arrow 1.0")
+        raise UsageError("the batch is compressed as before Arrow 1.0")
     if message.type not in ("record batch", "dictionary") or body is None:
         return 0
     table = _table(metadata, _field(metadata, _table(metadata, 0), _MESSAGE_HEADER))
@@ -199,7 +199,7 @@ def _uncompressed_bytes(message: pa.ipc.Message) -> int:
     for i in range(count):
         offset, length = struct.unpack_from("<qq", metadata, at + 4 + 16 * i)
         if length < 0:
-            raise UsageError("a buffer of a negative length")
+            raise UsageError("a buffer has a negative length")
         if length:
             (declared,) = struct.unpack_from("<q", body, offset)
             taken += length if declared < 0 else declared  # -1: this one is not compressed

@@ -35,15 +35,15 @@ def plan_batch(
     chunk: Chunk,
     plan: TopicPlan,
     corrupt: list[Malformed],
-    of_writers: AnnouncedTypes,
+    announced: AnnouncedTypes,
 ) -> pa.RecordBatch:
     """The columns with ``topic``, ``_rtps`` and the corrupt record where the plan wants them."""
     if len(plan.data) < len(plan.columns):
         added = {}
         if plan.has_metadata:
-            added[METADATA_COLUMN] = _metadata(chunk, rows, plan, of_writers)
+            added[METADATA_COLUMN] = _metadata(chunk, rows, plan, announced)
         if plan.has_topic:
-            topics = topic_columns(chunk, of_writers)[0]
+            topics = topic_columns(chunk, announced)[0]
             added[TOPIC_COLUMN] = topics if rows is None else topics.take(pa.array(rows))
         if plan.has_log_time:
             times = log_times(chunk)
@@ -71,11 +71,11 @@ def _event_times(columns: list[pa.Array], plan: TopicPlan) -> pa.Array:
     return pc.add(pc.multiply(seconds, 1_000_000), pc.divide(fractions, 1_000)).cast(TIME)
 
 
-def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, of_writers: AnnouncedTypes) -> pa.StructArray:
+def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, announced: AnnouncedTypes) -> pa.StructArray:
     struct = plan.columns.field(METADATA_COLUMN).type
     by_name = dict(zip(METADATA_SCHEMA.names, metadata_columns(chunk), strict=True))
     if plan.many:
-        by_name |= zip(TOPIC_SCHEMA.names, topic_columns(chunk, of_writers), strict=True)
+        by_name |= zip(TOPIC_SCHEMA.names, topic_columns(chunk, announced), strict=True)
     fields = [struct.field(i) for i in range(struct.num_fields)]
     column = pa.StructArray.from_arrays([by_name[f.name] for f in fields], fields=fields)
     return column if rows is None else column.take(pa.array(rows))

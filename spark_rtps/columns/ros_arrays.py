@@ -125,7 +125,7 @@ def _points(described: Mapping[str, Any], data: U8) -> AnyArray:
         formats.append(form if count == 1 else np.dtype((form, (count,))))
         offsets.append(offset)
     if len(set(names)) < len(names):
-        raise UsageError(f"point fields have one name twice: {', '.join(names)}")
+        raise UsageError(f"two point fields have the same name: {', '.join(names)}")
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": point_step})
     _check(data, height, width * point_step, row_step if height > 1 else width * point_step, "row_step")
     points: AnyArray = np.ndarray((height, width), dtype, data, strides=(row_step, point_step))

@@ -86,10 +86,10 @@ def metadata_columns(chunk: Chunk) -> list[pa.Array]:
     ]
 
 
-def topic_columns(chunk: Chunk, of_writers: AnnouncedTypes) -> list[pa.Array]:
+def topic_columns(chunk: Chunk, announced: AnnouncedTypes) -> list[pa.Array]:
     """The columns of TOPIC_SCHEMA for the samples of a chunk."""
     numbers: dict[WriterTopic, int] = {}
-    topics = (of_writers.topic_of(frame.run.writer, frame.position) for frame in chunk.frames)
+    topics = (announced.topic_of(frame.run.writer, frame.position) for frame in chunk.frames)
     of_frames = np.array([numbers.setdefault(each, len(numbers)) for each in topics], np.int32)
     index = pa.array(np.repeat(of_frames, chunk.counts))
     fields = zip(*((each.topic, each.type_name, each.type_hash) for each in numbers), strict=True)

@@ -243,7 +243,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         if not data.names:
             fix = (
                 f".schema(...) has none of the type's members, only {listed(columns.names)}: add some; or leave it "
-                "out, and peers tell the type; or give the type"
+                "out, and the type is asked of peers; or give the type"
             )
             raise OptionError("type.file", None, fix)
         struct = derived(settings, data, optional=False)
@@ -310,7 +310,9 @@ def _event_time(settings: Settings, columns: pa.Schema, data: pa.Schema) -> tupl
             raise OptionError("event_time", text, f"there is no member {name!r} among the columns")
         t = t.field(name).type
     if t != TIME and not (pa.types.is_struct(t) and {"sec", "nanosec"} <= {field.name for field in t}):
-        raise OptionError("event_time", text, "is no time, such as header.stamp of a ROS 2 message")
+        raise OptionError(
+            "event_time", text, "is not a time; name one, such as header.stamp of a ROS 2 message"
+        )
     return path
 
 

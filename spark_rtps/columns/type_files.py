@@ -107,7 +107,7 @@ def _included(folders: Iterable[Path], name: str) -> str:
             try:
                 return found.read_text(encoding="utf-8-sig")
             except UnicodeDecodeError:
-                raise TypeDefinitionError("it is no text in UTF-8") from None
+                raise TypeDefinitionError("it is not UTF-8") from None
     where = listed(str(folder) for folder in folders)
     raise FileNotFoundError(f"there is no such file in {where}; type.include_path adds folders")
 

@@ -250,7 +250,9 @@ def _check_printable(struct: Struct) -> None:
     try:
         parse_idl(print_idl(struct), struct.name)
     except TypeDefinitionError as error:
-        raise OptionError("payload", "cdr", f"IDL cannot say the topic's type: {error}; use binary") from None
+        raise OptionError(
+            "payload", "cdr", f"IDL cannot express the topic's type: {error}; use binary"
+        ) from None
 
 
 # --- one type for a topic whose writers have several ----------------------------------------------
@@ -270,7 +272,7 @@ def one_for_all(writer_types: Iterable[Struct], consistency: TypeConsistency) ->
 
     candidates = sorted(writer_types, key=lambda struct: -len(struct.members))
     if len(candidates) > TYPES_MAX:
-        raise UsageError(f"{len(candidates)} types, of which {TYPES_MAX} at most are compared")
+        raise UsageError(f"{len(candidates)} types: at most {TYPES_MAX} can be compared")
     clashes: list[Clash] = []
     for reader in candidates:
         for writer in candidates:

@@ -94,12 +94,12 @@ RECEIVER_HINTS: Final = {
         "participant.lease_duration to twice the time that a restart takes; `spark-rtps loss` counts all"
     ),
     lost_for(LossCause.OUT_OF_REACH): (
-        "reliable writers keep for longer what they have if their HISTORY is longer; `spark-rtps loss` counts all"
+        "give reliable writers a longer HISTORY, so that they keep samples for longer; `spark-rtps loss` counts all"
     ),
     lost_for(LossCause.HISTORY): (
         "the writers need a longer HISTORY, or KEEP_ALL, to send again what was lost; `spark-rtps loss` counts all"
     ),
-    lost_for(LossCause.UNTETHERED): "tether=false wants it so; `spark-rtps loss` counts all",
+    lost_for(LossCause.UNTETHERED): "this is the effect of tether=false; `spark-rtps loss` counts all",
     lost_for(LossCause.RECEIVE_BUFFER): (
         "raise receive_buffer, and net.core.rmem_max with it, give the receiver more CPU time, or set "
         "reliability=reliable; `spark-rtps loss` counts all"
@@ -120,16 +120,16 @@ RECEIVER_HINTS: Final = {
         "lower reliable_reader.heartbeat_suppression_duration, or raise the writer's reliable_writer.heartbeat_period"
     ),
     DOUBTED: (
-        "start the query again, with reliability=reliable: its reader then hears where the writer is; "
+        "start the query again, with reliability=reliable: its reader then receives the writer's HEARTBEATs; "
         "reader.doubted_samples counts all"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
     LOG_FILLS: (
-        "the query has to keep up, or log.max_bytes or the room on the disk has to grow; on_log_full says whether "
+        "make the query faster, raise log.max_bytes, or free space on the disk; on_log_full decides whether "
         "writers are held back, samples dropped, or the query fails"
     ),
-    LOG_DROPPED: "on_log_full=drop wants it so; `spark-rtps loss` counts all by writer",
-    LOG_FULL: "set log.max_bytes to {needed} at least",
+    LOG_DROPPED: "this is the effect of on_log_full=drop; `spark-rtps loss` counts all by writer",
+    LOG_FULL: "set log.max_bytes to at least {needed}",
     DISK_FULL: "free space there, lower log.max_bytes, or set log.dir to a directory on a larger disk",
 }
 
@@ -171,15 +171,15 @@ _NULLS: Final = {
     NullPlace.MAP_VALUE: "leave it out (map_filter), or fill it (transform_values)",
 }
 _LOST_LOG: Final = (
-    "set log.dir to the directory of the earlier run, or go on without what is lost with failOnDataLoss=false, or "
-    "start with a new checkpoint"
+    "set log.dir to the directory of the earlier run, or continue without the lost samples with failOnDataLoss=false, "
+    "or start with a new checkpoint"
 )
 _DAMAGED: Final = (
-    "`spark-rtps log verify` shows all damage of a log; go on without what is damaged with failOnDataLoss=false, or "
-    "restore the log, or start with a new checkpoint"
+    "`spark-rtps log verify` shows all damage of a log; continue without the damaged samples with "
+    "failOnDataLoss=false, or restore the log, or start with a new checkpoint"
 )
 _OTHER_FORMAT: Final = (
-    "let the version that wrote the log finish the query (Trigger.AvailableNow), or go on without what it has not "
+    "let the version that wrote the log finish the query (Trigger.AvailableNow), or continue without what it has not "
     "processed with failOnDataLoss=false, or start with a new checkpoint"
 )
 _SERVER_UNREACHED: Final = (
@@ -251,8 +251,8 @@ def _of_limit(limit: WriterLimit) -> str:
     if limit is WriterLimit.GROUP:
         return "start them, lower flow_control.group_min_size, or raise offer_timeout"
     return (
-        f"if readers are merely slow raise offer_timeout{_MORE_ROOM.get(limit, '')}; to go on without those that "
-        "answer nothing set flow_control.receiver_timeout, without slow ones flow_control.strategy=max"
+        f"if readers are merely slow raise offer_timeout{_MORE_ROOM.get(limit, '')}; to continue without those that "
+        "do not answer set flow_control.receiver_timeout, without slow ones flow_control.strategy=max"
     )
 
 
@@ -263,8 +263,8 @@ def no_reader(
     why = "; ".join(mismatch(*each) for each in list(refused.items())[:_READERS_NAMED_MAX])
     return NoReaderError(
         f"no reader of topic {topic!r} matched on domain {domain} within {timeout:g} s"
-        + (f": {why}. Else" if why else " (`spark-rtps ls` shows who is there, and with which type and QoS);")
-        + " raise connect_timeout, or set on_no_reader=drop to write all the same"
+        + (f": {why}. Else" if why else " (`spark-rtps ls` shows readers with their types and QoS);")
+        + " raise connect_timeout, or set on_no_reader=drop to write without a reader"
     )
 
 

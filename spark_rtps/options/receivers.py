@@ -74,17 +74,17 @@ def _check_positions(values: Values) -> None:
     """Raise OptionError for positions that are not of all receivers, or that end before they start."""
     names = [name for name, _ in receiver_addresses(values.names("receivers"))]
     found = {option: values.value(option) for option in ("startingOffsets", "endingOffsets")}
-    places = {option: dict(announced) for option, announced in found.items() if isinstance(announced, tuple)}
-    for option, announced in places.items():
-        wrong = sorted(announced.keys() ^ set(names))
+    places = {option: dict(positions) for option, positions in found.items() if isinstance(positions, tuple)}
+    for option, positions in places.items():
+        wrong = sorted(positions.keys() ^ set(names))
         if wrong:
-            fix = f"has to name each of receivers, and no other one, which {', '.join(wrong)} is not"
+            fix = f"must name exactly the receivers of the option receivers; missing or unknown: {', '.join(wrong)}"
             raise OptionError(option, values.given(option), fix)
     if len(places) == len(found):
         for name, begin in places["startingOffsets"].items():
             end = places["endingOffsets"][name]
             if isinstance(begin, int) and isinstance(end, int) and begin > end:
-                fix = f"begins behind endingOffsets for {name}: {begin} is behind {end}"
+                fix = f"starts after endingOffsets for {name}: {begin} is greater than {end}"
                 raise OptionError("startingOffsets", values.given("startingOffsets"), fix)
 
 

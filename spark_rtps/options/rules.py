@@ -283,8 +283,8 @@ def _check_slice(values: Values) -> None:
         return
     where = "" if values.has("ownership") else " (set by the QoS profile)"
     fix = (
-        f"excludes ownership=exclusive{where}: the owner of an instance may be in another slice, where nobody knows "
-        "whom it outranks; remove slice, and divide the data by topic, domain or partition instead"
+        f"excludes ownership=exclusive{where}: the owner of an instance may be in another slice, and a reader "
+        "compares only the writers of its own; remove slice, and divide the data by topic, domain or partition instead"
     )
     raise OptionError("slice", values.given("slice"), fix)
 

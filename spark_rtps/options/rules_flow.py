@@ -55,7 +55,7 @@ def _check_inactivity(values: Values) -> None:
     if values.boolean(name) and values.integer(retries) == values.integer(timeout) == INFINITE:
         where = "" if values.has(name) else " (set by the QoS profile)"
         fix = (
-            f"has no effect{where} while a reader may be without progress for ever; set {retries}, to 150 as in RTI "
+            f"has no effect{where} while a reader may be without progress forever; set {retries}, to 150 as in RTI "
             f"Connext, or {timeout}"
         )
         raise OptionError(name, values.given(name), fix)
@@ -65,7 +65,9 @@ def _check_tethering(values: Values, role: AppliesTo) -> None:
     """A spy lies in the sink's log, whose writer keeps the time."""
     for name in ("untethered_window_limit_timeout", "untethered_resting_timeout"):
         if role is AppliesTo.READ and values.has(name) and values.boolean("spy"):
-            fix = f"has no effect with spy=true: the sink lets a slow spy go; set {name} at the sink"
+            fix = (
+                f"has no effect with spy=true: the sink decides how long it waits for a spy; set {name} there"
+            )
             raise OptionError(name, values.given(name), fix)
 
 

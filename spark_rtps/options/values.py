@@ -151,7 +151,7 @@ def _of_profile(spec: OptionSpec, text: str, profile: Profile) -> object:
     try:
         return parse_value(spec, text)
     except OptionError as error:
-        raise OptionError(spec.name, text, f"{error.fix} (qos.profile {profile.name} says so)") from None
+        raise OptionError(spec.name, text, f"{error.fix} (set by qos.profile {profile.name})") from None
 
 
 def _suits(spec: OptionSpec, role: AppliesTo) -> bool:
@@ -235,7 +235,7 @@ def _list(spec: OptionSpec, text: str) -> tuple[str, ...]:
     if any("\0" in part for part in parts):
         raise OptionError(spec.name, text, "must not contain NUL")
     if not all(map(_is_unicode, parts)):
-        raise OptionError(spec.name, text, "must be Unicode: a name has half a character")
+        raise OptionError(spec.name, text, "must be Unicode: a name has half a surrogate pair")
     if spec.maximum is not None and len(parts) > spec.maximum:
         raise OptionError(spec.name, f"{text[:16]}...", f"must be at most {spec.maximum} names")
     return parts

@@ -218,7 +218,10 @@ class TestCdr:
         runs = [run_of(encoded(points(0, 3)), 1), run_of(theirs, 1, writer=OTHER)]
         with caplog.at_level(logging.WARNING):
             assert decode(tmp_path, runs, guess).column("id").to_pylist() == [7]
-        assert f"3 malformed samples of writer {WRITER} dropped: its writer tells another type" in caplog.text
+        assert (
+            f"3 malformed samples of writer {WRITER} dropped: the type that its writer announced does not fit"
+            in caplog.text
+        )
         assert reason in caplog.text
         with pytest.raises(MalformedSampleError, match=reason):
             decode(tmp_path / "again", runs, replace(guess, mode=Mode.FAILFAST))

@@ -68,8 +68,8 @@ def test_what_does_not_decode_has_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "output"),
     [
-        ({"event_time": "temperature"}, "is no time"),
-        ({"event_time": "header"}, "is no time"),
+        ({"event_time": "temperature"}, "is not a time"),
+        ({"event_time": "header"}, "is not a time"),
         ({"event_time": "header.time"}, "there is no member 'time'"),
         ({"columns": "temperature"}, "there is no member 'header'"),
     ],

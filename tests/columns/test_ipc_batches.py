@@ -13,7 +13,7 @@ from spark_rtps.columns.ipc_batches import read_batches
 
 LONGS = pa.schema([("x", pa.int64())])
 TEXTS = pa.schema([("x", pa.string())])
-TOO_MUCH = "its batches would take more memory than its size allows"
+TOO_MUCH = "the batches would take more memory than the size of the sample allows"
 
 
 def stream(*columns: pa.Array, compression: str | None = None) -> pa.Buffer:
@@ -62,7 +62,7 @@ def test_a_forged_length_hides_nothing() -> None:
     assert raw.count(buffers) == 1
     struct.pack_into("<q", raw, raw.find(buffers) + 12, -(1 << 40))
     assert pa.ipc.open_stream(pa.py_buffer(bytes(raw))).read_all().num_rows == 1 << 16
-    assert read_batches(pa.py_buffer(bytes(raw)), LONGS) == ([], "a buffer of a negative length")
+    assert read_batches(pa.py_buffer(bytes(raw)), LONGS) == ([], "a buffer has a negative length")
 
 
 def test_the_compression_of_old_is_refused() -> None:
@@ -72,7 +72,7 @@ def test_the_compression_of_old_is_refused() -> None:
     with pa.ipc.new_stream(sink, LONGS, options=options) as writer:
         writer.write_batch(batch)
         writer.write_batch(batch, custom_metadata={"ARROW:experimental_compression": "zstd"})
-    assert read_batches(sink.getvalue(), LONGS) == ([], "a compression of old, before Arrow 1.0")
+    assert read_batches(sink.getvalue(), LONGS) == ([], "the batch is compressed as before Arrow 1.0")
 
 
 def test_compressed_dictionaries_are_limited() -> None:

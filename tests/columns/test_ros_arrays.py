@@ -194,7 +194,10 @@ def test_images_that_cannot_be(changes: dict[str, bytes | int | str | None], out
         ),
         ({"point_step": 2}, "does not lie in the 2 bytes of a point"),
         ({"fields": [{"name": "x", "offset": 0, "datatype": 9, "count": 1}]}, "unknown datatype 9"),
-        ({"fields": [{"name": "x", "offset": 0, "datatype": 1, "count": 1}] * 2}, "one name twice"),
+        (
+            {"fields": [{"name": "x", "offset": 0, "datatype": 1, "count": 1}] * 2},
+            "two point fields have the same name",
+        ),
         ({"data": b""}, "has 0 bytes"),
         ({"row_step": 1}, "row_step=1 is less than"),
         ({"point_step": (1 << 32) - 1}, "point_step=4294967295 is more than 2147483647"),

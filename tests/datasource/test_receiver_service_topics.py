@@ -132,5 +132,5 @@ def test_a_type_selects_the_topics_that_have_it(
     }
     assert len(raw) == 5
     assert [row["text"] for row in rows_of(services, type="Note")] == ["12345678"] * 2
-    assert "topic 'p': not read, its type is 'Point', and 'Note' is read" in caplog.text
+    assert "topic 'p' is skipped: its type is 'Point', not 'Note' as the query reads" in caplog.text
     assert {row["topic"] for row in rows_of(services, payload="binary", type="Note")} == {"q"}

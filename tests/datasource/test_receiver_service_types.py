@@ -130,7 +130,7 @@ def test_a_writer_with_another_type_is_no_row_of_the_query(
     fill(services.a, OTHER, NOTE, pa.record_batch({"id": pa.array([2], pa.int32()), "text": ["12345678"]}))
     one = reader.latestOffset(zero, reader.getDefaultReadLimit())
     assert ids(reader, reader.partitions(zero, one)) == [1]
-    assert "its writer tells another type: " in caplog.text
+    assert "the type that its writer announced does not fit: " in caplog.text
 
 
 def fill(receiver: FakeReceiver, writer: Guid, struct: Struct, batch: pa.RecordBatch) -> None:

@@ -46,7 +46,7 @@ READER = Guid(bytes(range(12)), bytes(4))
 HELD_UP = "flow_control.receiver_timeout"
 
 ERRORS = [
-    (LogFullError("it is too long", path=WHERE, needed=40, limit=20), "set log.max_bytes to 40 at least"),
+    (LogFullError("it is too long", path=WHERE, needed=40, limit=20), "set log.max_bytes to at least 40"),
     (LogAccessError("it is theirs", path=WHERE, owner=7), "log.mode=0750"),
     (LogFullError("no room", path=WHERE, needed=40, free=20), "lower log.max_bytes, or set log.dir"),
     (LogLostError("it is gone", path=WHERE, position=7), "failOnDataLoss=false"),
@@ -151,7 +151,7 @@ def test_every_compared_policy_has_a_hint(hints: dict[str, str]) -> None:
 
 def test_hints_of_warnings() -> None:
     assert with_hints("it is full", ["LOG_FULL"], RECEIVER_HINTS, needed=40) == (
-        "it is full (set log.max_bytes to 40 at least)"
+        "it is full (set log.max_bytes to at least 40)"
     )
     assert with_hints("it is odd", ["SOMETHING"], RECEIVER_HINTS) == "it is odd"
     assert json.loads(json.dumps(RECEIVER_HINTS)) == RECEIVER_HINTS

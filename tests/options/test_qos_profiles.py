@@ -102,7 +102,7 @@ class TestPrecedence:
         with pytest.raises(OptionError) as caught:
             parse(WRITE, {"qos.file": str(PROFILES / "connext.xml"), "qos.profile": "Plant::Wrong"})
         assert caught.value.option == "history.depth"
-        assert "must be an integer (qos.profile Plant::Wrong says so)" in str(caught.value)
+        assert "must be an integer (set by qos.profile Plant::Wrong)" in str(caught.value)
 
     def test_explicit_options_suit_what_the_file_switches_on(self) -> None:
         file = f"file://{PROFILES / 'connext.xml'}"

@@ -218,7 +218,7 @@ class TestDdsXml:
             settings(AppliesTo.READ, written(tmp_path, text))
 
     def test_a_file_without_profiles_is_an_error(self, tmp_path: Path) -> None:
-        with pytest.raises(OptionError, match="there is none"):
+        with pytest.raises(OptionError, match="there are none"):
             settings(AppliesTo.READ, written(tmp_path, '<qos_library name="L"/>'))
 
 

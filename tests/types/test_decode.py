@@ -221,8 +221,8 @@ def test_wider_types_at_any_depth() -> None:
     [
         ("P x", pa.struct([("a", pa.int16()), ("z", pa.int16())]), "P has no member 'z'; it has a"),
         ("P x", pa.struct([("a", pa.int8())]), "member 'x.a' of S is int16, not int8"),
-        ("P x", pa.struct([]), "a struct of no fields"),
-        ("P x", pa.struct([("a", pa.int16()), ("a", pa.int32())]), "wanted twice"),
+        ("P x", pa.struct([]), "a struct without fields"),
+        ("P x", pa.struct([("a", pa.int16()), ("a", pa.int32())]), "requested twice"),
         ("sequence<octet> x", pa.list_(pa.int16()), "is binary, not list"),
         ("M x", pa.int8(), "is list"),
         ("uint64 x", pa.timestamp("us"), "is decimal"),

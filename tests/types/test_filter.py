@@ -412,7 +412,7 @@ OPERAND = "expected a field or a number or a 'text' or a parameter (%0)"
         ("point.z = 1", (), "character 1, point.z: 'point' has no field 'z'; there are x, y"),
         ("point = 1", (), "character 1, point: 'point' is a struct: compare a field of it"),
         ("u = 1", (), "character 1, u: 'u' is a union: compare a field of it"),
-        ("map = 1", (), "character 1, map: 'map' is a map: filters have no means to look into it"),
+        ("map = 1", (), "character 1, map: 'map' is a map: filters cannot compare its entries"),
         ("few = 1", (), "character 1, few: 'few' is a sequence or array: compare an element of it, such as few[0]"),
         ("few[2] = 1", (), "character 1, few[2]: 'few' has at most 2 elements: no [2]"),
         ("line.grid[2][0] = 1", (), "character 1, line.grid[2][0]: 'line.grid' has 2 elements: no [2]"),
@@ -430,10 +430,10 @@ OPERAND = "expected a field or a number or a 'text' or a parameter (%0)"
         ("raw = 'a'", (), "character 7, 'a': 'raw' is octets, 'a' is a string"),
         ("raw = &hex(1)", (), "character 7, &hex(1): octets are pairs of hexadecimal digits, as in &hex(07 08)"),
         ("s = RED", (), f"character 5, RED: type m::All has no field 'RED'; there are {FIELDS}"),
-        ("id LIKE 'a'", (), "character 1, id: LIKE wants a string field before it, id is an integer"),
-        ("s LIKE ws", (), "character 8, ws: LIKE wants a pattern in quotes, such as 'a%'"),
-        ("1 BETWEEN 1 AND 2", (), "character 1, 1: BETWEEN wants a field before it"),
-        ("1 = 1", (), "character 1, 1: no field of the type is compared here"),
+        ("id LIKE 'a'", (), "character 1, id: LIKE needs a string field before it, id is an integer"),
+        ("s LIKE ws", (), "character 8, ws: LIKE needs a pattern in quotes, such as 'a%'"),
+        ("1 BETWEEN 1 AND 2", (), "character 1, 1: BETWEEN needs a field before it"),
+        ("1 = 1", (), "character 1, 1: a comparison needs a field of the type"),
         ("id = 18446744073709551616", (), "character 6, 18446744073709551616: an integer has at most 64 bits"),
         ("id = %0", (), "character 6, %0: the parameter is missing: none are given"),
         ("id = %2", ("1",), "character 6, %2: the parameter is missing: 1 is given"),
@@ -497,5 +497,5 @@ def test_an_index_that_no_sequence_has(index: int) -> None:
 
 def test_half_a_character_is_no_filter() -> None:
     for expression, parameters in (("name = '\ud800'", ()), ("name = %0", ("'\ud800'",))):
-        with pytest.raises(FilterError, match="half a character"):
+        with pytest.raises(FilterError, match="half a surrogate pair"):
             parse_filter(expression, parameters, LINE)

@@ -111,7 +111,7 @@ from spark_rtps.transport.types.idl.parser import parse_idl
         (
             "union U switch(long) { case 1: long x; case 1: long y; };",
             "1:45",
-            "this label is one of x already",
+            "this label already selects x",
         ),
         ("union U switch(long) { case 1: long x; case 2: long x; };", "1:53", "two members are named x"),
         ("union U switch(octet) { case 256: long x; };", "1:30", "write an integer from 0 to 255"),

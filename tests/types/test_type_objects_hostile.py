@@ -379,5 +379,5 @@ def test_bit_field_held_by_nothing() -> None:
     header = x.TypeHeader(x.CompleteTypeDetail(None, None, "B"))
     described = x.CompleteTypeObject(TK_BITSET, x.BitsetType(0, header, (field,)))
     raw = encode(x.TypeObject, x.TypeObject(EK_COMPLETE, described))
-    with pytest.raises(TypeDefinitionError, match="no integer"):
+    with pytest.raises(TypeDefinitionError, match="not held by an integer"):
         struct_of(identifier_of(raw), {identifier_of(raw): raw})

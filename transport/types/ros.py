@@ -347,7 +347,7 @@ def _stored_type(description: Any, distribution: str) -> Type:
     if node == Nodetype.NAME:
         struct = _stored(value, distribution)
         if struct is None:
-            raise TypeDefinitionError(f"rosbags uses {value}, but does not know it")
+            raise TypeDefinitionError(f"rosbags refers to {value}, but does not define it")
         return struct
     if node == Nodetype.BASE:
         name, bound = value

@@ -100,7 +100,7 @@ def _field_type(t: Type) -> dict[str, Any]:
         case Primitive() if t.kind in _IDS:
             kind += _IDS[t.kind]
         case _:
-            raise TypeDefinitionError(f"ROS 2 has no such type: {t}")
+            raise TypeDefinitionError(f"ROS 2 has no equivalent of the type {t}")
     return {
         "type_id": kind,
         "capacity": capacity,

@@ -120,7 +120,7 @@ def _choose(path: Path, names: list[str], marked: list[str], what: str) -> str:
     for candidates in (marked, names):
         if len(candidates) == 1:
             return candidates[0]
-    fix = f"name one {what} of {path} in qos.profile: {', '.join(names) or 'there is none'}"
+    fix = f"name one {what} of {path} in qos.profile: {', '.join(names) or 'there are none'}"
     raise OptionError("qos.profile", None, fix)
 
 

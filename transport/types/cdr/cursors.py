@@ -194,7 +194,9 @@ class Budget:
         return False
 
     def _too_many(self) -> TooManySamplesError:
-        return TooManySamplesError(f"{self._samples.count} samples are too many for one call")
+        return TooManySamplesError(
+            f"{self._samples.count} samples are too many for one call; decode fewer at once"
+        )
 
     def take_leaves(self, where: I64, leaves: I64) -> Mask:
         """Take leaves from the samples that hold the bytes ``where``. Returns which samples have used up theirs."""

@@ -75,7 +75,7 @@ def parse_filter(expression: str, parameters: tuple[str, ...], struct: Struct) -
     try:
         "".join((expression, *parameters)).encode()
     except UnicodeEncodeError:
-        raise FilterError("filter: it is no Unicode: it has half a character") from None
+        raise FilterError("filter: it is not Unicode: it has half a surrogate pair") from None
     reading = _FilterReading(parameters, struct)
     try:
         predicate = reading.predicate(_parsed(expression), 0)
@@ -159,24 +159,24 @@ class _FilterReading:
         elif b is not None:
             x, y, kind = self.constant(left, b), b, b.kind
         else:
-            raise _At(left, "no field of the type is compared here")
+            raise _At(left, "a comparison needs a field of the type")
         if kind in (FieldKind.OCTETS, FieldKind.BOOLEAN) and operator not in ("=", "<>"):
             raise _At(right, f"{kind.value} can be compared by = and <> only")
         return Comparison(operator, x, y, kind)
 
     def between(self, value: Token, low: Token, high: Token) -> Predicate:
         if value.type != "FIELD":
-            raise _At(value, "BETWEEN wants a field before it")
+            raise _At(value, "BETWEEN needs a field before it")
         return all_of(self.comparison(value, ">=", low), self.comparison(value, "<=", high))
 
     def like(self, left: Token, right: Token) -> Predicate:
         found = self.field(left, right)
         if found is None or found.kind is not FieldKind.TEXT:
             is_what = f", {left} is {found.kind.value}" if found else ""
-            raise _At(left, f"LIKE wants a string field before it{is_what}")
+            raise _At(left, f"LIKE needs a string field before it{is_what}")
         pattern = self.constant(right, found).value if right.type in ("TEXT", "PARAMETER") else None
         if not isinstance(pattern, str):
-            raise _At(right, "LIKE wants a pattern in quotes, such as 'a%'")
+            raise _At(right, "LIKE needs a pattern in quotes, such as 'a%'")
         return Like(found, pattern)
 
     # --- operands -----------------------------------------------------------------------------------

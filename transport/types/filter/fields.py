@@ -179,7 +179,7 @@ def _kind(t: Type, path: str) -> FieldKind:
         raise FilterError(f"{path!r} is a sequence or array: compare an element of it, such as {path}[0]")
     if isinstance(t, Struct | Union | Bitset):
         raise FilterError(f"{path!r} is a {type(t).__name__.lower()}: compare a field of it")
-    raise FilterError(f"{path!r} is a map: filters have no means to look into it")
+    raise FilterError(f"{path!r} is a map: filters cannot compare its entries")
 
 
 # --- columns ----------------------------------------------------------------------------------------

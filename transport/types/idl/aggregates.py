@@ -137,7 +137,7 @@ def read_union(
             expression = tree(label.children[0])
             code = _code(reader.evaluate(expression, scope, discriminator))
             if code in selected:
-                raise IdlError(first_token(expression), f"this label is one of {selected[code]} already")
+                raise IdlError(first_token(expression), f"this label already selects {selected[code]}")
             selected[code] = name
             labels.append(code)
         cases.append(

@@ -114,7 +114,7 @@ def _joined(text: str, at: Token) -> str:
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise IdlError(at, "a text has half a character: a surrogate comes with its other half") from None
+        raise IdlError(at, "a text has half a surrogate pair: write both halves") from None
 
 
 def _unescape(text: str) -> str:

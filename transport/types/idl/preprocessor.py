@@ -56,7 +56,7 @@ class _Preprocessor:
     def counted(self, at: Word) -> Word:
         self.count += 1
         if self.count > IDL_WORDS_MAX:
-            raise IdlError(at, f"more than {IDL_WORDS_MAX} words")
+            raise IdlError(at, f"the text has more than {IDL_WORDS_MAX} words")
         return at
 
     def words(self, text: str, file: str, folder: str) -> Iterator[Word]:
@@ -99,13 +99,13 @@ class _Preprocessor:
             branches.append(_Branch(at, enclosing, enclosing and self.holds(at, rest)))
         elif name in ("elif", "else", "endif"):
             if not branches:
-                raise IdlError(at, f"#{name} without an #if before it")
+                raise IdlError(at, f"#{name} needs an #if before it")
             branch = branches[-1]
             if name == "endif":
                 branches.pop()
                 return True
             if branch.has_else:
-                raise IdlError(at, f"#{name} after the #else")
+                raise IdlError(at, f"#{name} must not follow #else")
             branch.has_else = name == "else"
             wanted = branch.enclosing and not branch.taken
             branch.active = wanted and (name == "else" or self.holds(at, rest))
@@ -133,7 +133,7 @@ class _Preprocessor:
         # macros that double each other stand for any text, or for none after any time
         self.expansion += 1 + len(text)
         if self.expansion > IDL_EXPANSION_MAX:
-            raise IdlError(at, f"macros that stand for more than {IDL_EXPANSION_MAX} characters")
+            raise IdlError(at, f"macros expand to more than {IDL_EXPANSION_MAX} characters")
         hidden |= {str(at)}
         for each in words_at(at, text):
             if each.type == "NAME" and each in self.macros and each not in hidden:
@@ -168,9 +168,9 @@ class _Preprocessor:
         if self.include is None:
             self.note(at, f"#include {rest} is ignored: there is no place to look for it")
             return
-        sidecar = posixpath.normpath(posixpath.join(folder, found[1] or found[2]))
+        neighbour = posixpath.normpath(posixpath.join(folder, found[1] or found[2]))
         plain = posixpath.normpath(found[1] or found[2])
-        names = dict.fromkeys([sidecar, plain] if found[1] else [plain, sidecar])
+        names = dict.fromkeys([neighbour, plain] if found[1] else [plain, neighbour])
         reasons = []
         for name in names:
             if name in self.read:

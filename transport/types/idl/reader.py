@@ -200,6 +200,8 @@ class MemberNames:
         if other == name:
             raise IdlError(at, f"two members are named {name}: rename one")
         if other is not None:
-            raise IdlError(at, f"members {other} and {name} have the same name, for IDL: rename one")
+            raise IdlError(
+                at, f"members {other} and {name} have the same name in IDL, which ignores case: rename one"
+            )
         self._taken[name.lower()] = name
         return name

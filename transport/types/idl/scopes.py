@@ -65,7 +65,8 @@ class Names:
         if entry.name != name:
             raise IdlError(
                 at,
-                f"{name} and {entry.name} (at {place_of(entry.at)}) are the same name, for IDL: rename one",
+                f"{name} and {entry.name} (at {place_of(entry.at)}) are the same name in IDL, which ignores "
+                "case: rename one",
             )
         if isinstance(meaning, EnumLiteral) and isinstance(known, EnumLiteral | Ambiguous):
             enums = known.enums if isinstance(known, Ambiguous) else [known.enum]
@@ -107,7 +108,7 @@ class Names:
             if isinstance(entry.meaning, Forward):
                 raise IdlError(
                     at,
-                    f"{name} is used before its definition; recursive types are not supported, for they have "
+                    f"{name} is used before its definition; recursive types are not supported, because they have "
                     "no columns",
                 )
             if isinstance(entry.meaning, Ambiguous):

@@ -86,7 +86,7 @@ def words_of(text: str, file: str) -> Iterator[Word]:
             if found == "/*":  # nothing after it is a word
                 raise IdlError(at, "this comment has no end: write */")
             if kind == "DIRECTIVE" and not first:
-                raise IdlError(at, "# is only known at the beginning of a line")
+                raise IdlError(at, "# is only allowed at the beginning of a line")
             yield at
         first = first and kind == "COMMENT"
         if "\n" in found:

@@ -88,13 +88,13 @@ def array(element: TypeTree, dimensions: tuple[int, ...]) -> TypeTree:
     if depth > TYPE_DEPTH_MAX:
         raise TypeDefinitionError("a type of too many parts")
     if not dimensions or min(dimensions) < 1 or prod(dimensions) > LENGTH_MAX:
-        raise TypeDefinitionError(f"an array of dimensions {dimensions[:8]}")
+        raise TypeDefinitionError(f"an array has the dimensions {dimensions[:8]}")
     return replace(_whole(Array(element.type, dimensions), [element]), depth=depth)
 
 
 def mapping(key: TypeTree, value: TypeTree, limit: int) -> TypeTree:
     if not is_map_key(key.type):
-        raise TypeDefinitionError("a map whose key is neither an integer nor a string")
+        raise TypeDefinitionError("a map has a key that is neither an integer nor a string")
     return _whole(Map(key.type, value.type, bound(limit)), [key, value])
 
 
@@ -105,7 +105,7 @@ def struct(base: TypeTree | None, made: Struct, parts: Iterable[TypeTree]) -> Ty
     if base is not None:
         parent = resolve(base.type)
         if not isinstance(parent, Struct):
-            raise TypeDefinitionError(f"{made.name} inherits from what is no struct")
+            raise TypeDefinitionError(f"{made.name} inherits from a type that is not a struct")
         made = replace(made, members=parent.members + made.members, base=parent)
         inherited = base.members
         # its members come twice: once in it, once among those of this one
@@ -125,9 +125,11 @@ def union(made: Union, discriminator: TypeTree, parts: Iterable[TypeTree]) -> Ty
     _unique(made.name, (case.name for case in made.cases), (case.id for case in made.cases))
     labels = [label for case in made.cases for label in case.labels]
     if not made.cases or len(set(labels)) < len(labels) or sum(case.default for case in made.cases) > 1:
-        raise TypeDefinitionError(f"{made.name}: branches that exclude each other")
+        raise TypeDefinitionError(
+            f"{made.name}: the union has no branch, or two branches have the same label"
+        )
     if not all(case.labels or case.default for case in made.cases):
-        raise TypeDefinitionError(f"{made.name}: a branch without a label")
+        raise TypeDefinitionError(f"{made.name}: a branch has no label")
     kind = resolve(discriminator.type)
     if isinstance(kind, Enum):
         low, high = _RANGES[PrimitiveKind.INT32]
@@ -136,9 +138,9 @@ def union(made: Union, discriminator: TypeTree, parts: Iterable[TypeTree]) -> Ty
     elif isinstance(kind, Primitive) and kind.kind in _RANGES:
         low, high = _RANGES[kind.kind]
     else:
-        raise TypeDefinitionError(f"{made.name}: a discriminator that is no integer")
+        raise TypeDefinitionError(f"{made.name}: the discriminator is not an integer")
     if any(not low <= label <= high for label in labels):
-        raise TypeDefinitionError(f"{made.name}: labels that its discriminator cannot have")
+        raise TypeDefinitionError(f"{made.name}: the discriminator cannot have some of the labels")
     return _whole(made, [discriminator, *parts])
 
 
@@ -147,11 +149,13 @@ def enum(made: Enum) -> TypeTree:
     values = [value for _, value in made.literals]
     _unique(made.name, (name for name, _ in made.literals), values, "value")
     if not values or not 1 <= made.bit_bound <= 32:
-        raise TypeDefinitionError(f"{made.name}: an enum of {len(values)} literals and {made.bit_bound} bits")
+        raise TypeDefinitionError(
+            f"{made.name}: the enum has {len(values)} literals and {made.bit_bound} bits"
+        )
     bits = 8 * number_size(made)
     low, high = (-1 << bits - 1, 1 << bits - 1) if min(values) < 0 else (0, 1 << bits)
     if not low <= min(values) <= max(values) < high:
-        raise TypeDefinitionError(f"{made.name}: values beyond its {made.bit_bound} bits")
+        raise TypeDefinitionError(f"{made.name}: some values exceed the {made.bit_bound} bits")
     return TypeTree(made)
 
 
@@ -160,7 +164,7 @@ def bitmask(made: Bitmask) -> TypeTree:
     positions = [position for _, position in made.flags]
     _unique(made.name, (name for name, _ in made.flags), positions, "position")
     if not 1 <= made.bit_bound <= 64 or not all(0 <= position < made.bit_bound for position in positions):
-        raise TypeDefinitionError(f"{made.name}: flags beyond its {made.bit_bound} bits")
+        raise TypeDefinitionError(f"{made.name}: some flags exceed the {made.bit_bound} bits")
     return TypeTree(made)
 
 
@@ -170,29 +174,31 @@ def bitset(name: str, fields: tuple[BitField, ...]) -> TypeTree:
     end = 0
     for field in fields:
         if field.kind not in _RANGES or field.bits < 1 or field.position < end:
-            raise TypeDefinitionError(f"{name}: bit field {field.name}")
+            raise TypeDefinitionError(
+                f"{name}: the bit field {field.name} is empty, overlaps another, or is not an integer"
+            )
         end = field.position + field.bits
         if end > 64 or field.bits > 8 * number_size(Primitive(field.kind)):
-            raise TypeDefinitionError(f"{name}: bit field {field.name} of {field.bits} bits")
+            raise TypeDefinitionError(f"{name}: the bit field {field.name} has {field.bits} bits")
     if not fields:
-        raise TypeDefinitionError(f"{name}: a bitset without fields")
+        raise TypeDefinitionError(f"{name}: the bitset has no fields")
     return TypeTree(Bitset(name, fields, end))
 
 
 def _qualified(name: str) -> str:
     if not _QUALIFIED_NAME.fullmatch(name):
-        raise TypeDefinitionError(f"{name!r} is no name of a type")
+        raise TypeDefinitionError(f"{name!r} is not a valid type name")
     return name
 
 
 def _unique(owner: str, names: Iterable[str], numbers: Iterable[int], noun: str = "id") -> None:
     names, numbers = list(names), list(numbers)
     if len(names) > TYPE_MEMBERS_MAX:
-        raise TypeDefinitionError(f"{owner}: {len(names)} members, of at most {TYPE_MEMBERS_MAX}")
+        raise TypeDefinitionError(f"{owner}: {len(names)} members, more than {TYPE_MEMBERS_MAX}")
     for name in names:
         if not _NAME.fullmatch(name):
-            raise TypeDefinitionError(f"{owner}: {name!r} is no name of a member")
+            raise TypeDefinitionError(f"{owner}: {name!r} is not a valid member name")
     if len(set(names)) < len(names):
-        raise TypeDefinitionError(f"{owner}: two members of one name")
+        raise TypeDefinitionError(f"{owner}: two members have the same name")
     if len(set(numbers)) < len(numbers) or (noun == "id" and max(numbers, default=0) > MEMBER_ID_MAX):
-        raise TypeDefinitionError(f"{owner}: a member's {noun} is another's too, or too large")
+        raise TypeDefinitionError(f"{owner}: a member's {noun} is not unique, or too large")

@@ -209,7 +209,7 @@ def decode_request(payload: Buffer) -> TypeLookupRequest:
 
 def _bounded(ids: tuple[bytes, ...] | None) -> tuple[bytes, ...]:
     if ids is not None and len(ids) > TYPE_LOOKUP_IDS_MAX:
-        raise DecodeError(DropReason.OVER_LIMIT, f"{len(ids)} types asked for at once")
+        raise DecodeError(DropReason.OVER_LIMIT, f"the request asks for {len(ids)} types")
     return ids or ()
 
 
@@ -287,7 +287,9 @@ def _delimited(discriminator: int, body: bytes) -> bytes:
 def _cursor(payload: Buffer) -> XcdrCursor:
     encapsulation = bytes(payload[:2])
     if encapsulation not in (_CDR2_LE, _D_CDR2_LE) or len(payload) < 4:
-        raise DecodeError(DropReason.BAD_ENCAPSULATION, f"{encapsulation.hex()} where CDR2_LE was due")
+        raise DecodeError(
+            DropReason.BAD_ENCAPSULATION, f"the encapsulation is {encapsulation.hex()}, not CDR2_LE"
+        )
     return XcdrCursor(memoryview(payload)[4:])
 
 
@@ -297,5 +299,5 @@ def _request_id(identity: _SampleIdentity) -> RequestId:
 
 def _point(octets: tuple[int, ...] | None) -> bytes:
     if octets is not None and len(octets) > CONTINUATION_POINT_MAX:
-        raise DecodeError(DropReason.BAD_PARAMETER, f"a continuation point of {len(octets)} bytes")
+        raise DecodeError(DropReason.BAD_PARAMETER, f"the continuation point has {len(octets)} bytes")
     return bytes(octets or ())

@@ -455,8 +455,8 @@ def normalized(type_object: Buffer) -> bytes:
 def identifier_of(type_object: Buffer) -> bytes:
     """The identifier that a serialized TypeObject hashes to. Raises DecodeError if it is none."""
     if not _FORM_AT < len(type_object) <= TYPE_OBJECT_BYTES_MAX:
-        raise DecodeError(DropReason.BAD_PARAMETER, f"a TypeObject of {len(type_object)} bytes")
+        raise DecodeError(DropReason.BAD_PARAMETER, f"the TypeObject has {len(type_object)} bytes")
     form = type_object[_FORM_AT]
     if form not in (EK_MINIMAL, EK_COMPLETE):
-        raise DecodeError(DropReason.BAD_PARAMETER, f"a TypeObject of form {form:#04x}")
+        raise DecodeError(DropReason.BAD_PARAMETER, f"the TypeObject has the unknown form {form:#04x}")
     return bytes((form,)) + hashlib.md5(type_object, usedforsecurity=False).digest()[:HASH_SIZE]

@@ -32,7 +32,7 @@ def struct_of_fast_dds(value: bytes) -> Struct:
     """Raises DecodeError, TypeDefinitionError."""
     described = resolve(described_by(decode(TypeObject, value[_HEADER:], bare=True)))
     if not isinstance(described, Struct):
-        raise DecodeError(DropReason.BAD_PARAMETER, "the type is no struct")
+        raise DecodeError(DropReason.BAD_PARAMETER, "the type is not a struct")
     members = tuple(replace(member, type=_unbounded(member.type), notes=()) for member in described.members)
     return replace(described, members=members)
 

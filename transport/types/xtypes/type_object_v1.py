@@ -79,7 +79,7 @@ _ZLIB, _BZIP2, _LZ4 = 1, 2, 4
 def struct_of_v1(value: bytes, little_endian: bool) -> Struct:
     """The struct in a value of PID_TYPE_OBJECT of XTypes 1.1. Raises DecodeError."""
     if len(value) > TYPE_OBJECT_BYTES_MAX:
-        raise DecodeError(DropReason.OVER_LIMIT, f"a TypeObject of {len(value)} bytes")
+        raise DecodeError(DropReason.OVER_LIMIT, f"the TypeObject has {len(value)} bytes")
     try:
         if is_of_fast_dds(value):
             return struct_of_fast_dds(value)
@@ -88,7 +88,7 @@ def struct_of_v1(value: bytes, little_endian: bool) -> Struct:
     except TypeDefinitionError as error:
         raise DecodeError(DropReason.BAD_PARAMETER, str(error)) from None
     if not isinstance(described, Struct):
-        raise DecodeError(DropReason.BAD_PARAMETER, "the type is no struct")
+        raise DecodeError(DropReason.BAD_PARAMETER, "the type is not a struct")
     return described
 
 
@@ -97,14 +97,16 @@ def decompress_type_object(value: bytes, little_endian: bool) -> bytes:
     cursor = _Cursor(memoryview(value), little_endian)
     method, size, packed_size = cursor.u32(), cursor.u32(), cursor.u32()
     if not 0 < size <= TYPE_OBJECT_BYTES_MAX:
-        raise DecodeError(DropReason.OVER_LIMIT, f"a TypeObject of {size} bytes")
+        raise DecodeError(DropReason.OVER_LIMIT, f"the TypeObject has {size} bytes")
     packed = cursor.take_bytes(packed_size)
     try:
         raw = _decompressed(method, packed, size)
     except (OSError, zlib.error, EOFError) as error:
-        raise DecodeError(DropReason.BAD_PARAMETER, f"a compressed TypeObject: {error}") from None
+        raise DecodeError(
+            DropReason.BAD_PARAMETER, f"the TypeObject cannot be decompressed: {error}"
+        ) from None
     if len(raw) != size:
-        raise DecodeError(DropReason.BAD_PARAMETER, f"a TypeObject of {len(raw)} bytes, not {size}")
+        raise DecodeError(DropReason.BAD_PARAMETER, f"the TypeObject has {len(raw)} bytes, not {size}")
     return raw
 
 
@@ -126,8 +128,8 @@ def _decompressed(method: int, packed: memoryview, size: int) -> bytes:
             codec.decompress(packed, decompressed_size=size - 1)
         except OSError:
             return raw
-        raise OSError("an LZ4 block that is too short")
-    raise DecodeError(DropReason.BAD_PARAMETER, f"a TypeObject of compression class {method}")
+        raise OSError("the LZ4 block is too short")
+    raise DecodeError(DropReason.BAD_PARAMETER, f"the TypeObject has the unknown compression class {method}")
 
 
 class _Cursor:
@@ -140,7 +142,7 @@ class _Cursor:
 
     def take_bytes(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
-            raise DecodeError(DropReason.BAD_PARAMETER, "a TypeObject that ends early")
+            raise DecodeError(DropReason.BAD_PARAMETER, "the TypeObject ends early")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -165,7 +167,7 @@ class _Cursor:
         try:
             return raw.rstrip(b"\0").decode()
         except UnicodeDecodeError:
-            raise DecodeError(DropReason.BAD_PARAMETER, "a name in a TypeObject") from None
+            raise DecodeError(DropReason.BAD_PARAMETER, "a name in the TypeObject is not UTF-8") from None
 
     def type_id(self) -> int:
         """A type's id; up to 13 it is that of a primitive, 0 of none."""
@@ -176,7 +178,9 @@ class _Cursor:
         """The length of a sequence, whose elements have four bytes at least."""
         count = self.u32()
         if count > (len(self.data) - self.at) // 4:
-            raise DecodeError(DropReason.BAD_PARAMETER, f"a sequence of {count} in a TypeObject")
+            raise DecodeError(
+                DropReason.BAD_PARAMETER, f"the TypeObject declares a sequence of {count} elements"
+            )
         return count
 
     def parameters(self) -> list[_Cursor]:
@@ -195,7 +199,9 @@ class _Cursor:
 def _take(values: list[_Cursor], count: int) -> list[_Cursor]:
     """The first values of a list; later versions may have more."""
     if len(values) < count:
-        raise DecodeError(DropReason.BAD_PARAMETER, f"{len(values)} parameters of a TypeObject, not {count}")
+        raise DecodeError(
+            DropReason.BAD_PARAMETER, f"the TypeObject has {len(values)} parameters, not {count}"
+        )
     return values[:count]
 
 
@@ -221,7 +227,7 @@ class _Library:
 
     def add_library(self, library: _Cursor, scope: str, depth: int) -> None:
         if depth > TYPE_DEPTH_MAX:
-            raise DecodeError(DropReason.OVER_LIMIT, "modules nested too deeply")
+            raise DecodeError(DropReason.OVER_LIMIT, "the modules are nested too deeply")
         for _ in range(library.count()):
             discriminator, element = _take(library.parameters(), 2)
             kind = discriminator.u32() if len(discriminator.data) >= 4 else discriminator.u16()
@@ -304,7 +310,7 @@ class _Library:
             selecting = _take(parameters, 3)[2]
             labels.append(tuple(selecting.i32() for _ in range(selecting.count())))
         if not properties:
-            raise TypeDefinitionError(f"{described.name}: a union without discriminator")
+            raise TypeDefinitionError(f"{described.name}: the union has no discriminator")
         # the first one is the discriminator
         discriminator, *parts = (self.part(each.type_id) for each in properties)
         cases = tuple(

@@ -181,7 +181,7 @@ class _Builder:
             raw = encode(x.TypeObject, x.TypeObject(self.form, inner(kind, description)))
             if len(raw) > TYPE_OBJECT_BYTES_MAX:
                 raise TypeDefinitionError(
-                    f"{t.name} has a TypeObject of {len(raw)} bytes, which nobody reads"
+                    f"{t.name} has a TypeObject of {len(raw)} bytes, more than readers accept"
                 )
             key = identifier_of(raw)
             self.objects[key] = raw
@@ -245,7 +245,7 @@ class _Builder:
 
     def case(self, case: Case) -> x.UnionMember[Any]:
         if any(not -(1 << 31) <= label < 1 << 31 for label in case.labels):
-            raise TypeDefinitionError(f"union branch {case.name}: XTypes has labels of 32 bits only")
+            raise TypeDefinitionError(f"union branch {case.name}: XTypes labels have at most 32 bits")
         try_construct = _TRY_CONSTRUCT[case.try_construct]
         flags = try_construct | IS_EXTERNAL * case.external | IS_DEFAULT * case.default
         identifier = self.identifier(case.type)
@@ -321,4 +321,4 @@ def _limit(value: int | float | str | bool | None) -> x.AnnotationParameterValue
     for kind, low, high in _INTEGERS:
         if low <= value < high:
             return x.AnnotationParameterValue(PRIMITIVE_KINDS[kind], value)
-    raise TypeDefinitionError(f"@min or @max of {value}: beyond 64 bits")
+    raise TypeDefinitionError(f"@min or @max of {value}: it has more than 64 bits")

@@ -92,7 +92,7 @@ def struct_of(identifier: bytes, objects: Mapping[bytes, bytes]) -> Struct:
     """
     described = resolve(_TypeReader(objects).serialized(identifier).type)
     if not isinstance(described, Struct):
-        raise TypeDefinitionError("the type is no struct")
+        raise TypeDefinitionError("the type is not a struct")
     return described
 
 
@@ -153,7 +153,7 @@ class _TypeReader:
                 return assembly.mapping(self.part(value.key), self.part(value.element), value.bound)
         if kind == TI_STRONGLY_CONNECTED_COMPONENT:
             raise TypeDefinitionError("the type is recursive")
-        raise TypeDefinitionError("a member without a type")
+        raise TypeDefinitionError("a member has no type")
 
     def hashed(self, key: bytes) -> TypeTree:
         part = self.known.get(key)
@@ -164,7 +164,9 @@ class _TypeReader:
             if raw is None:
                 raise TypeDefinitionError(f"the type object {key.hex()} is missing")
             if identifier_of(raw) != key:
-                raise DecodeError(DropReason.BAD_PARAMETER, f"a TypeObject that is not {key.hex()}")
+                raise DecodeError(
+                    DropReason.BAD_PARAMETER, f"the TypeObject does not have the hash {key.hex()}"
+                )
             self.open.add(key)
             part = self.known[key] = self.described(decode(TypeObject, raw), f"Type_{key[1:5].hex()}")
             self.open.remove(key)
@@ -278,7 +280,7 @@ def _bitset(description: x.BitsetType[Any, Any], name: str) -> TypeTree:
     for field in description.field_seq:
         common = field.common
         if common.holder_type not in PRIMITIVES:
-            raise TypeDefinitionError(f"{name}: a bit field held by no integer")
+            raise TypeDefinitionError(f"{name}: a bit field is not held by an integer")
         fields.append(
             BitField(
                 _name(field.detail, f"bits{common.position}"),

@@ -57,7 +57,8 @@ class XcdrCursor:
         size = self.u32()
         if size > self.stop - self.at:
             raise DecodeError(
-                DropReason.BAD_PARAMETER, f"a structure of {size} bytes in {self.stop - self.at}"
+                DropReason.BAD_PARAMETER,
+                f"a structure declares {size} bytes, and {self.stop - self.at} are left",
             )
         outer, self.stop = self.stop, self.at + size
         value = read()
@@ -199,7 +200,9 @@ class _Sequence:
     def read_elements(self, cursor: XcdrCursor) -> tuple[Any, ...]:
         count = cursor.u32()
         if count > cursor.stop - cursor.at:  # no element is smaller than a byte
-            raise DecodeError(DropReason.BAD_PARAMETER, f"a sequence of {count} in type information")
+            raise DecodeError(
+                DropReason.BAD_PARAMETER, f"type information declares a sequence of {count} elements"
+            )
         return tuple(self.element.read_value(cursor) for _ in range(count))
 
 
@@ -275,7 +278,9 @@ class _Mutable:
                 found[name] = layout.read_value(cursor)
                 cursor.at, cursor.stop = end, outer
             elif header & MUST_UNDERSTAND:
-                raise DecodeError(DropReason.BAD_PARAMETER, f"member {member_id:#x} of type information")
+                raise DecodeError(
+                    DropReason.BAD_PARAMETER, f"type information has the unexpected member {member_id:#x}"
+                )
         return self.kind(**found)
 
 
@@ -294,7 +299,7 @@ class _Union:
         which = cursor.take_bytes(1)[0]
         case = self.cases.get(which, self.cases.get(DEFAULT))
         if case is None:
-            raise DecodeError(DropReason.BAD_PARAMETER, f"kind {which:#04x} in type information")
+            raise DecodeError(DropReason.BAD_PARAMETER, f"type information has the unknown kind {which:#04x}")
         if cursor.depth >= TYPE_DEPTH_MAX:
             raise DecodeError(DropReason.OVER_LIMIT, "type information is nested too deeply")
         cursor.depth += 1

@@ -103,9 +103,7 @@ def offsets_of_lengths(lengths: Position, rows: int) -> I64:
 
 def arrow_offsets(offsets: I64) -> pa.Buffer:
     if int(offsets[-1]) > COLUMN_BYTES_MAX:
-        raise TooManySamplesError(
-            "a column would hold more than 2 GiB in one batch; decode fewer samples at once"
-        )
+        raise TooManySamplesError("a column would exceed 2 GiB in one batch; decode fewer samples at once")
     return pa.py_buffer(offsets.astype(np.int32))
 
 

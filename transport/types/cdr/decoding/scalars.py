@@ -49,7 +49,9 @@ class _LiteralNames:
         if len(index) * self.longest > COLUMN_BYTES_MAX:
             counts = np.bincount(index, minlength=len(self.lengths))
             if int(counts @ self.lengths) > COLUMN_BYTES_MAX:
-                raise TooManySamplesError("a column would hold names of more than 2 GiB")
+                raise TooManySamplesError(
+                    "a column of names would exceed 2 GiB in one batch; decode fewer samples at once"
+                )
         return _typed(self.array.take(pa.array(index)), target)
 
 

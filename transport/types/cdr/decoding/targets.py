@@ -56,7 +56,7 @@ class _Check:
     def fields(self, t: Struct | Union | Bitset, wanted: pa.DataType, path: str) -> None:
         known = fields_of(t)
         if not wanted.num_fields and path:
-            raise UsageError(f"member {path[:-1]!r} of {self.owner}: a struct of no fields holds nothing")
+            raise UsageError(f"member {path[:-1]!r} of {self.owner}: a struct without fields cannot be read")
         seen = set()
         for field in wanted:
             if field.name not in known:
@@ -64,7 +64,7 @@ class _Check:
                     continue
                 raise UsageError(f"{t.name} has no member {field.name!r}; it has {', '.join(known)}")
             if field.name in seen:
-                raise UsageError(f"member {path + field.name!r} of {self.owner} is wanted twice")
+                raise UsageError(f"member {path + field.name!r} of {self.owner} is requested twice")
             seen.add(field.name)
             self.value(known[field.name], field.type, path + field.name)
 

@@ -94,7 +94,7 @@ def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
         if index < 0:
             if not member.optional:
                 raise EncodeError(
-                    f"the batch has no column {member.name!r} (once), which {struct.name} needs"
+                    f"the batch does not have exactly one column {member.name!r}, which {struct.name} needs"
                 )
             array: pa.Array = pa.nulls(batch.num_rows)
         else:
