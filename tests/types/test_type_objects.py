@@ -319,7 +319,7 @@ def test_missing_and_wrong_objects() -> None:
     with pytest.raises(DecodeError, match="hash " + some.hex()):
         struct_of(top, swapped)
     color = next(key for key, raw in made.objects.items() if raw[4:6] == b"\xf2\x40")
-    with pytest.raises(TypeDefinitionError, match="no struct"):
+    with pytest.raises(TypeDefinitionError, match="not a struct"):
         struct_of(color, made.objects)
 
 
