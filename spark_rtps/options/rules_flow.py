@@ -65,9 +65,7 @@ def _check_tethering(values: Values, role: AppliesTo) -> None:
     """A spy lies in the sink's log, whose writer keeps the time."""
     for name in ("untethered_window_limit_timeout", "untethered_resting_timeout"):
         if role is AppliesTo.READ and values.has(name) and values.boolean("spy"):
-            fix = (
-                f"has no effect with spy=true: the sink decides how long it waits; set {name} at the sink"
-            )
+            fix = f"has no effect with spy=true: the sink decides how long it waits; set {name} at the sink"
             raise OptionError(name, values.given(name), fix)
 
 
