@@ -1,6 +1,6 @@
 """Received samples to Arrow record batches of exactly the columns that the plan wants.
 
-The samples come as frames: of a stream log, or of what waits in a subscription.
+The samples come as frames, from a stream log or from the queue of a subscription.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: What this process has said about topics that are not read.
+#: The warnings about skipped topics that this process has logged.
 _LOGGED: Final = LogOnce(64)
 NO_TYPES: Final = AnnouncedTypes({})
-#: What an ArrowBatch is read as.
+#: The columns that are decoded of an ArrowBatch.
 _IPC: Final = pa.schema([("ipc", pa.binary())])
 
 Mask = npt.NDArray[np.bool_]
-#: Columns, and which sample of the chunk each row is; None: all of them, one after the other.
+#: Columns, and for each row the index of its sample in the chunk; None: every sample is one row.
 Rows = tuple[list[pa.Array], I64 | None]
 
 
@@ -80,10 +80,11 @@ def decode_range(
     sidecar: Sidecar | None = None,
     on_trimmed: Callable[[Trimmed], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, end) of a log, in batches. What lies ``sidecar`` it is in the view's directory unless given.
+    """The rows of [start, end) of a log, in batches. ``sidecar`` has the sidecar files; None: the view's directory.
 
-    Raises MalformedSampleError with ``mode=failfast``, LogDamagedError for what is damaged, unless ``on_damage`` takes
-    it, and LogLostError for what is trimmed, unless ``on_trimmed`` takes it as well, of a view that hands out copies.
+    Raises MalformedSampleError with ``mode=failfast``. Raises LogDamagedError for damaged frames unless there is
+    ``on_damage``, and LogLostError for trimmed ones unless there is also ``on_trimmed``, which requires a view that
+    returns copies.
     """
     sidecar = sidecar or DirectorySidecar(view.directory)
     announced = NO_TYPES
@@ -112,7 +113,7 @@ def _of_known_writers(
     directory: Path,
     on_damage: Callable[[Damage], None] | None,
 ) -> Iterator[Frame]:
-    """The frames of writers whose types the log has. By the plan's type, a guess, others might be other rows."""
+    """The frames of writers whose types the log has. The plan's type is a guess, which could misread the others."""
     for frame in frames:
         run = frame.run
         if run.writer in announced.by_writer:
@@ -135,7 +136,7 @@ def _of_known_writers(
 
 
 def _of_type(frames: Iterable[Frame], plan: TopicPlan, announced: AnnouncedTypes) -> Iterator[Frame]:
-    """The frames of topics that have the plan's type: a log of several topics may have others."""
+    """The frames of topics that have the plan's type. A log of several topics may contain other topics."""
     for frame in frames:
         named = announced.topic_of(frame.run.writer, frame.position)
         if named.type_name in (None, plan.type_name):
@@ -153,10 +154,10 @@ def decode_frames(
     tally: Tally,
     announced: AnnouncedTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of frames, in batches; ``tally`` counts the samples that do not become rows as they are.
+    """The rows of frames, in batches; ``tally`` counts malformed and filtered samples.
 
-    ``announced`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`),
-    and their topics, where there are several.
+    ``announced`` has the types of writers if the plan's type is a guess (:func:`needs_writer_types`), and the topics
+    of writers if there are several topics.
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
@@ -173,7 +174,7 @@ def decode_chunk(
     tally: Tally,
     announced: AnnouncedTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a chunk, in batches; ``written`` is what :func:`as_announced` says of how its samples are read.
+    """The rows of a chunk, in batches; ``written`` is the result of :func:`as_announced` for its writers.
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
@@ -195,7 +196,7 @@ def needs_writer_types(plan: TopicPlan) -> bool:
 
 @lru_cache(maxsize=16)
 def rows_at_once(plan: TopicPlan) -> int:
-    """How many rows are decoded at once: so few that they take little memory, even if all columns are wide."""
+    """The number of rows that are decoded at once. It is lower for more columns, so that it bounds the memory."""
     return max(1, DECODE_LEAVES_MAX // max(1, sum(map(_leaf_columns, plan.columns.types))))
 
 
@@ -207,10 +208,7 @@ def _leaf_columns(t: pa.DataType) -> int:
 def _by_type(
     frames: Iterable[Frame], plan: TopicPlan, announced: Mapping[Guid, Struct | None]
 ) -> Iterator[tuple[Iterable[Frame], tuple[TopicPlan, str]]]:
-    """The frames, and how they are read: by the type that their writers announced, if any did.
-
-    Or why they cannot be.
-    """
+    """Groups of frames, each with the result of :func:`as_announced` for the type that its writers announced."""
     if not announced:
         yield frames, (plan, "")
         return
@@ -225,10 +223,10 @@ def _by_type(
 
 @lru_cache(maxsize=64)
 def as_announced(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
-    """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then.
+    """The plan for the samples of a writer with this type, and why they are malformed; "" if they are not.
 
-    What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks; by its own
-    type where samples in XCDR1 would be read at the wrong place.
+    If the plan's type stands for several types, samples are read as the plan's type, with nulls for members that the
+    writer's type lacks. They are read by the writer's type if XCDR1 would otherwise be read at wrong offsets.
     """
     writer_plan = replace(plan, struct=struct)
     if plan.inferred and plan.struct is not None:
@@ -256,14 +254,14 @@ def codec_for(struct: Struct, data: pa.Schema | None, lacking: bool = False) -> 
 
 @lru_cache(maxsize=16)
 def _codec_of(plan: TopicPlan) -> Codec:
-    """The codec of its columns. A plan is compared faster than a type and a schema."""
+    """The codec of the plan's columns. A cache finds a plan faster than a type and a schema."""
     assert plan.struct is not None
     return codec_for(plan.struct, plan.data, plan.lacking)
 
 
 @lru_cache(maxsize=16)
 def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
-    """The filter, and the codec of the members it reads: the plan may lack them, or have them in other types."""
+    """The filter, and the codec of the members it reads, which the plan may lack or have as other column types."""
     from ..transport.types.filter import parse_filter
 
     compiled = parse_filter(given.expression, given.parameters, struct)
@@ -358,7 +356,7 @@ def _in_order(parts: list[tuple[list[pa.Array], I64]]) -> tuple[list[pa.Array], 
 def _ends_of_instances(
     chunk: Chunk, with_data: Mask, codec: Codec, plan: TopicPlan
 ) -> list[tuple[list[pa.Array], I64]]:
-    """Rows of samples that only end an instance: null, but for the key if they carry it."""
+    """Rows of samples that only end an instance: they are null except for the key, if the sample contains it."""
     flags, others = chunk.flags(), ~with_data
     keyed = np.flatnonzero(others & ((flags & KEY_ONLY) != 0) & (chunk.samples.all_lengths() > 0))
     keys, keyed = _well_formed(codec.decode_samples(select(chunk.samples, keyed), keys_only=True), keyed)
@@ -366,7 +364,7 @@ def _ends_of_instances(
     hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
     hashes = chunk.key_hashes() if len(hashed) else None
     known = np.empty((0, KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[hashed]
-    # Fast DDS disposes with a key hash alone, which may hold the key
+    # Fast DDS disposes with a key hash alone, which may contain the key
     of_hashes = codec.decode_key_hashes(known)
     parts = [(keys, keyed)]
     if of_hashes is not None and hashes is not None:

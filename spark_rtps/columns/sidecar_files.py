@@ -1,4 +1,4 @@
-"""What lies beside the frames of a stream log: the types of its writers, and the report of what became no rows."""
+"""The sidecar files of a stream log: the types of its writers, and the report of samples that became no rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..transport.value_classes import value
 
 
 class Sidecar(Protocol):
-    """Sidecar a log on this host, or on another one."""
+    """The sidecar files of a log on this host or on another one."""
 
     def writer_types(self) -> AnnouncedTypes:
-        """What the log's writers told of their types."""
+        """The types that the log's writers announced."""
 
     def report(self, found: RangeTally) -> None:
-        """Count what was found in a range; what cannot be counted fails no task."""
+        """Add the counts of a range to the report. A failure to do so fails no task."""
 
 
 @value
 class DirectorySidecar:
-    """The files beside the log in ``directory``."""
+    """The sidecar files in the log's ``directory``."""
 
     directory: Path
 

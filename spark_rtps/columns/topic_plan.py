@@ -44,7 +44,7 @@ METADATA_DDL: Final = (
     "reception_timestamp: TIMESTAMP, instance_state: STRING>"
 )
 TOPIC_COLUMN: Final = "topic"
-#: What is known of a sample's topic where a source has several; :data:`METADATA_COLUMN` has these fields first then.
+#: Fields about a sample's topic if a source has several topics; :data:`METADATA_COLUMN` then begins with them.
 TOPIC_SCHEMA: Final = pa.schema(
     [(TOPIC_COLUMN, pa.string()), ("type_name", pa.string()), ("type_hash", pa.string())]
 )
@@ -73,11 +73,11 @@ class ContentFilter:
 
 @value
 class TopicPlan:
-    """How samples and columns of one topic become each other; planned on the driver, used in tasks.
+    """How samples of one topic become columns, and columns samples; planned on the driver, used in tasks.
 
-    ``data`` are the columns that hold the samples' values, under the members' names; ``columns`` is exactly what Spark
-    wants or gives, under names that IDL may not allow. ``corrupt`` is the column for samples that do not decode, if
-    there is one.
+    ``data`` are the columns with the samples' values, under the members' names. ``columns`` is exactly the schema of
+    Spark's rows, with names that IDL may not allow. ``corrupt`` is the column for samples that do not decode, if there
+    is one.
     """
 
     topic: str
@@ -87,24 +87,25 @@ class TopicPlan:
     struct: Struct | None
     data: pa.Schema
     columns: pa.Schema
-    #: Whether ``type_name`` was given; if not, a reader takes its first writer's type name, and whether it has a key.
+    #: Whether ``type_name`` was given. If not, a reader takes the type name, and whether there is a key, from its first
+    #: writer.
     named: bool = True
-    #: Whether the type is announced to peers, and not its name alone.
+    #: Whether the type is announced to peers; else only its name is.
     announced: bool = True
-    #: Whether the type was told by writers of a log, of which others may have told another one.
+    #: Whether the type was announced by writers of a log, other writers of which may have announced other types.
     inferred: bool = False
     #: Whether the type may lack fields of ``data``, which are null then.
     lacking: bool = False
-    #: Whether there are several topics, of which ``topic`` is a name for people.
+    #: Whether there are several topics; ``topic`` is then only a name for messages.
     many: bool = False
     mode: Mode = Mode.DROPMALFORMED
     corrupt: str | None = None
     #: Whether there is a column for when a recording logged each sample.
     has_log_time: bool = False
-    #: Path of the time in ``data`` that the column ``event_time`` has; empty: there is no such column.
+    #: Path of the member of ``data`` that the column ``event_time`` is derived from; empty: there is no such column.
     event_time: tuple[str, ...] = ()
     filter: ContentFilter | None = None
-    #: What is written.
+    #: The representation in which samples are written.
     representation: DataRepresentation = DataRepresentation.XCDR1
 
     def __hash__(self) -> int:
@@ -125,9 +126,10 @@ class TopicPlan:
 def topic_type(settings: Settings, node: Node | None = None) -> TopicType | None:
     """The topic's type for a reader whose user gave no schema: from the options, else from the topic's peers.
 
-    ``node`` is the participant that asks them, which has ``resolve_types``; None: one that lives for the question.
+    ``node`` is the participant that asks the peers, with ``resolve_types``; None: a temporary participant.
 
-    None where a name is all that is needed. Raises OptionError with what the domain has, if no peer announces it.
+    Returns None if only a type name is needed. Raises OptionError, which describes what is on the domain, if no peer
+    announces the type.
     """
     if settings.payload is Payload.ARROW:
         return None
@@ -150,7 +152,7 @@ def _is_named(settings: Settings) -> bool:
 
 
 def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
-    """The columns of a source without a schema. Raises OptionError if they cannot be found out."""
+    """The columns of a source without a schema. Raises OptionError if they cannot be determined."""
     if settings.payload is Payload.BINARY:
         return binary_schema(settings)
     if settings.payload is Payload.ARROW:
@@ -200,7 +202,7 @@ def binary_schema(settings: Settings) -> pa.Schema:
 
 
 def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None = None) -> TopicPlan:
-    """Plan for a source that delivers exactly ``columns``; ``found`` is what :func:`topic_type` gave."""
+    """The plan of a source that delivers exactly ``columns``; ``found`` is the result of :func:`topic_type`."""
     if settings.payload is Payload.BINARY:
         if not columns.equals(binary_schema(settings)):
             raise OptionError("payload", "binary", "has a schema of its own; leave out .schema(...)")
@@ -275,7 +277,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
 
 
 def _topic_apart(settings: Settings, columns: pa.Schema, found: TopicType | None) -> set[str]:
-    """The column of the topics' names, if there is one: a member of that name stays a member."""
+    """The column with the topics' names, if there is one. A member of that name stays a member."""
     found = found or given_type(settings)
     if found is not None and found.struct is not None:
         if any(member.name == TOPIC_COLUMN for member in found.struct.members):
@@ -298,7 +300,7 @@ def _corrupt_column(settings: Settings, columns: pa.Schema) -> str | None:
 
 
 def _event_time(settings: Settings, columns: pa.Schema, data: pa.Schema) -> tuple[str, ...]:
-    """The path of the member that says when something happened. Raises OptionError if it is no time."""
+    """The path of the member that the column ``event_time`` is derived from. Raises OptionError if it is not a time."""
     path, text = settings.event_time, ".".join(settings.event_time)
     if not path:
         return ()
@@ -329,7 +331,7 @@ def _content_filter(settings: Settings, struct: Struct) -> ContentFilter | None:
 
 
 def schema_to_write(settings: Settings) -> pa.Schema:
-    """The columns of a writer whose user gave none: all that the type has. Raises OptionError if no type is given."""
+    """The columns of a writer without a schema: all members of the type. Raises OptionError if no type is given."""
     if settings.payload is Payload.BINARY:
         return pa.schema([("value", pa.binary())])
     if settings.payload is Payload.ARROW:
@@ -446,7 +448,7 @@ def _check_metadata_column(t: pa.DataType, *, many: bool) -> None:
 
 
 def announced_type(settings: Settings, plan: TopicPlan) -> Struct | None:
-    """The type that peers are told; None: its name alone."""
+    """The type that is announced to peers; None: only its name is announced."""
     return plan.struct if plan.announced and settings.announces_type else None
 
 

@@ -75,9 +75,9 @@ class OnNoReader(enum.Enum):
 class Settings:
     """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
 
-    #: Empty: the rows of a sink name theirs.
+    #: Name of the topic; empty: the rows of a sink name their topics.
     topic: str
-    #: The topics that are read together, of which ``topic`` is a name for people; None: ``topic`` alone.
+    #: The topics that are read together; ``topic`` is then only a name for messages. None: ``topic`` alone.
     topics: TopicSelection | None
     domain: int
     #: The writers to read; None: all.
@@ -89,7 +89,7 @@ class Settings:
     type_name: str | None
     #: Extensibility of IDL types that declare none; None: unknown.
     type_extensibility: Extensibility | None
-    #: Whether peers are told a type that is certain, and not its name alone.
+    #: Whether a type that is certain is announced to peers; else only its name is.
     announces_type: bool
     ros_distribution: str
     type_discovery_timeout: int
@@ -99,7 +99,7 @@ class Settings:
     #: Dotted paths of the members to read; empty: all.
     column_paths: tuple[str, ...]
     mapping: TypeMapping
-    #: Path of the member that the column ``event_time`` is made of; empty: there is no such column.
+    #: Path of the member that the column ``event_time`` is derived from; empty: there is no such column.
     event_time: tuple[str, ...]
     filter: str | None
     filter_parameters: tuple[str, ...]
@@ -127,14 +127,14 @@ class Settings:
     multicast_interface: str | None
     participant_name: str
     participant_lease_duration: int
-    #: The node of a ROS graph that the participant is; None: it is none.
+    #: The node of the ROS graph that the participant represents; None: it takes no part in a ROS graph.
     ros: RosNode | None
     ros_remaps: tuple[str, ...]
-    #: Whether a stopped query says goodbye; else it is expected back within its lease.
+    #: Whether a stopped query disposes its reader; else writers expect it back within its lease.
     leave_on_stop: bool
     receive_buffer: int
     send_buffer: int
-    #: Bytes of an IP packet at most; None: as many as the interfaces carry unfragmented.
+    #: Maximum bytes of an IP packet; None: as many as the interfaces carry unfragmented.
     mtu: int | None
     message_size_max: int
     # reading
@@ -145,28 +145,28 @@ class Settings:
     read_max_rows: int | None
     read_timeout: int
     log_dir: Path
-    #: Of the folder of a log.
+    #: Mode bits of the folder of a log.
     log_mode: int
     log_max_bytes: int
     log_segment_bytes: int
-    #: What happens to samples for which there is no room: ``hold``, ``drop`` or ``fail``.
+    #: What happens to samples for which the log has no space: ``hold``, ``drop`` or ``fail``.
     on_log_full: str
     log_retention: int
-    #: Of ended logs together; None: however much they take.
+    #: Maximum bytes of all logs of ended queries together; None: no limit.
     log_retention_bytes: int | None
-    #: What a receiver service keeps: ``bytes``, ``time`` (as long as ``retention_time`` ns) or ``committed``.
+    #: Which samples a receiver service keeps: ``bytes``, ``time`` (for ``retention_time`` ns) or ``committed``.
     retention: str
     retention_time: int
-    #: Where the log is served to tasks on other hosts; None: where it suits this host, "none": nowhere.
+    #: Address at which the log is served to tasks on other hosts; None: chosen automatically; "none": not served.
     serve_address: str | None
     serve_port: int
-    #: PEM files; None: in the clear.
+    #: PEM files; None: connections are not encrypted.
     serve_certificate: str | None
     serve_key: str | None
-    #: Receiver services, name and address of each; empty: the query has its own.
+    #: Receiver services, name and address of each; empty: the query has a receiver of its own.
     receivers: tuple[tuple[str, str], ...]
     receiver_subscription: str | None
-    #: Options of the subscription that the query asks them for, as given; None: it reads one that is there.
+    #: Options of the subscription that the query requests from the receiver services; None: it reads an existing one.
     receiver_subscribes: Mapping[str, str] | None
     receiver_group: str | None
     receiver_timeout: int
@@ -175,7 +175,8 @@ class Settings:
     receiver_ca: str | None
     receiver_certificate: str | None
     receiver_key: str | None
-    #: ``earliest``, ``latest``, these or a position by name of a receiver, or None: what suits a stream or a batch.
+    #: ``earliest`` or ``latest``; or one of them or a position for each receiver by name; or None: the default, which
+    #: differs between streams and batches.
     starting: Offsets | None
     ending: Offsets | None
     #: Nanoseconds since 1970.
@@ -196,7 +197,7 @@ class Settings:
     on_no_reader: OnNoReader
     connect_timeout: int
     acknowledgment_timeout: int
-    #: How long a write waits without progress.
+    #: Nanoseconds that a write waits without progress before it fails.
     offer_timeout: int
     writer_policy: WriterPolicy
     batch: BatchPolicy
@@ -212,7 +213,7 @@ class Settings:
     multicast_send: bool
     # both
     ipc: bool
-    #: 0: none.
+    #: TCP port; 0: no metrics are served.
     metrics_port: int
     metrics_address: str
     #: Sentences about options that are probably not intended; to be logged once.
@@ -223,7 +224,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, receiver_servi
     """Settings for reading (``AppliesTo.READ``) or writing (``AppliesTo.WRITE``).
 
     With ``AppliesTo.BOTH`` keys and values are checked, but not whether they suit a reader or a writer, and no
-    file is read. ``receiver_service``: for a subscription of one.
+    file is read. ``receiver_service``: the options are those of a subscription of a receiver service.
 
     Raises:
         OptionError: an unknown key, an invalid value, or two options that contradict each other.
@@ -242,7 +243,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, receiver_servi
     if topic is None:
         one = 'name the topic: .option("topic", "Square") or .load("Square")'
         raise OptionError("topic", None, f"{one}; or several: {SEVERAL}")
-    if not unread:  # an option may contradict a default, but suit the value in the file
+    if not unread:  # an option may contradict a default but agree with the value in the file
         check_options(values, role)
         check_retention(values, receiver_service=receiver_service)
         check_recordings(values)
@@ -316,7 +317,7 @@ def _log_dir(given: str | None) -> Path:
     return default_log_dir() if given is None else path_of("log.dir", given).absolute()
 
 
-#: The option of each field that has one option's value: the option of its name, or, of these, another one.
+#: Fields that have the value of an option with another name.
 _RENAMED: Final = {
     "ros_distribution": "type.ros_distribution",
     "nullable_is_optional": "nullable",
@@ -335,9 +336,9 @@ _RENAMED: Final = {
     "interceptor": "batch.interceptor",
     "readers_allowed": "readers.allow",
 }
-#: Fields with an option's name whose value other options decide, too.
+#: Fields with an option's name whose values also depend on other options.
 _OF_SEVERAL: Final = frozenset({"topic", "slice", "ros", "offer_timeout"})
-#: Each option as a field is named: ``maxRowsPerTrigger`` and ``log.dir`` as ``max_rows_per_trigger`` and ``log_dir``.
+#: Each option by the name of its field, such as ``max_rows_per_trigger`` for ``maxRowsPerTrigger``.
 _BY_FIELD: Final = {
     re.sub("(?=[A-Z])", "_", spec.name).replace(".", "_").lower(): spec.name for spec in OPTIONS
 }
@@ -356,7 +357,7 @@ _FILES: Final = (
     "receiver_key",
 )
 _TIMES: Final = ("starting_time", "ending_time", "recording_since", "recording_until")
-#: The fields whose values are not what the option's text is parsed to.
+#: Conversions of parsed option values to the values of fields.
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "type_extensibility": lambda word: None if word == "auto" else Extensibility(word),
     "nullable_is_optional": lambda word: word == "optional",

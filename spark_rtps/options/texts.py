@@ -1,4 +1,4 @@
-"""How users write values: durations, sizes, lists of names, paths; and how time-outs take durations."""
+"""The notation of values: durations, sizes, lists of names and paths; and the conversion of durations to time-outs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..transport.structure import INFINITE, NANOSECONDS
 # --- durations and sizes ---------------------------------------------------------------------------
 
 _FOREVER_SECONDS: Final = 1e9
-#: Duration_t carries no longer one, but infinite (RTPS 2.5 §9.3.2.3).
+#: The longest finite Duration_t (RTPS 2.5 §9.3.2.3).
 _DURATION_MAX: Final = 0x7FFF_FFFF * NANOSECONDS
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]*)", re.IGNORECASE)
 _INFINITE_WORDS: Final = frozenset({"infinite", "infinity", "inf", "duration_infinite", "duration_infinity"})
@@ -45,7 +45,7 @@ def duration(text: str, *, unit: str = "") -> int:
     """Nanoseconds: ``200ms``, ``3s``, ``5min``, ``infinite``; ``unit`` is that of a number without one. Raises
     ValueError.
 
-    From 68 years on a duration is infinite here, too: peers compare what they were told.
+    Durations of 68 years and more are infinite here, too, because peers compare the announced durations.
     """
     if text.lower() in _INFINITE_WORDS:
         return INFINITE
@@ -76,7 +76,7 @@ def _quantity(text: str, units: Mapping[str, int], unit: str = "") -> int:
 
 # --- lists of names: separated by commas, or JSON arrays where a name has a comma or is empty ------
 
-#: What is between commas, where texts in quotes may have commas of their own.
+#: The text between commas; texts in quotes may contain commas.
 _QUOTED: Final = re.compile(r"(?:'[^']*'|[^,])+")
 
 
@@ -89,15 +89,15 @@ def list_text(names: Iterable[str]) -> str:
 
 
 def names_of(text: str, *, is_quoted: bool = False) -> tuple[str, ...]:
-    """The names in a text. Between commas, spaces around names do not count, nor do names that are empty.
+    """The names in a text. In a list with commas, spaces around names and empty names are ignored.
 
-    ``is_quoted``: a comma between single quotes divides nothing.
+    ``is_quoted``: a comma between single quotes does not separate names.
     """
     if text.startswith("["):
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            found = None  # [ab]* is a pattern
+            found = None  # not JSON, for example the pattern [ab]*
         if isinstance(found, list) and all(isinstance(name, str) for name in found):
             return tuple(found)
     parts = _QUOTED.findall(text) if is_quoted else text.split(",")

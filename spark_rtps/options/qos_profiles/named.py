@@ -30,7 +30,7 @@ _RTI_READER: Final = {
 _AERON_WRITER: Final = {"flow_control.strategy": "max", "flow_control.receiver_timeout": "5s"}
 _AERON_READER: Final = {"congestion_control.initial_window": "128KiB"}
 
-#: For writers and for readers. Sidecar these, ours are the documents' defaults.
+#: The options of each profile, for writers and for readers. All other defaults of ours are those of the documents.
 DOCUMENT_PROFILES: Final[Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]] = {
     "rti": (_RTI_WRITER, _RTI_READER),
     "aeron": (_AERON_WRITER, _AERON_READER),

@@ -1,9 +1,9 @@
-"""Many byte streams side by side: all samples of a batch (or all elements in them) are walked at once.
+"""Many byte streams side by side: all samples of a batch (or all elements in them) are read at once, a cursor each.
 
-A position is an offset from the origin to which CDR aligns: one number as long as all lanes agree, otherwise a column
-with one number for each lane. Samples mostly agree, down to the length of their strings; then they are one table, which
-is read with a stride. Otherwise reads and writes go through views with a stride of one byte, so that one fancy index
-moves a value of any alignment, or a whole record.
+A position is an offset from the origin to which CDR aligns. It is one number while all cursors agree, otherwise a
+column with one number for each cursor. Samples mostly agree, down to the length of their strings; then they form one
+table, which is read with a stride. Otherwise reads and writes go through views with a stride of one byte, so that one
+fancy index moves a value of any alignment, or a whole record.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
-#: A position: one for all lanes, or one for each lane.
+#: One position for all cursors, or one for each cursor.
 Position: TypeAlias = int | I64
 _P = TypeVar("_P", int, I64, int | I64)
 
-#: Above this many bytes a piece, Python copies them as fast as anything gathers them, and without growing a buffer.
+#: Above this many bytes per piece, Python copies as fast as any gathering call, and needs no growing buffer.
 _BLOB = 2048
-#: Above this many bytes a piece, copying piece by piece beats an index for every byte.
+#: Above this many bytes per piece, copying piece by piece is faster than an index for every byte.
 LONG_PIECE = 255
-#: Up to this number of pieces, copying piece by piece is faster too.
+#: Up to this number of pieces, copying piece by piece is faster, whatever their length.
 _FEW_PIECES = 16
 
 
@@ -53,24 +53,24 @@ def align(pos: _P, alignment: int) -> _P:
 
 
 def agreed(values: Values) -> Position:
-    """The position as one number if all lanes have the same."""
+    """The position as one number if it is the same for all cursors."""
     if len(values) and values[0] == values[-1] and bool((values == values[0]).all()):
         return int(values[0])
     return values.astype(np.int64)
 
 
 def some(mask: Mask | bool) -> bool:
-    """Whether the mask holds for any lane."""
+    """Whether the mask holds for any cursor."""
     return bool(mask) if isinstance(mask, bool | np.bool_) else bool(mask.any())
 
 
 def each(pos: Position, count: int) -> I64:
-    """A position as a column with one number for each lane."""
+    """A position as a column with one number for each cursor."""
     return np.full(count, pos, np.int64) if isinstance(pos, int) else pos
 
 
 def at(pos: Position, index: Values) -> Position:
-    """The positions of some lanes."""
+    """The positions of the cursors that ``index`` selects."""
     return pos if isinstance(pos, int) else pos[index]
 
 
@@ -82,7 +82,7 @@ def offsets_of(counts: I64) -> I64:
 
 
 def spread(starts: I64, counts: I64, stride: int = 1) -> I64:
-    """start, start + stride, ... ``count`` times, for all pieces one after the other."""
+    """For each piece, ``count`` positions from its start in steps of ``stride``; all pieces one after the other."""
     offsets = offsets_of(counts)
     steps = np.arange(offsets[-1], dtype=np.int64) * stride
     positions: I64 = np.repeat(starts - offsets[:-1] * stride, counts) + steps
@@ -96,7 +96,7 @@ def gather_bytes(data: U8, starts: I64, lengths: I64) -> U8:
         return np.empty(0, np.uint8)
     first = int(lengths[0])
     if total > _BLOB * n:
-        # NumPy asks for huge pages, which halves what fresh memory costs
+        # NumPy asks for huge pages, which halves the cost of fresh memory
         out, done = np.empty(total, np.uint8), 0
         into, source = memoryview(out), memoryview(data)
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -105,13 +105,14 @@ def gather_bytes(data: U8, starts: I64, lengths: I64) -> U8:
         return out
     if first and bool((lengths == first).all()):
         return anywhere(data, f"V{first}")[starts].view(np.uint8)
-    # an empty piece may start behind the end, at the place where its first byte would be aligned
+    # an empty piece may start behind the end, at the position to which its first byte would be aligned
     starts = np.minimum(starts, data.nbytes)
     ends = starts + lengths
     low, high = int(starts[0]), int(ends[-1])
     if high - low >= 1 << 31 or bool((starts[1:] < ends[:-1]).any()):
         return data[spread(starts, lengths)]
-    # Arrow copies every second of strings that lie one behind the other, three times as fast as an index of bytes
+    # pieces and the gaps between them are adjacent strings, of which Arrow takes every second one: this is three times
+    # as fast as an index of bytes
     bounds = np.empty(2 * n, np.int32)
     bounds[0::2] = starts - low
     bounds[1::2] = ends - low
@@ -122,7 +123,7 @@ def gather_bytes(data: U8, starts: I64, lengths: I64) -> U8:
 
 
 def copy_pieces(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
-    """Copy the pieces of ``data`` to ``targets`` in ``out``: long ones one by one, all of one length at once."""
+    """Copy the pieces of ``data`` to ``targets`` in ``out``: long ones one by one, short ones grouped by length."""
     if len(lengths) <= _FEW_PIECES:
         _copy_each(out, targets, data, starts, lengths)
         return
@@ -131,7 +132,7 @@ def copy_pieces(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> N
         _copy_each(out, targets[long], data, starts[long], lengths[long])
         targets, starts, lengths = targets[~long], starts[~long], lengths[~long]
     counts = np.bincount(lengths)
-    # of bytes a stable sort is a radix sort
+    # NumPy's stable sort of bytes is a radix sort
     order = np.argsort(lengths.astype(np.uint8), kind="stable")
     ends = np.cumsum(counts)
     for size in np.flatnonzero(counts).tolist():
@@ -146,7 +147,8 @@ def _copy_each(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> No
         into[at : at + length] = source[start : start + length]
 
 
-#: The cost of a step of lanes, in elements that Python steps over; for fewer lanes Python's own loop is faster.
+#: The cost of moving all cursors by one step, as a number of elements in a Python loop; for fewer cursors the Python
+#: loop is faster.
 CURSORS_STEP = 64
 _BEYOND = 1 << 40
 #: NumPy's type codes as those of struct.
@@ -157,8 +159,8 @@ HEADER = 4
 
 
 class Budget:
-    """What one call may cost: the remaining steps, for values that can only be found one after the other, and the
-    remaining leaves, both shared by all samples; and the remaining leaves for the lists of each sample."""
+    """The bounded cost of one call. All samples share the remaining steps, which are spent on values that can only be
+    found one after the other, and the remaining leaves. Each sample also has its own remaining leaves for lists."""
 
     __slots__ = ("_leaves", "_of_samples", "_samples", "_starts", "is_shared", "left")
 
@@ -182,9 +184,10 @@ class Budget:
         return (DECODE_STEPS_MAX if self.is_shared else self.left) // 2
 
     def walk(self, steps: int, reserve: int = 0) -> bool:
-        """Take steps; False if a single sample leaves less than ``reserve``: it has too many.
+        """Take steps. Returns False if a call for a single sample has less than ``reserve`` left: its list is too long.
 
-        Raises TooManySamplesError if several do: whether one of them is malformed must not depend on the others.
+        With several samples it raises TooManySamplesError instead, since whether one sample is malformed must not
+        depend on the others.
         """
         self.left -= steps
         if self.left >= reserve:
@@ -199,7 +202,7 @@ class Budget:
         )
 
     def take_leaves(self, where: I64, leaves: I64) -> Mask:
-        """Take leaves from the samples that hold the bytes ``where``. Returns which samples have used up theirs."""
+        """Take leaves from the samples that contain the offsets ``where``. Returns a mask of exhausted samples."""
         if self._of_samples is None or self._starts is None:
             starts = self._samples.all_offsets() + HEADER
             order = np.argsort(starts, kind="stable")
@@ -212,7 +215,7 @@ class Budget:
 
 
 class Stepper:
-    """One lane, stepped through value by value. What lies outside of it appears to be beyond its end."""
+    """One cursor, moved value by value. A number read outside the payload is so large that the next step ends."""
 
     __slots__ = ("_u2", "_u4", "base", "left", "limit", "order", "view")
 
@@ -237,7 +240,7 @@ class Stepper:
         return int(struct.unpack_from(self.order + _FORMATS[code], self.view, self.base + at)[0])
 
     def behind_header(self, at: int) -> int:
-        """The end of the bytes that a DHEADER counts."""
+        """The end of the bytes that the DHEADER at ``at`` counts."""
         at += -at & 3
         return at + 4 + self.u4(at)
 
@@ -263,8 +266,8 @@ class Words:
 
 
 class Marks:
-    """What is known of lanes: ``bad`` lanes hold values that do not lie inside the payload, ``wrong`` lanes hold bytes
-    that are not a value of the type. Only ``bad`` decides where reading continues; ``why`` has the codes of reasons."""
+    """Which payloads are malformed. A ``bad`` payload ends before its values do; a ``wrong`` payload has bytes that
+    are no value of the type. Only ``bad`` decides where reading continues; ``why`` contains the codes of reasons."""
 
     __slots__ = ("any_bad", "any_wrong", "bad", "why", "wrong")
 
@@ -276,9 +279,9 @@ class Marks:
 
 
 class Cursors:
-    """Payloads that are being read; nothing outside them is ever read.
+    """The reading positions of many payloads. They never read outside the payloads.
 
-    ``found`` remembers for the second pass what the first pass over these lanes found.
+    ``found`` keeps the results of the first pass over these payloads for the second pass.
     """
 
     __slots__ = (
@@ -308,10 +311,10 @@ class Cursors:
         self.data = data
         self._base: I64 | None = base
         self.count = len(base)
-        self.start = self.stride = 0  # stride 0: of no constant one
+        self.start = self.stride = 0  # stride 0: the payloads have no constant stride
         self.limit = limit  # position of the end
         self.order = order  # "<" or ">"
-        self.budget = budget  # None: these lanes are well-formed
+        self.budget = budget  # None: these payloads are known to be well-formed
         self.words = words or Words()
         self.marks = Marks(self.count)
         self.found: dict[object, Any] | None = None
@@ -339,7 +342,7 @@ class Cursors:
 
     @property
     def base(self) -> I64:
-        """Where position 0 lies in ``data``."""
+        """The offset of position 0 in ``data``, for each cursor."""
         if self._base is None:
             self._base = self.start + self.stride * np.arange(self.count, dtype=np.int64)
         return self._base
@@ -353,16 +356,16 @@ class Cursors:
         return self.marks.any_bad
 
     def pick(self, index: Values) -> Cursors:
-        """Some of the lanes, with marks of their own."""
+        """A selection of the cursors, with marks of its own."""
         limit = at(self.limit, index)
         return Cursors(self.data, self.base[index], limit, self.order, budget=self.budget, words=self.words)
 
     def good(self) -> Cursors:
-        """The lanes that are not bad."""
+        """The cursors whose payloads are not bad."""
         return self.pick(~self.bad)
 
     def adopt(self, index: I64, child: Cursors) -> None:
-        """Marks of picked or repeated lanes are passed on to the lanes which they came from."""
+        """Copy the marks of ``child`` to the cursors that it was picked or repeated from."""
         marks = child.marks
         if not (marks.any_bad or marks.any_wrong):
             return
@@ -374,7 +377,7 @@ class Cursors:
         self.marks.why[index[marked]] = marks.why[marked]
 
     def fork(self) -> Cursors:
-        """The same lanes, to be walked as another type; the marks are shared."""
+        """The same cursors, to be read as another type; the marks are shared."""
         inner = Cursors.__new__(Cursors)
         inner.data, inner._base, inner.order, inner.budget = self.data, self._base, self.order, self.budget
         inner.count, inner.start, inner.stride, inner.limit = self.count, self.start, self.stride, self.limit
@@ -382,14 +385,14 @@ class Cursors:
         return inner
 
     def narrow(self, limit: Position) -> Cursors:
-        """The same lanes with a nearer end; the marks are shared."""
+        """The same cursors with a nearer end; the marks are shared."""
         inner = self.fork()
         inner.found = self.found
         inner.limit = nearer(self.limit, limit)
         return inner
 
     def within(self, start: Position, end: Position) -> Cursors:
-        """Values that have an origin of their own, from ``start`` to ``end``; the marks are shared."""
+        """The same cursors for the bytes from ``start`` to ``end``, with ``start`` as origin; the marks are shared."""
         inner = self.narrow(end)
         inner.limit = inner.limit - start
         if isinstance(start, int) and self.stride:
@@ -399,7 +402,7 @@ class Cursors:
         return inner
 
     def fail(self, where: Mask | bool, reason: str) -> None:
-        """Mark lanes as bad."""
+        """Mark the payloads of ``where`` as bad."""
         new = where & ~self.marks.bad
         if new.any():
             self.marks.any_bad = True
@@ -407,13 +410,13 @@ class Cursors:
             self.marks.why[new] = self.words.code(reason)
 
     def refuse(self, where: Mask, reason: str) -> None:
-        """Mark lanes as wrong."""
+        """Mark the payloads of ``where`` as wrong."""
         self.marks.any_wrong = True
         self.marks.wrong |= where
         self.marks.why[where & (self.marks.why == 0)] = self.words.code(reason)
 
     def require(self, end: Position, reason: str = TOO_SHORT) -> Position:
-        """Mark lanes that are shorter than ``end``."""
+        """Mark payloads shorter than ``end`` as bad. Returns ``end``, limited so that sums of positions fit."""
         over = end > self.limit
         if some(over):
             self.fail(over, reason)
@@ -422,14 +425,14 @@ class Cursors:
         return end
 
     def read_numbers(self, code: str, pos: Position) -> Values:
-        """Values at positions that are known to lie inside."""
+        """The values at positions that are known to lie inside the payloads."""
         if isinstance(pos, int) and self.stride and self.count:
             return np.ndarray((self.count,), self.order + code, self.data, self.start + pos, (self.stride,))
         values: Values = anywhere(self.data, self.order + code)[self.base + pos]
         return values
 
     def checked(self, code: str, pos: Position) -> Values:
-        """Values at positions that are not checked yet; zero in lanes that are malformed."""
+        """The values at positions that are not checked yet; zero for payloads that are malformed."""
         self.require(pos + int(code[1:]))
         if not self.marks.any_bad:
             return self.read_numbers(code, pos)
@@ -439,14 +442,14 @@ class Cursors:
         return values
 
     def counts(self, pos: Position) -> Position:
-        """uint32 counts at positions that are known to lie inside."""
+        """The uint32 counts at positions that are known to lie inside the payloads."""
         return agreed(self.read_numbers("u4", pos))
 
     def checked_counts(self, pos: Position) -> Position:
         return agreed(self.checked("u4", pos))
 
     def gather(self, pos: Position, lengths: Position) -> U8:
-        """The next bytes of every lane, one after the other, as a copy."""
+        """A copy of the next bytes of every payload, one after the other."""
         if isinstance(lengths, int):
             if not lengths or not self.count:
                 return np.empty(0, np.uint8)

@@ -1,7 +1,7 @@
 """Where CDR puts values (RTPS 2.5 §10.2, XTypes 1.3 §7.4): alignment, and layouts that are known beforehand.
 
-Values that lie at constant offsets from an aligned origin, whatever they are, are *fixed*: such stretches are read and
-written as columns of one record table. All others are found by walking positions.
+Values that always lie at constant offsets from an aligned origin are *fixed*: a block of them is read and written as
+columns of one record table. All others are found by moving positions value by value.
 
 Where the specifications leave a choice, the layout is that of Cyclone DDS:
 
@@ -9,7 +9,7 @@ Where the specifications leave a choice, the layout is that of Cyclone DDS:
   terminator, no BOM; alike in both XCDR versions (XTypes 1.3 §7.4.1.1.2; Fast CDR counts code units). wchar: one
   UTF-16 code unit.
 - long double: binary128 in the byte order of the rest, aligned to 8 in XCDR1 and to 4 in XCDR2.
-- bitmasks and bitsets: the unsigned integer that has room for them.
+- bitmasks and bitsets: the smallest unsigned integer with enough bits.
 - map: a sequence of pairs; a DHEADER before it in XCDR2 unless keys and values are primitive.
 - union: the discriminator, then the selected branch, if there is one. Appendable in XCDR2, a DHEADER before it.
   Mutable, a member list of at most two: the discriminator has member id 0 and must be understood, the branch its own.
@@ -126,7 +126,7 @@ class Rules:
     def lay_out_value(self, t: Type, at: int, modulus: int) -> tuple[Fixed, int] | None:
         """Lay a value ``at`` bytes from an origin that is aligned to ``modulus``: the layout and its end.
 
-        None if that depends on values, or on more than is known about the origin.
+        None if the layout depends on values, or on an alignment of the origin beyond ``modulus``.
         """
         if isinstance(t, SCALARS):
             alignment = self.alignment(t)
@@ -162,7 +162,7 @@ class Rules:
         if first is None:
             return None
         element, end = first
-        # to lay out the second one too would double the work for each array inside an array
+        # laying out the second one too would double the work for each array inside an array
         stride = end + -end % self.first_alignment(t) - origin(element)
         return None if stride % self._widest(element) else (element, end, stride)
 
@@ -199,7 +199,7 @@ class Rules:
         return self.least_size(member.type)
 
     def greatest_size(self, t: Type, at: int = 0) -> int | None:
-        """Where the largest value of a type of plain structs ends that starts ``at`` bytes from the origin; None if
+        """The end of the largest value of a type of plain structs that starts ``at`` bytes from the origin; None if
         unbounded."""
         if isinstance(t, SCALARS):
             return at + -at % self.alignment(t) + number_size(t)
@@ -225,7 +225,7 @@ class Rules:
             at += -at % 4 + 4
         end: int | None = at
         for _ in range(count):
-            # only asked whether it stays below 17, so the loop ends soon
+            # callers only ask whether it stays below 17, so the loop ends soon
             if end is None or end > 4096:
                 return None
             end = self._greatest_end(inner, end)
@@ -257,7 +257,7 @@ class Block:
 
 
 def fuse(rules: Rules, members: tuple[Member, ...], modulus: int) -> list[Block | Member]:
-    """Fuse stretches of fixed members into blocks; the struct starts aligned to ``modulus``."""
+    """Combine adjacent fixed members into blocks; the struct starts aligned to ``modulus``."""
     steps: list[Block | Member] = []
     fixed: list[tuple[str, Fixed]] = []
     alignment = end = 0
@@ -291,7 +291,7 @@ def fuse(rules: Rules, members: tuple[Member, ...], modulus: int) -> list[Block 
 
 
 def is_alike_in_xcdr(t: Type) -> bool:
-    """Whether all values of a final type are written alike in both XCDR versions, as far as is known."""
+    """Whether all values of a final type are known to have the same encoding in both XCDR versions."""
     placed = Rules(1).lay_out_value(t, 0, 8)
     if placed is not None:
         return placed == Rules(2).lay_out_value(t, 0, 8)

@@ -30,7 +30,7 @@ from .arrays import binary_array, fixed_reader, list_array, nested_lists, offset
 from .leaves import absent_leaves, leaves
 from .nodes import ValueDecoder
 
-#: A least size is bounded by this, so that its product with a count of 32 bits fits 64 bits.
+#: Bounds the least size of an element, so that its product with a 32-bit count fits 64 bits.
 _LEAST_MAX = 1 << 30
 TOO_MANY = "more elements than the sample has room for"
 TOO_WIDE = "more absent members than its size allows"
@@ -146,7 +146,7 @@ class CollectionDecoder:
         return pos + 4, read(pos)
 
     def _elements(self, cursors: Cursors, pos: Position, counts: Position) -> tuple[pa.Array, Position]:
-        """Elements of varying size or place."""
+        """The elements of lists whose elements vary in size or alignment."""
         known = None if cursors.found is None else cursors.found.get(self)
         if known is None:
             walk = _ElementPass(self.element, cursors, counts, True)
@@ -198,7 +198,7 @@ def _regular_end(regular: Regular, pos: Position, counts: Position) -> Position:
 
 
 class _ElementPass:
-    """Steps over elements, the k-th of all lanes at once, and notes where they start if that is wanted."""
+    """Steps over elements, the k-th element of all lists at once, and records their starts if asked to."""
 
     def __init__(self, element: ValueDecoder, cursors: Cursors, counts: Position, notes: bool) -> None:
         self.element, self.cursors = element, cursors
@@ -236,7 +236,7 @@ class _ElementPass:
         return agreed(pos)
 
     def _go_together(self, start: int, count: int) -> tuple[Position, int]:
-        """Step over elements as long as all lanes agree: their position, and how many elements lie before it."""
+        """Step over elements while all lists agree. Returns the position, and the number of elements before it."""
         pos: Position = start
         for k in range(count):
             if not isinstance(pos, int) or self.cursors.any_bad or not self._charge():

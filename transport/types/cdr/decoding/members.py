@@ -24,7 +24,7 @@ NOT_UNDERSTOOD = "must-understand member unknown"
 
 
 class OptionalFlagDecoder:
-    """An @optional member in XCDR2: one byte shows whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
+    """An @optional member in XCDR2: one byte shows whether it is present (XTypes 1.3 §7.4.3.5.3 rule 20)."""
 
     def __init__(self, node: ValueDecoder) -> None:
         self.node, self.target, self.width = node, node.target, node.width
@@ -42,7 +42,7 @@ class OptionalFlagDecoder:
 
 
 class OptionalParameterDecoder:
-    """An @optional member in XCDR1: a parameter header, and nothing behind it if it is not there."""
+    """An @optional member in XCDR1: a parameter header, with nothing behind it if the member is absent."""
 
     def __init__(self, node: ValueDecoder) -> None:
         self.node, self.target, self.width = node, node.target, node.width
@@ -69,7 +69,7 @@ class OptionalParameterDecoder:
 
 
 def _parameter(cursors: Cursors, pos: I64) -> tuple[I64, I64, I64, Mask]:
-    """Member id (an XCDR1 special id as it is), start and end of the value, whether it must be understood."""
+    """The member id (special ids unchanged), start and end of the value, and the must-understand flag."""
     pos = align(pos, 4)
     head = cursors.checked("u2", pos).astype(np.int64)
     length = cursors.checked("u2", pos + 2).astype(np.int64)
@@ -99,7 +99,7 @@ def _step_parameter(stepper: Stepper, at: int) -> tuple[int, int]:
 
 
 class MemberIds:
-    """Of the members to be found in a list, each id once in order, and which member that is."""
+    """The ids of the members to be found in a list, in ascending order, and the member of each."""
 
     def __init__(self, ids: list[int]) -> None:
         self.count = len(ids)
@@ -107,7 +107,7 @@ class MemberIds:
 
 
 class MemberListDecoder:
-    """Where the members of a mutable type are, in XCDR2: a DHEADER, EMHEADERs before them (XTypes 1.3 §7.4.3.4.2)."""
+    """Finds the members of a mutable type in XCDR2: EMHEADERs after a DHEADER (XTypes 1.3 §7.4.3.4.2)."""
 
     def find(
         self, cursors: Cursors, pos: Position, ids: MemberIds
@@ -119,7 +119,7 @@ class MemberListDecoder:
         return starts, ends, end
 
     def value(self, cursors: Cursors, start: Position, end: Position) -> tuple[Cursors, Position]:
-        """The lanes and position a member is read at; those of absent ones mean nothing."""
+        """The cursors and the position for reading a member; both are undefined where the member is absent."""
         return cursors.narrow(end), max(start, 0) if isinstance(start, int) else np.maximum(start, 0)
 
     def step_members(self, stepper: Stepper, at: int, members: int) -> int:
@@ -157,7 +157,7 @@ class MemberListDecoder:
         return [agreed(row) for row in starts], [agreed(row) for row in ends], agreed(pos)
 
     def _more(self, pos: I64, limits: I64, active: I64) -> I64:
-        """Which of the lanes continue; here, the DHEADER decides it."""
+        """The cursors whose lists have more members; in XCDR2 the DHEADER determines this."""
         return active[pos[active] < limits[active]]
 
     def _header(self, cursors: Cursors, pos: I64) -> tuple[I64, I64, I64, Mask]:
@@ -181,7 +181,7 @@ class MemberListDecoder:
 
 
 class ParameterListDecoder(MemberListDecoder):
-    """Those in XCDR1: parameters up to a sentinel; each value has an origin of its own."""
+    """The same for XCDR1: parameters up to a sentinel; each value has an origin of its own."""
 
     def find(
         self, cursors: Cursors, pos: Position, ids: MemberIds
@@ -206,7 +206,7 @@ class ParameterListDecoder(MemberListDecoder):
 
 
 class MutableRecordDecoder:
-    """A @mutable struct. Members that are not in the list are null, but those of the key must be there."""
+    """A @mutable struct. Members that are not in the list are null; key members must be present."""
 
     is_open_ended = False
 

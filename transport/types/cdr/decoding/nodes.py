@@ -1,8 +1,8 @@
-"""A type is compiled into a tree of nodes, each of which walks all samples at once.
+"""A type is compiled into a tree of nodes, each of which reads all samples at once.
 
-A node has two passes. ``skip`` moves the position behind a value and marks every lane in which the value does not lie
-wholly inside the payload; it is the only pass that meets unchecked bytes. ``decode`` runs on the lanes that passed and
-builds the Arrow array; it can still meet bytes that are not a value (of an enum, of UTF-8) and marks those lanes
+A node has two passes. ``skip`` moves the position behind a value and marks as ``bad`` every payload that does not
+contain the whole value; it is the only pass that reads unchecked bytes. ``decode`` runs on the payloads that passed and
+builds the Arrow array; it can still find bytes that are not a value (of an enum, of UTF-8) and marks those payloads
 ``wrong``. Values outside the schema are only skipped.
 """
 
@@ -36,14 +36,14 @@ class ValueDecoder(Protocol):
 
 
 def settled(present: Mask | bool) -> Mask | bool:
-    """One bool if it is the same for all."""
+    """A mask, or one bool if it is the same for all."""
     if isinstance(present, bool):
         return present
     return True if present.all() else present if present.any() else False
 
 
 def skip_some(node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask | bool) -> Position:
-    """Skip a value where there is one."""
+    """Skip a value where it is present."""
     present = settled(present)
     if isinstance(present, bool):
         return node.skip_values(cursors, pos) if present else pos
@@ -59,7 +59,7 @@ def skip_some(node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask
 def decode_some(
     node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask | bool
 ) -> tuple[pa.Array, Position]:
-    """Decode a value where there is one, null elsewhere."""
+    """Decode a value where it is present; null elsewhere."""
     present = settled(present)
     if isinstance(present, bool):
         return node.decode_values(cursors, pos) if present else (pa.nulls(len(cursors), node.target), pos)
@@ -75,14 +75,14 @@ def decode_some(
 def read_some(
     node: ValueDecoder, cursors: Cursors, pos: Position, present: Mask | bool
 ) -> tuple[pa.Array | None, Position]:
-    """Decode a value if it is wanted, else skip it."""
+    """Decode a value if the schema has it, else skip it."""
     if node.target is None:
         return None, skip_some(node, cursors, pos, present)
     return decode_some(node, cursors, pos, present)
 
 
 def records(cursors: Cursors, pos: Position, low: int, high: int) -> Table:
-    """The bytes from ``low`` to ``high`` of what lies at a position, as a table."""
+    """The bytes from ``low`` to ``high`` after a position, as a table."""
     if isinstance(pos, int) and cursors.stride:
         return Table(cursors.data, len(cursors), cursors.start + pos, cursors.stride, cursors.order)
     data = anywhere(cursors.data, f"V{high - low}")[cursors.base + (pos + low)].view(np.uint8)
@@ -90,7 +90,7 @@ def records(cursors: Cursors, pos: Position, low: int, high: int) -> Table:
 
 
 def refuse_records(cursors: Cursors, table: Table) -> None:
-    """Mark the lanes that records of their own turned out to be wrong."""
+    """Mark the payloads whose records are wrong."""
     for where, reason in table.wrong:
         cursors.refuse(where, reason)
 

@@ -13,7 +13,7 @@ from .nodes import ValueDecoder, read_some, records, refuse_records, skip_some
 
 
 class BlockDecoder:
-    """Consecutive members of fixed layout; ``columns`` are those that are wanted."""
+    """Consecutive members of fixed layout; ``columns`` are those in the schema."""
 
     def __init__(self, block: Block, columns: list[tuple[str, Fixed, pa.DataType]]) -> None:
         self.columns = [(name, fixed_reader(fixed, target)) for name, fixed, target in columns]
@@ -66,7 +66,7 @@ class SingleDecoder:
 
 @value
 class PartDecoder:
-    """A member by itself, for samples that end before it; ``needed``: those are malformed."""
+    """One member of a block, for samples that end inside the block; ``needed``: a sample without it is malformed."""
 
     name: str
     node: ValueDecoder
@@ -79,7 +79,7 @@ class RecordDecoder:
     """A struct whose members follow one another.
 
     With a DHEADER (appendable in XCDR2), bytes behind the known members are skipped. Members behind the end, which the
-    writer's older type lacks, are null; so are the ``parts`` of a struct, if it has any.
+    writer's older type lacks, are null; so are ``parts``, the members of a block that the sample ends in.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class RecordDecoder:
         return self._decode_steps(cursors.narrow(end), pos)[0], end
 
     def _ends_before(self, i: int, cursors: Cursors, pos: Position) -> bool:
-        """Whether there are lanes in which not all of a step is there."""
+        """Whether any payload ends before the end of step ``i``."""
         if not self.parts:
             return False
         step = self.steps[i]

@@ -1,7 +1,7 @@
-"""The layout of samples: one walk finds where every value goes, then memory is allocated and filled.
+"""The layout of samples: one pass computes where every value goes, then memory is allocated and filled.
 
-A position column holds, for each lane, an offset from the origin to which CDR aligns: the start of the sample, or of a
-parameter's value in XCDR1. Cursors are the samples, or elements inside them.
+A position column has one offset for each row, from the origin to which CDR aligns: the start of the sample, or of a
+parameter's value in XCDR1. Rows are samples, or elements inside them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..cursors import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces,
 from ..table import Table
 from .columns import Column
 
-#: Puts values into a table whose first row is the lane with that number.
+#: Writes values into a table whose first row is the row with that number.
 Fill: TypeAlias = Callable[[Table, int], None]
 _HEADER = 4
 #: Bytes of records that are filled at once.
@@ -25,19 +25,19 @@ _PART = 1 << 20
 
 
 class ValueEncoder(Protocol):
-    """How values of one type lie. ``first``: the alignment of its first part; ``widest``: the greatest alignment of
-    any part, so that only the position modulo ``widest`` decides how a value lies."""
+    """Encodes values of one type. ``first``: the alignment of its first part; ``widest``: the greatest alignment of any
+    part. The layout of a value depends on its position modulo ``widest`` alone."""
 
     first: int
     widest: int
 
     def lay_out(self, walk: LayoutPass, column: Column, pos: I64) -> I64:
-        """Put the column's values, one for each lane, at ``pos``; returns the positions behind them."""
+        """Put the column's values, one for each row, at ``pos``; returns the positions behind them."""
         ...
 
 
 class LayoutPass:
-    """A walk that only measures."""
+    """A pass that only measures."""
 
     def __init__(self, tables: dict[int, I64] | None = None) -> None:
         self.tables: dict[int, I64] = {} if tables is None else tables
@@ -46,22 +46,22 @@ class LayoutPass:
         """Put numbers at aligned positions."""
 
     def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
-        """Put ``counts[i]`` bytes each, which lie one after the other in the result of ``data`` for a byte order."""
+        """Put ``counts[i]`` bytes for each row; ``data`` returns all of them, one after the other, for a byte order."""
 
     def records(self, pos: I64, size: int, fill: Fill) -> None:
-        """Put records of ``size`` bytes, which ``fill`` puts into a table of zeros, from a row of the lanes on."""
+        """Put records of ``size`` bytes; ``fill`` writes them into a table of zeros whose first row it is given."""
 
     def pick(self, index: I64) -> LayoutPass:
-        """A walk of the lanes of ``index``."""
+        """The pass for the rows that ``index`` selects."""
         return self
 
     def within(self, start: I64) -> LayoutPass:
-        """A walk of values that have an origin of their own at ``start``."""
+        """The pass for values that have an origin of their own at ``start``."""
         return self
 
     def ends(self, node: ValueEncoder, column: Column, count: int) -> I64:
-        """Where ``count`` values of a column end that start at 0, ``first``, 2 * ``first`` ... below ``widest``:
-        (starts, count). Found once for a column."""
+        """The ends of ``count`` values of a column for each start 0, ``first``, 2 * ``first`` ... below ``widest``,
+        (starts, count). Computed once for a column."""
         found = self.tables.get(id(column))
         if found is None:
             walk = LayoutPass(self.tables)
@@ -96,7 +96,7 @@ class _Records:
 
 
 class Draft(LayoutPass):
-    """A walk that keeps what is put; ``cursors`` has the sample of each lane (None: one lane for each sample)."""
+    """A pass that keeps what is put; ``cursors`` has the sample of each row (None: one row for each sample)."""
 
     def __init__(self, order: str) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Draft(LayoutPass):
         return pos if self._origin is None else self._origin + pos
 
     def samples(self, ends: I64, identifier: int) -> Samples:
-        """The samples, whose bodies end at ``ends``, behind encapsulation headers."""
+        """The samples: encapsulation headers, and bodies which end at ``ends``."""
         lengths = _HEADER + align(ends, 4)
         first = ends[:1]
         if len(ends) and int(lengths[0]) <= _PART and (ends == first).all():
@@ -145,15 +145,15 @@ class Draft(LayoutPass):
         anywhere(data, "<u4")[offsets[:-1]] = identifier << 8 | (-ends & 3) << 24
         body = offsets[:-1] + _HEADER
         for put in self._puts:
-            if samples.is_uniform and _place(put) is not None:
+            if samples.is_uniform and _common_offset(put) is not None:
                 _put_rows(put, Table(data, samples.count, 0, samples.stride, self.order), 0)
             else:
                 self._put_anywhere(put, data, put.at + (body if put.cursors is None else body[put.cursors]))
         return samples
 
     def _alike(self, rows: int, size: int, header: int) -> Samples:
-        """Samples that end at the same place."""
-        placed = [put for put in self._puts if _place(put) is not None]
+        """Samples of one size."""
+        placed = [put for put in self._puts if _common_offset(put) is not None]
         table = Table(np.empty(rows * size, np.uint8), rows, 0, size, self.order)
 
         def fill(part: Table, first: int) -> None:
@@ -163,7 +163,7 @@ class Draft(LayoutPass):
 
         blank_and_fill(fill, table)
         for put in self._puts:
-            if _place(put) is None:
+            if _common_offset(put) is None:
                 cursors = np.arange(rows) if put.cursors is None else put.cursors
                 self._put_anywhere(put, table.data, put.at + (_HEADER + size * cursors))
         return Samples.uniform(table.data, rows, size)
@@ -180,8 +180,8 @@ class Draft(LayoutPass):
             anywhere(data, kind)[at] = table.data.view(kind)
 
     def _memory(self, offsets: I64) -> U8:
-        """Memory that is zero where nothing is put: paddings and NULs need no care then. Long pieces are left
-        out, so that they cost no more than their copy."""
+        """Memory that is zero where nothing is put, so that padding and NULs need not be written. Long pieces are left
+        unset, so that they cost no more than their copy."""
         total = int(offsets[-1])
         starts, sizes = [], []
         for put in self._puts:
@@ -201,8 +201,8 @@ class Draft(LayoutPass):
         return data
 
 
-def _place(put: _Numbers | _Pieces | _Records) -> int | None:
-    """Where it lies in all samples, if those are of one size and it lies alike in each."""
+def _common_offset(put: _Numbers | _Pieces | _Records) -> int | None:
+    """The offset of ``put`` if it is the same in every sample, and so is its size."""
     if put.cursors is not None or not bool((put.at == put.at[0]).all()):
         return None
     if isinstance(put, _Pieces) and not bool((put.counts == put.counts[0]).all()):
@@ -211,7 +211,7 @@ def _place(put: _Numbers | _Pieces | _Records) -> int | None:
 
 
 def _put_rows(put: _Numbers | _Pieces | _Records, table: Table, first: int) -> None:
-    """What lies at one place in all samples, into those from ``first`` on."""
+    """Write what has the same offset in all samples into the samples from ``first`` on."""
     start, rows = table.start + _HEADER + int(put.at[0]), table.rows
     inner = Table(table.data, rows, start, table.stride, table.order)
     if isinstance(put, _Numbers):
@@ -225,7 +225,7 @@ def _put_rows(put: _Numbers | _Pieces | _Records, table: Table, first: int) -> N
 
 
 def blank_and_fill(fill: Fill, table: Table) -> None:
-    """Fill a table in new memory, which is made zero by the same parts: paddings need no care then."""
+    """Fill a table in new memory, part by part; each part is zeroed first, so that padding need not be written."""
 
     def blank(part: Table, first: int) -> None:
         part.data[part.start : part.start + part.rows * part.stride] = 0
@@ -235,7 +235,7 @@ def blank_and_fill(fill: Fill, table: Table) -> None:
 
 
 def fill_in_parts(fill: Fill, table: Table) -> None:
-    """Fill a table by parts that a cache holds, for each of its columns touches all of its lines."""
+    """Fill a table by parts that fit a cache, because each column of a part touches all its cache lines."""
     rows = max(1, _PART // table.stride)
     for first in range(0, table.rows, rows):
         start, count = table.start + first * table.stride, min(rows, table.rows - first)

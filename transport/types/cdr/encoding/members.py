@@ -35,14 +35,14 @@ from ..member_headers import (
 from .columns import Column, Fields, Maybe, Selected
 from .draft import LayoutPass, ValueEncoder
 
-#: The long form of a parameter's header, as Cyclone DDS always writes it: any length and any member id have room there,
-#: so that a header's size does not follow from its value's. Must-understand here belongs to the form.
+#: The long form of a parameter's header, which Cyclone DDS always writes: any length and any member id fit, so that the
+#: size of the header does not depend on the value. The must-understand flag is part of this form.
 _LONG_FORM: Final = PID_EXTENDED | PID_MUST_UNDERSTAND
 _LIST_END: Final = PID_LIST_END | PID_MUST_UNDERSTAND
 
 
 def lay_some(node: ValueEncoder, walk: LayoutPass, column: Maybe, pos: I64) -> I64:
-    """Lay the values there are; the other lanes stay where they are."""
+    """Put the values that are present; the positions of other rows do not change."""
     if len(column.rows) == len(pos):
         return node.lay_out(walk, column.values, pos)
     end = pos.copy()
@@ -83,14 +83,14 @@ class OptionalParameterEncoder:
 
 
 def parameter_word(member: Member | Case) -> int:
-    """Flags and member id of the long form. Keys do not get must-understand for being keys: RTI Connext refuses
-    it there, and Cyclone DDS leaves it out too."""
+    """Flags and member id of the long form. Keys are not marked must-understand: RTI Connext refuses the flag there,
+    and Cyclone DDS leaves it out too."""
     must_understand = isinstance(member, Member) and member.must_understand
     return member.id | (LONG_MUST_UNDERSTAND if must_understand else 0)
 
 
 def _lay_parameter(walk: LayoutPass, pos: I64, word: int, node: ValueEncoder, column: Maybe) -> I64:
-    """A parameter in each lane, of length 0 where there is no value; each value has an origin of its own."""
+    """Put a parameter in each row, of length 0 where there is no value; each value has an origin of its own."""
     start = align(pos, 4) + 12
     size = lay_some(node, walk.within(start), column, np.zeros_like(start))
     _lay_parameter_header(walk, start, word, size)
@@ -109,7 +109,7 @@ class _MemberList:
     sentinel in XCDR1 (PL_CDR2 and PL_CDR)."""
 
     first = widest = 4
-    #: XCDR1's parameter lengths, padding counted: XTypes 1.1 had it so, and RTI Connext reads no other.
+    #: Whether XCDR1's parameter lengths include padding, as in XTypes 1.1; RTI Connext reads no other form.
     pads = True
 
     def __init__(self, version: int) -> None:
@@ -203,8 +203,8 @@ class MutableUnionEncoder(_MemberList):
 
 
 def _length_code(t: Type) -> int:
-    """The EMHEADER's length code, as Cyclone DDS chooses it: 0 to 3 are sizes, 4 has a NEXTINT that counts bytes,
-    and of 5, 6 and 7 the value's own first word counts bytes, or elements of 4 or 8 bytes."""
+    """The EMHEADER's length code, as Cyclone DDS chooses it: 0 to 3 are sizes; 4 has a NEXTINT that counts bytes; with
+    5, 6 and 7 the value's own first word counts bytes, or elements of 4 or 8 bytes."""
     if isinstance(t, SCALARS):
         return {1: 0, 2: 1, 4: 2, 8: 3}.get(number_size(t), NEXTINT)
     if isinstance(t, String | WString):

@@ -1,6 +1,6 @@
-"""What a type is compiled into: a tree of nodes, each of which lays the values of a column all at once.
+"""Nodes of the tree that a type is compiled into; each lays out all values of a column at once.
 
-Those of lists are in :mod:`.lists`, those of members with headers of their own in :mod:`.members`.
+Nodes of lists are in :mod:`.lists`, nodes of members with headers of their own in :mod:`.members`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .members import lay_some
 
 
 def widest(rules: Rules, t: Type) -> int:
-    """The greatest alignment of any part of a value that counts from the value's own origin."""
+    """The greatest alignment of any part of a value, not counting parts that have an origin of their own."""
     if isinstance(t, SCALARS):
         return rules.alignment(t)
     if isinstance(t, String | WString):
@@ -53,7 +53,7 @@ def widest(rules: Rules, t: Type) -> int:
 
 
 class FixedValueEncoder:
-    """A value of fixed layout that no block took in."""
+    """A value of fixed layout that is not part of a block."""
 
     def __init__(self, fixed: Fixed, alignment: int, size: int) -> None:
         self.fixed = fixed
@@ -97,7 +97,7 @@ class RecordEncoder:
     """A struct, with a DHEADER if it is appendable in XCDR2."""
 
     def __init__(self, rules: Rules, struct: Struct, steps: list[Block | tuple[str, ValueEncoder]]) -> None:
-        """``steps``: stretches of fixed layout, and members by name where there is none."""
+        """``steps``: blocks of members of fixed layout, and by name the members that have none."""
         self.is_delimited = rules.is_delimited(struct)
         self.first, self.widest = rules.first_alignment(struct), widest(rules, struct)
         self.index = {member.name: i for i, member in enumerate(struct.members)}
@@ -147,7 +147,7 @@ class ChoiceEncoder:
         header = pos
         pos = self.discriminator.lay_out(walk, column.discriminator, pos)
         for node, branch in zip(self.branches, column.branches, strict=True):
-            # rows of other branches keep their place
+            # the positions of rows with other branches do not change
             pos = lay_some(node, walk, branch, pos)
         if self.is_delimited:
             walk.numbers("u4", header - 4, pos - header)
