@@ -1,4 +1,4 @@
-"""What the built-in endpoints have in common: reliable, transient-local, one sample kept per instance."""
+"""The common parts of the built-in endpoints: reliable, transient-local, one sample kept per instance."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from ..reading.reader import StatefulReader
 from ..writing.writer import StatefulWriter
 from .remote_participant import RemoteParticipant
 
-#: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, in its present state.
+#: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, in its current state.
 BUILTIN_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
 
-#: Announcements are never held back, and every announcement asks for an acknowledgement.
+#: Announcements are never held back, and every announcement requests an acknowledgement.
 BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_max_samples=INFINITE)
-#: Sequence numbers which each incarnation has for itself: peers that still know us from before a restart under the same
-#: GUID take its announcements for new. There are no more, because Fast DDS 2 counts one by one up to a writer's first.
+#: Sequence numbers reserved for each incarnation, so that peers which still know us from before a restart under the
+#: same GUID accept its announcements as new. There are no more of them, because Fast DDS 2 counts one by one up to a
+#: writer's first number.
 _SNS_PER_INCARNATION: Final = 1 << 14
 
 
 def first_sn(incarnation: int) -> int:
-    """Of the samples of a built-in writer."""
+    """The first sequence number of a built-in writer."""
     return 1 + incarnation * _SNS_PER_INCARNATION
 
 

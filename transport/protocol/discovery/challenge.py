@@ -1,15 +1,15 @@
-"""Questions that prove to whom an address belongs which a participant names, but does not speak from.
+"""Address challenges: prove that a participant behind NAT receives at a locator that it announces.
 
-Because of a translator of addresses (NAT) on the way, a participant may seem to speak from an address that it does not
-know. Whether it has not named somebody else's instead shows in an answer to what was sent to the address that it named
-and cannot be guessed. Every participant answers one that it does not know yet, addressing it by its GUID prefix. So the
-question is the announcement of a participant that has our address, and a prefix made up for this question.
+A network address translator (NAT) makes a participant's messages come from an address that it does not announce. The
+announced address might then belong to another host. The proof is an answer to a message that was sent to the announced
+address and cannot be guessed. Every participant answers the announcement of an unknown participant, addressed to that
+one's GUID prefix. So the challenge is the announcement of an alias: a participant with our address and a random prefix.
 
 Invariants
-* A question goes to one address, in place of an answer to an announcement, and is no longer than that announcement.
-* Its prefix is random, used once, and known to nobody else. One participant has one open question at most, of
-  CHALLENGES_MAX in all.
-* The participant made up has a short lease and no endpoints but those of discovery; when the answer has come it leaves.
+* A challenge goes to one address, in place of an answer to an announcement, and is no longer than that announcement.
+* The alias is random, used once, and known to no other participant. A participant has at most one open challenge, and
+  there are at most CHALLENGES_MAX.
+* The alias has a short lease and only the discovery endpoints; it is disposed once the answer has come.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .participant_data import (
     encode_participant_key,
 )
 
-#: Of the participant made up.
+#: The lease and the built-in endpoints of an alias.
 _LEASE: Final = 5 * NANOSECONDS
 _ENDPOINTS: Final = (
     PARTICIPANT_ANNOUNCER | PARTICIPANT_DETECTOR | PUBLICATIONS_ANNOUNCER | PUBLICATIONS_DETECTOR
@@ -56,7 +56,7 @@ class _Question(NamedTuple):
 
 
 class Challenges:
-    """The open questions, by the prefix made up for each, and what is to be sent of them."""
+    """The open challenges, by alias, and their datagrams to send."""
 
     def __init__(self, own: ParticipantData) -> None:
         self.open: dict[bytes, _Question] = {}
@@ -73,7 +73,7 @@ class Challenges:
         self._outgoing: list[tuple[bytes, Outgoing]] = []
 
     def ask(self, prefix: bytes, to: Locator, size: int) -> None:
-        """Ask a participant at one of its addresses, unless that takes more than ``size`` bytes."""
+        """Challenge a participant at one of its addresses, unless that takes more than ``size`` bytes."""
         alias = self._own.guid_prefix[:2] + secrets.token_bytes(10)
         payload = encode_participant(replace(self._own, guid_prefix=alias))
         if HEADER_SIZE + INFO_DST_SIZE + DATA_HEADER_SIZE + len(payload) + HEARTBEAT_SIZE > size:
@@ -89,7 +89,7 @@ class Challenges:
         self._send(alias, prefix, to, data.encode(), beat.encode())
 
     def verify_address(self, alias: bytes, prefix: bytes) -> str | None:
-        """A participant has addressed one made up. Returns the address that it has proven; None: it was not asked."""
+        """Participant ``prefix`` sent a message to an alias. Returns the address that this proves, if any."""
         question = self.open.get(alias)
         if question is None or question.prefix != prefix:
             return None
@@ -104,7 +104,7 @@ class Challenges:
         return question.to.address
 
     def take_datagrams(self) -> list[tuple[bytes, Outgoing]]:
-        """What is to be sent now, each in the name of a prefix."""
+        """The datagrams to send now, each with the GUID prefix of its sender."""
         taken, self._outgoing = self._outgoing, []
         return taken
 

@@ -26,11 +26,12 @@ from ..endpoint_info import NO_ABILITIES, Abilities, ContentFilterProperty
 from .participant_data import locators_of, refuse_not_understood, required
 from .qos_parameters import QOS_PIDS, decode_qos, encode_qos
 
-#: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window, u32
-#: heartbeat period in microseconds. Other vendors skip it; older ends of ours send less of it, and skip what they miss.
+#: Our vendor-specific parameter (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window, u32 heartbeat
+#: period in microseconds. Other vendors skip it; our older versions send fewer of these fields, and skip those unknown
+#: to them.
 _PID_ABILITIES: Final = 0x8A01
 _BATCHES, _NO_POSITIVE_ACKS, _STATUS_MESSAGES = 0x1, 0x8, 0x10
-#: Ours: u64 token, and the name of the publication log as a string.
+#: Our vendor-specific parameter: u64 token, and the name of the publication log as a string.
 _PID_PUBLICATION_LOG: Final = 0x8A02
 #: Maximum number of listed types on which a type depends, so that an announcement fits one small datagram.
 _DEPENDENTS_ANNOUNCED: Final = 8
@@ -57,7 +58,7 @@ _UNDERSTOOD: Final = QOS_PIDS | frozenset(
         p.PID_PROPERTY_LIST,
         p.PID_KEY_HASH,
         p.PID_CONTENT_FILTER_PROPERTY,
-        # Who does not understand a type compares its name.
+        # A peer that does not understand a type compares its name.
         p.PID_TYPE_ID_V1,
         p.PID_TYPE_OBJECT_V1,
         p.PID_TYPE_INFORMATION,
@@ -98,7 +99,7 @@ class EndpointData:
     type_information: TypeInformation | None = None
     type_object_v1: TypeObjectV1 | None = None
     content_filter: ContentFilterProperty | None = None
-    #: Why the announced type information cannot be used.
+    #: Why the announced type information cannot be used; empty if it can.
     type_error: str = ""
 
     @property
@@ -109,8 +110,8 @@ class EndpointData:
 def encode_endpoint(data: EndpointData) -> bytes:
     """The payload of an SEDP sample, encapsulation header included.
 
-    All policies are always sent. Type information is sent only for a type for which TypeLookup answers: Cyclone DDS
-    drops an endpoint whose type it cannot resolve, and compares names if there is no type information.
+    All policies are always sent. Type information is sent only for types that our TypeLookup service can send: Cyclone
+    DDS drops an endpoint whose type it cannot resolve, and compares names if there is no type information.
     """
     parameters: list[tuple[int, bytes]] = [
         (p.PID_ENDPOINT_GUID, p.encode_guid(data.guid)),
@@ -160,7 +161,7 @@ def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointDat
 
 
 def encode_endpoint_key(guid: Guid) -> bytes:
-    """The serialized key of an endpoint, which a dispose carries (RTPS 2.5 §9.6.2.1)."""
+    """The serialized key of an endpoint, as in a dispose message (RTPS 2.5 §9.6.2.1)."""
     return p.encode_parameter_payload([(p.PID_ENDPOINT_GUID, p.encode_guid(guid))])
 
 
@@ -169,7 +170,7 @@ def decode_endpoint_key(payload: bytes | memoryview) -> Guid:
     return p.decode_guid(required(p.decode_parameter_payload(memoryview(payload)), p.PID_ENDPOINT_GUID))
 
 
-# --- what only ours say ---------------------------------------------------------------------------
+# --- vendor-specific parameters of ours -----------------------------------------------------------
 
 
 def _encode_abilities(abilities: Abilities) -> bytes:
@@ -203,7 +204,7 @@ def _decode_abilities(parameters: p.ParameterList) -> Abilities:
 
 
 def _decode_term_window(value: bytes, little: bool) -> int:
-    """The announced window, but no smaller than the least: a status message for every few bytes would be too many."""
+    """The announced window, at least TERM_WINDOW_LEAST: a smaller one would need too many status messages."""
     window = p.decode_u32(value[8:12], little) if len(value) >= 12 else 0
     return max(window, TERM_WINDOW_LEAST) if window else 0
 
@@ -212,7 +213,7 @@ def _decode_term_window(value: bytes, little: bool) -> int:
 
 
 def announceable(given: ContentFilterProperty | None) -> ContentFilterProperty | None:
-    """A filter, if a parameter can carry it; None: its reader alone filters."""
+    """The filter if a parameter can hold it; None: only the reader itself filters."""
     return None if given is None or len(_encode_content_filter(given)) > p.VALUE_MAX else given
 
 
@@ -222,7 +223,7 @@ def _encode_content_filter(given: ContentFilterProperty) -> bytes:
 
 
 def _encode_type_information(information: TypeInformation) -> bytes:
-    """All dependencies are counted, and not all are listed; peers can request the others."""
+    """Encode the count of all dependencies and a list of the first ones; peers can request the others."""
     minimal, complete = (
         None if form is None else replace(form, dependents=form.dependents[:_DEPENDENTS_ANNOUNCED])
         for form in (information.minimal, information.complete)
@@ -231,7 +232,7 @@ def _encode_type_information(information: TypeInformation) -> bytes:
 
 
 def _decode_type_information(parameters: p.ParameterList) -> tuple[TypeInformation | None, str]:
-    """The type information, or why it cannot be used: Fast DDS 2 sends some in an encoding of its own."""
+    """The type information, or why it cannot be used: Fast DDS 2 sends some in its own encoding."""
     value = parameters.get(p.PID_TYPE_INFORMATION)
     if value is None:
         return None, ""

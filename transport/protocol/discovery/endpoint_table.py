@@ -4,8 +4,8 @@ Invariants
 * An endpoint is known only while its participant is.
 * ``_topics`` holds exactly the endpoints of ``_participants``, each under its topic.
 * No participant, no address and no sum of all has more than its quota of endpoints and bytes. Endpoints on topics that
-  nobody here uses leave a quarter of each quota to the others.
-* Whatever is done to one endpoint costs the same however many others there are.
+  no local endpoint uses leave a quarter of each quota to the others.
+* The cost of an operation on one endpoint does not depend on the number of endpoints.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Known:
 
 @slotted
 class _Account:
-    """What endpoints come to, and may come to."""
+    """The number and the bytes of some endpoints, and their quota."""
 
     count_max: int
     nbytes_max: int
@@ -51,7 +51,7 @@ class _Account:
     nbytes: int = 0
 
     def has_room(self, count: int, nbytes: int, *, wanted: bool) -> bool:
-        """Whether so much may be added; less is asked of what is wanted."""
+        """Whether the quota allows this much more; endpoints that are not ``wanted`` have three quarters of it."""
         eighths = 8 if wanted else 6
         return (8 * (self.count + count) <= eighths * self.count_max or count <= 0) and 8 * (
             self.nbytes + nbytes
@@ -80,13 +80,13 @@ class EndpointTable:
 
     @property
     def nbytes(self) -> int:
-        """What all endpoints cost, about."""
+        """The approximate bytes of all endpoints."""
         return self._all.nbytes
 
     # --- participants -----------------------------------------------------------------------------
 
     def join(self, prefix: bytes, address: str) -> None:
-        """A participant is known from now on, or speaks from another address."""
+        """Add a participant, or note that it now sends from another address."""
         participant = self._participants.get(prefix)
         if participant is None:
             account = _Account(ENDPOINTS_PER_PARTICIPANT_MAX, ENDPOINT_BYTES_PER_PARTICIPANT_MAX)
@@ -98,7 +98,7 @@ class EndpointTable:
             participant.address = address
 
     def leave(self, prefix: bytes) -> list[EndpointData]:
-        """A participant is gone: drop its endpoints and return them."""
+        """Remove a participant; returns its endpoints, which are removed, too."""
         participant = self._participants.pop(prefix, None)
         if participant is None:
             return []
@@ -132,15 +132,15 @@ class EndpointTable:
         return prefix in self._participants
 
     def is_known(self, guid: Guid, payload: bytes) -> bool:
-        """Whether an endpoint is known, as the payload describes it."""
+        """Whether an endpoint is known with exactly this announcement."""
         participant = self._participants.get(guid.prefix)
         known = None if participant is None else participant.endpoints.get(guid)
         return known is not None and known.payload == payload
 
     def put(self, data: EndpointData, payload: bytes, is_wanted: Callable[[str], bool]) -> None:
-        """An endpoint of a known participant is new, or has changed. Raises DecodeError if a quota is used up.
+        """Add or update an endpoint of a known participant. Raises DecodeError if a quota is used up.
 
-        ``is_wanted``: whether somebody here uses a topic.
+        ``is_wanted``: whether a local endpoint uses a topic.
         """
         participant = self._participants[data.guid.prefix]
         address = self._account_of(participant.address)
@@ -159,7 +159,7 @@ class EndpointTable:
         self._topics.setdefault(data.topic, {})[data.guid] = data
 
     def remove_endpoint(self, guid: Guid) -> EndpointData | None:
-        """An endpoint is gone; returns its last description, None if it was not known."""
+        """Remove an endpoint; returns its last announcement, None if it was not known."""
         participant = self._participants.get(guid.prefix)
         known = None if participant is None else participant.endpoints.pop(guid, None)
         if participant is None or known is None:

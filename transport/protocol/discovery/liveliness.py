@@ -3,7 +3,7 @@
 What shows that a writer is alive depends on its LIVELINESS kind:
 
 * AUTOMATIC: any message of its participant, because it shows that the participant runs. A ParticipantMessageData is
-  then only the message that is sent when there is no other;
+  needed only when the participant sends nothing else;
 * MANUAL_BY_PARTICIPANT: a write of any such writer of its participant, or a ParticipantMessageData of that kind;
 * MANUAL_BY_TOPIC: a write of its own, or a HEARTBEAT of its own with the liveliness flag.
 
@@ -51,7 +51,7 @@ _MESSAGE_MIN: Final = _ENCAPSULATION_SIZE + 12 + 4
 
 @dataclass(slots=True, eq=False)
 class _Signs:
-    """When a MANUAL writer was last asserted: by itself, or with all such writers of its participant."""
+    """When a MANUAL writer was last asserted: by itself, or together with the other such writers of its participant."""
 
     last_received: int
     writers: int = 0
@@ -59,18 +59,18 @@ class _Signs:
 
 @dataclass(slots=True, eq=False)
 class _WatchedWriter:
-    """A writer with a lease; without assertions of its own it is alive as long as its participant is heard."""
+    """A writer with a lease; without its own assertions it is alive as long as its participant's messages arrive."""
 
     lease: int
     kind: LivelinessKind
     signs: _Signs | None
-    #: Since when it is watched: a lease begins then, whenever others of its participant were last asserted.
+    #: When watching began: the first lease begins then, whenever other writers of its participant were last asserted.
     since: int
 
 
 class _Assertions:
-    """The assertions of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers; those of the second kind are not due without
-    assertions by the user."""
+    """The assertions of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers; the latter are sent only after assertions by
+    the user."""
 
     def __init__(
         self, prefix: bytes, writer: StatefulWriter, remotes: Mapping[bytes, RemoteParticipant]
@@ -93,7 +93,7 @@ class _Assertions:
         elif kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
             self._manual_leases[guid] = lease
             if self._next_manual is not None:
-                # What is due was put off by leases that may be longer than this one.
+                # The due time was set for leases that may be longer than this one.
                 self._next_manual = None
                 self._schedule_manual(now)
 
@@ -128,8 +128,8 @@ class _Assertions:
             self._send(KIND_MANUAL, now)
 
     def _send(self, kind: bytes, now: int) -> None:
-        # The history is not kept for who has not acknowledged for so long. It begins anew with the newest assertions:
-        # it may be out of reach for less than its participant's lease.
+        # The history is not kept for a reader that left this many assertions unacknowledged. It restarts with the
+        # newest assertions, since the reader may be unreachable for less than its participant's lease.
         writer = self._writer
         for guid in writer.unacknowledged(writer.last_sn - _BEHIND_MAX):
             writer.unmatch_reader(guid)
@@ -163,7 +163,7 @@ class Liveliness:
         self._alive: dict[Guid, _WatchedWriter] = {}
         self._lost: dict[Guid, _WatchedWriter] = {}
         self._next_check: int | None = None
-        #: Of each watched MANUAL writer; those MANUAL_BY_PARTICIPANT share their participant's.
+        #: The last assertion of each watched MANUAL writer; MANUAL_BY_PARTICIPANT writers share their participant's.
         self._signs: dict[Guid, _Signs] = {}
         self._participants: dict[bytes, _Signs] = {}
 
@@ -192,7 +192,7 @@ class Liveliness:
                     self.on_message(prefix, kind, now)
 
     def on_message(self, prefix: bytes, kind: bytes, now: int) -> None:
-        """A participant asserts its writers of a kind. For AUTOMATIC ones the message itself has been noted already."""
+        """A participant asserts its writers of a kind. For AUTOMATIC writers the message itself was noted already."""
         signs = self._participants.get(prefix)
         if kind == KIND_MANUAL and signs is not None:
             signs.last_received = now
@@ -228,7 +228,7 @@ class Liveliness:
 
     def track(self, writer: EndpointData, *, now: int) -> None:
         """Watch a matched remote writer; called again when its QoS may have changed, and for each reader that matches
-        it. One that is lost is reported as lost again: such a reader does not know it."""
+        it. A lost writer is reported as lost again, because the new reader does not know it yet."""
         qos = writer.qos
         if qos.liveliness_lease_duration >= INFINITE:
             self.forget_writer(writer.guid)
@@ -240,12 +240,12 @@ class Liveliness:
                 self._next_check = now
 
     def forget_writer(self, guid: Guid) -> None:
-        """No reader here is matched with this remote writer any more. Our own writers are watched regardless."""
+        """Stop watching a remote writer without matched readers here. Our own writers are watched regardless."""
         if guid.prefix != self._prefix:
             self._unwatch(guid)
 
     def is_alive(self, guid: Guid) -> bool:
-        """Whether it is not among those that :meth:`lost` returned and :meth:`gained` has not returned since then."""
+        """Whether the writer was not returned by :meth:`lost`, or was returned by :meth:`gained` since then."""
         return guid not in self._lost
 
     def lost(self, *, now: int) -> list[Guid]:
@@ -322,7 +322,7 @@ def encode_assertion(prefix: bytes, kind: bytes = KIND_AUTOMATIC) -> bytes:
 
 
 def decode_assertion(payload: bytes | memoryview) -> tuple[bytes, bytes]:
-    """Prefix and kind of a ParticipantMessageData; they are octets, so byte order is nothing to them.
+    """Prefix and kind of a ParticipantMessageData; both are octets, so byte order does not matter.
 
     Raises DecodeError.
     """

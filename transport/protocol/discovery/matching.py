@@ -18,7 +18,7 @@ def mismatches(
 ) -> tuple[str, ...]:
     """The reasons why a writer and a reader of one topic do not match, one sentence each; empty if they match.
 
-    ``of_types``: the reasons why their types do not match, if types were compared; else the names of the types decide.
+    ``of_types``: the reasons why their types do not match; None: types were not compared, and their names decide.
     """
     reasons = list(mismatches_by_name(writer, reader) if of_types is None else of_types)
     has_key = is_keyed(writer.guid.entity)
@@ -67,7 +67,7 @@ def _usable(locators: Iterable[Locator], *, multicast: bool) -> tuple[Locator, .
     found: dict[Locator, None] = {}
     for locator in locators:
         if locator.kind != LOCATOR_KIND_UDPV4 or not 0 < locator.port < 65_536:
-            continue  # UDPv6, TCP, shared memory (Fast DDS: kind 16): not spoken here
+            continue  # UDPv6, TCP, shared memory (Fast DDS: kind 16): not supported
         address = ipaddress.IPv4Address(locator.address)
         if address.is_multicast == multicast and not address.is_unspecified and address != _BROADCAST:
             found[locator] = None

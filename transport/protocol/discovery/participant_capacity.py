@@ -1,20 +1,20 @@
-"""Which remote participants are kept when there are more of them than there is room for.
+"""Which remote participants are kept when their number reaches the capacity.
 
-A participant is *matched* while one of its endpoints matches one of ours, else it is a *stranger*. A stranger may be
-unproven (:mod:`.spdp`). The room is for PARTICIPANTS_MAX participants, and PARTICIPANTS_PER_ADDRESS_MAX of those that
-speak from one address. When it is used up, a newcomer gets the place of a stranger, the first of these that there is:
+A participant is *matched* while one of its endpoints matches one of ours, else *unmatched*. An unmatched participant
+may be unproven (:mod:`.spdp`). The capacity is PARTICIPANTS_MAX participants, and PARTICIPANTS_PER_ADDRESS_MAX that
+send from one address. When it is used up, a newcomer replaces an unmatched participant, chosen by these rules in order:
 
-1. of the same address, if that has used up its room, else of the address that has most participants;
-2. an unproven one, that which came first: an honest one proves itself within milliseconds, and if it lost its place,
-   its next announcement gets it another one;
-3. the one that was silent longest. One that has been there for less than PROVEN_STAY is left where it is, unless its
-   address has more participants than the newcomer's: else a network with more participants than there is room for would
-   make us find them, and their endpoints, again and again.
+1. one of the newcomer's address if that has used up its capacity, else one of the address with most participants;
+2. among these, the unproven one that came first: an honest participant proves its address within milliseconds, and if
+   it was replaced, its next announcement adds it again;
+3. else the one silent for longest. A participant known for less than PROVEN_STAY is kept, unless its address has more
+   participants than the newcomer's: otherwise a network with more participants than the capacity would make us
+   discover them, and their endpoints, again and again.
 
-There is no place for a newcomer where all are matched. So what strangers do keeps nobody out, whatever their number, as
-long as they speak from few addresses: those of a single one cost the others half of the room, and lose it to them.
+If all are matched, the newcomer is refused. So unmatched participants from few addresses cannot exclude others, however
+many they are: those of a single address take half of the capacity at most, and are replaced first.
 
-Invariant: ``_addresses`` holds each participant of ``remotes`` once, under the address it speaks from.
+Invariant: ``_addresses`` holds each participant of ``remotes`` once, under the address that it sends from.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ...limits import PARTICIPANTS_MAX, PARTICIPANTS_PER_ADDRESS_MAX
 from ...structure import NANOSECONDS
 from ...value_classes import slotted
 
-#: A proven stranger keeps its place for so long, if the newcomer's address has as much room as its own.
+#: A proven unmatched participant is kept for this long, unless its address has more participants than the newcomer's.
 PROVEN_STAY: Final = 30 * NANOSECONDS
-#: Where nobody could be sent away, nobody is looked for again for so long.
+#: After a search found no participant to replace, the next search waits this long.
 _LOOK_AGAIN: Final = NANOSECONDS
 
 
 class Resident(Protocol):
-    """What is to be known of a participant."""
+    """The facts about a participant by which it is kept or replaced."""
 
     @property
     def prefix(self) -> bytes: ...
@@ -48,33 +48,34 @@ class Resident(Protocol):
 
 @slotted
 class _Address:
-    """The participants that speak from one address, and when each came. Those in ``unproven`` may have been proven
-    or matched since."""
+    """The participants that send from one address, and when each came. Those in ``unproven`` may have been proven or
+    matched since."""
 
     came_at: dict[bytes, int] = field(default_factory=dict)
     unproven: dict[bytes, None] = field(default_factory=dict)
-    #: Before this nobody can be sent away but those who are unproven.
+    #: Until this time only unproven participants can be replaced.
     crowded_until: int = 0
 
 
 class ParticipantCapacity:
-    """Sends strangers away when there is no room for newcomers."""
+    """Chooses the unmatched participants that newcomers replace."""
 
     def __init__(self, remotes: Mapping[bytes, Resident], is_matched: Callable[[bytes], bool]) -> None:
-        """``remotes`` is the owner's, which calls :meth:`add` and :meth:`remove` when it has changed it."""
+        """``remotes`` belongs to the owner, which reports its changes by :meth:`add_participant` and
+        :meth:`remove_participant`."""
         self._remotes = remotes
         self._is_matched = is_matched
         self._addresses: dict[str, _Address] = {}
 
     def add_participant(self, remote: Resident, *, now: int) -> None:
-        """A participant has come."""
+        """Note a new participant."""
         address = self._addresses.setdefault(remote.source_ip, _Address())
         address.came_at[remote.prefix] = now
         if not remote.proven:
             address.unproven[remote.prefix] = None
 
     def remove_participant(self, remote: Resident) -> None:
-        """A participant is gone."""
+        """Note that a participant was removed."""
         address = self._addresses[remote.source_ip]
         del address.came_at[remote.prefix]
         address.unproven.pop(remote.prefix, None)
@@ -82,7 +83,7 @@ class ParticipantCapacity:
             del self._addresses[remote.source_ip]
 
     def move(self, remote: Resident, source_ip: str) -> None:
-        """A participant, which is as it was, is about to speak from an address."""
+        """Move a participant to another source address; called before ``remote`` itself changes."""
         if source_ip == remote.source_ip:
             return
         came_at = self._addresses[remote.source_ip].came_at[remote.prefix]
@@ -91,8 +92,8 @@ class ParticipantCapacity:
         address.came_at[remote.prefix] = came_at
         address.unproven[remote.prefix] = None
 
-    def make(self, source_ip: str, *, now: int) -> bytes | None:
-        """Whose place a newcomer from an address gets; None: there is room. Raises DecodeError if there is no place."""
+    def choose_replaced(self, source_ip: str, *, now: int) -> bytes | None:
+        """The participant that a newcomer from an address replaces; None: no need. Raises DecodeError if none can."""
         own = self._addresses.get(source_ip)
         count = 0 if own is None else len(own.came_at)
         victim: bytes | None = None
@@ -110,11 +111,11 @@ class ParticipantCapacity:
         return victim
 
     def _unmatched(self, address: _Address, now: int, stay: int) -> bytes | None:
-        """Who is sent away from an address."""
+        """The participant of an address to replace, if any."""
         unproven = address.unproven
         while unproven:
             first = next(iter(unproven))
-            # With Trust.ANY, one that is matched may never address us, as one that is overheard.
+            # With Trust.ANY, a matched participant may never address us, as in an overheard capture.
             if not self._remotes[first].proven and not self._is_matched(first):
                 return first
             del unproven[first]

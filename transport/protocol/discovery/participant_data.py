@@ -34,7 +34,7 @@ TYPE_LOOKUP_REQUEST_WRITER: Final = 1 << 12
 TYPE_LOOKUP_REQUEST_READER: Final = 1 << 13
 TYPE_LOOKUP_REPLY_WRITER: Final = 1 << 14
 TYPE_LOOKUP_REPLY_READER: Final = 1 << 15
-#: What we have: all of the standard ones.
+#: The built-in endpoints that we have: all standard ones.
 BUILTIN_ENDPOINTS: Final = (
     PARTICIPANT_ANNOUNCER
     | PARTICIPANT_DETECTOR
@@ -52,12 +52,12 @@ BUILTIN_ENDPOINTS: Final = (
 
 #: RTPS 2.5 table 9.13: the meaning of an absent PID_PARTICIPANT_LEASE_DURATION.
 LEASE_DEFAULT: Final = 100 * NANOSECONDS
-#: With a shorter lease a participant would be found and lost again and again.
+#: A shorter lease is lengthened to this, or the participant would be found and lost repeatedly.
 LEASE_MIN: Final = NANOSECONDS // 10
 
 #: The numbers before the text of PID_PARTICIPANT_VERSION_INFO.
 _VERSION_INFO_NUMBERS: Final = 5 * 4
-#: Cyclone DDS speaks RTPS 2.1 up to this release; builds of the next one did so at first, and have a product version.
+#: Cyclone DDS announces RTPS 2.1 up to this release; early builds of the next one did, too, with a product version.
 _CYCLONE_WITHOUT_INT8: Final = (0, 10)
 _RTPS_OF_CYCLONE_WITHOUT_INT8: Final = (2, 1)
 _PRODUCT_VERSION_MAX: Final = 32
@@ -104,7 +104,7 @@ class ParticipantData:
     name: str = ""
     properties: tuple[tuple[str, str], ...] = ()
     user_data: bytes = b""
-    #: The version of the software, as far as its vendor announces it.
+    #: The version of the DDS software, if its vendor announces it.
     product_version: str = ""
 
     @property
@@ -113,13 +113,13 @@ class ParticipantData:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """The addresses at which it says that it can be reached."""
+        """The addresses at which it announces that it can be reached."""
         return frozenset(locator.address for locator in (*self.metatraffic_unicast, *self.default_unicast))
 
     @property
     def crashes_on_int8(self) -> bool:
         """Whether it does not know TK_INT8 and TK_UINT8 (XTypes 1.3 annex B): Cyclone DDS up to 0.10 crashes when it
-        asks for a type that has them."""
+        requests a type with such members."""
         if self.vendor != VENDOR_CYCLONE:
             return False
         numbers = self.product_version.split(".")[:2]
@@ -193,7 +193,7 @@ def decode_participant(payload: bytes | memoryview) -> ParticipantData:
 
 
 def encode_participant_key(prefix: bytes) -> bytes:
-    """The serialized key of a participant, which a dispose carries (RTPS 2.5 §9.6.2.1)."""
+    """The serialized key of a participant, as in a dispose message (RTPS 2.5 §9.6.2.1)."""
     return p.encode_parameter_payload([(p.PID_PARTICIPANT_GUID, prefix + ENTITYID_PARTICIPANT)])
 
 
@@ -220,7 +220,7 @@ def refuse_not_understood(parameters: p.ParameterList, understood: frozenset[int
 def locators_of(parameters: p.ParameterList, pid: int) -> tuple[Locator, ...]:
     """The UDP locators under this parameter id, without broken ones and those of other transports.
 
-    Of each kind so many are taken that those of others leave room for those that we can use.
+    The limit counts for each kind by itself, so that unusable kinds leave space for usable ones.
     """
     found: list[Locator] = []
     room = dict.fromkeys((LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6), LOCATORS_MAX)
@@ -228,7 +228,7 @@ def locators_of(parameters: p.ParameterList, pid: int) -> tuple[Locator, ...]:
         try:
             locator = p.decode_locator(encoded, parameters.little_endian)
         except DecodeError:
-            continue  # one bad address does not spoil the others
+            continue  # one bad address does not invalidate the others
         if locator is not None and room[locator.kind]:
             room[locator.kind] -= 1
             found.append(locator)
@@ -246,7 +246,7 @@ def _properties(parameters: p.ParameterList) -> tuple[tuple[str, str], ...]:
 
 
 def _product_version(parameters: p.ParameterList) -> str:
-    """What Cyclone DDS says of itself; "" where it does not, or not as expected."""
+    """The version that Cyclone DDS announces; "" if there is none, or not in the expected form."""
     value = parameters.get(p.PID_PARTICIPANT_VERSION_INFO)
     if value is None:
         return ""

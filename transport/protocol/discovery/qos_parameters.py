@@ -23,23 +23,23 @@ from ...qos import (
 from ...structure import INFINITE
 from ...wire import parameters as p
 
-#: No bound, as DDS has it on the wire.
+#: LENGTH_UNLIMITED on the wire.
 _LENGTH_UNLIMITED: Final = -1
-#: RTI Connext's access scope of readers that take whatever scope each writer offers.
+#: RTI Connext's access scope of readers that accept whatever scope each writer offers.
 _HIGHEST_OFFERED: Final = 3
 
 
 class _Codec(NamedTuple):
-    """How a value is written, and how it is read in the byte order ``little``."""
+    """How a value is encoded, and how it is decoded in the byte order ``little``."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, bool], Any]
-    #: Bytes, where another value may follow.
+    #: Encoded bytes, if another value may follow.
     size: int = 0
 
 
 class _Policy(NamedTuple):
-    """A parameter, and the fields of Qos which it holds, in order."""
+    """A parameter, and the fields of Qos that it holds, in order."""
 
     pid: int
     fields: tuple[tuple[str, _Codec], ...]
@@ -68,7 +68,7 @@ def _encode_type_consistency(policy: TypeConsistency) -> bytes:
 
 
 def _decode_type_consistency(value: bytes, little: bool) -> TypeConsistency:
-    """Kinds that vendors add (RTI: AUTO_TYPE_COERCION) are taken as the default one."""
+    """Decode the policy; vendor-specific kinds (RTI: AUTO_TYPE_COERCION) count as the default kind."""
     number, flags = p.decode_type_consistency(value, little)
     disallowed = number == TypeConsistencyKind.DISALLOW_TYPE_COERCION
     return TypeConsistency(TypeConsistencyKind(not disallowed), *flags)
@@ -140,8 +140,8 @@ QOS_PIDS: Final = frozenset(policy.pid for policy in _ALL)
 
 
 def encode_qos(qos: Qos, *, writer: bool) -> list[tuple[int, bytes]]:
-    """The parameters of all policies, because vendors disagree about the meaning of absent ones: Fast DDS 2.9 takes an
-    absent DURABILITY for TRANSIENT_LOCAL."""
+    """Encode all policies, because vendors disagree about the defaults of absent ones: Fast DDS 2.9 takes an absent
+    DURABILITY for TRANSIENT_LOCAL."""
     return [
         (pid, b"".join(codec.encode(getattr(qos, name)) for name, codec in fields))
         for pid, fields in (*_OF_BOTH, *(_OF_WRITERS if writer else _OF_READERS))
@@ -150,16 +150,16 @@ def encode_qos(qos: Qos, *, writer: bool) -> list[tuple[int, bytes]]:
 
 def decode_qos(parameters: p.ParameterList, *, writer: bool) -> Qos:
     """The policies of a parameter list; an absent one has DDS's default (RTPS 2.5 §9.6.2.2.1). Raises DecodeError."""
-    message: dict[str, Any] = {}
+    policies: dict[str, Any] = {}
     for pid, fields in _ALL:
         value = parameters.get(pid)
         if value is not None:
             for name, codec in fields:
-                message[name] = codec.decode(value, parameters.little_endian)
+                policies[name] = codec.decode(value, parameters.little_endian)
                 value = value[codec.size :]
-    if message.get("presentation_scope") == _HIGHEST_OFFERED:
+    if policies.get("presentation_scope") == _HIGHEST_OFFERED:
         if writer:
             raise DecodeError(DropReason.BAD_PARAMETER, f"PresentationScope {_HIGHEST_OFFERED} of a writer")
-        message["presentation_scope"] = PresentationScope.INSTANCE  # which every offer satisfies
+        policies["presentation_scope"] = PresentationScope.INSTANCE  # which every offer satisfies
     default = Qos(reliability=ReliabilityKind.RELIABLE if writer else ReliabilityKind.BEST_EFFORT)
-    return replace(default, **message)
+    return replace(default, **policies)

@@ -2,7 +2,7 @@
 
 Invariants
 * An endpoint is known only while its participant is, and only that participant can announce or dispose it.
-* What does not fit the quotas of :mod:`.endpoint_table` is counted and forgotten.
+* An endpoint beyond the quotas of :mod:`.endpoint_table` is counted and dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .remote_participant import RemoteParticipant
 
 
 class Announced(NamedTuple):
-    """An endpoint is ``known`` now, because it is new or has changed; or it is gone, with its last description."""
+    """An endpoint that is new or has changed (``known``), or that is gone; ``data`` is its last announcement."""
 
     data: EndpointData
     known: bool
@@ -54,7 +54,7 @@ class Sedp:
             prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, message_size=message_size, incarnation=incarnation
         )
         self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
-        #: The endpoints of others.
+        #: The remote endpoints.
         self.remote = EndpointTable()
         #: Endpoints of ours whose disposals are kept for participants that are matched later, oldest first.
         self._disposed: dict[Guid, None] = {}
@@ -82,8 +82,8 @@ class Sedp:
         self._disposed.pop(endpoint.guid, None)
 
     def withdraw(self, guid: Guid, *, now: int) -> None:
-        """Participants that are matched later are told, too: one of which we lost sight for a while may know us still,
-        and with us this endpoint."""
+        """Dispose an endpoint of ours. The disposal is sent to participants matched later, too: a participant whose
+        lease ended here may still know us, and with us this endpoint."""
         self._dispose(guid, DISPOSED, now)
         self._disposed[guid] = None
         if len(self._disposed) > DISPOSED_ENDPOINTS_MAX:
@@ -92,7 +92,7 @@ class Sedp:
             self._dispose(oldest, DISPOSED | UNREGISTERED, now)
 
     def _dispose(self, guid: Guid, status: int, now: int) -> None:
-        """With UNREGISTERED, the writer keeps nothing of it for those who are matched later."""
+        """Dispose an endpoint; with UNREGISTERED, the writer keeps nothing of it for participants matched later."""
         writer = self.publications_writer if is_writer(guid.entity) else self.subscriptions_writer
         write_one(writer, encode_endpoint_key(guid), guid.to_bytes(), flags=status | KEY_ONLY, now=now)
 
@@ -101,7 +101,7 @@ class Sedp:
     def take_changes(self, drops: Counter[DropReason], is_wanted: Callable[[str], bool]) -> list[Announced]:
         """The changes that the SEDP readers received since the last call; broken samples are counted in ``drops``.
 
-        ``is_wanted``: whether somebody here uses a topic.
+        ``is_wanted``: whether a local endpoint uses a topic.
         """
         changes: list[Announced] = []
         for reader in (self.publications_reader, self.subscriptions_reader):
@@ -119,7 +119,7 @@ class Sedp:
                         continue
                     if change is not None:
                         changes.append(change)
-                        if change.known and change.data.type_error:  # it goes on by the type's name
+                        if change.known and change.data.type_error:  # matching continues by the type's name
                             drops[DropReason.BAD_PARAMETER] += 1
         return changes
 
@@ -134,7 +134,7 @@ class Sedp:
     ) -> Announced | None:
         prefix = run.writer.prefix
         if not self.remote.knows(prefix):
-            return None  # its participant has just gone
+            return None  # its participant has just been removed
         if flags & (DISPOSED | UNREGISTERED):
             guid = Guid.from_bytes(key) if key else decode_endpoint_key(payload)
             old = (

@@ -1,22 +1,22 @@
 """The Simple Participant Discovery Protocol: our announcements, and the remote participants (RTPS 2.5 §8.5.3).
 
 Invariants
-* At most PARTICIPANTS_MAX remote participants are known; when there are more, :mod:`.participant_room` decides which.
-* Each is forgotten with its lease. That of a stranger, of whose endpoints none matches one of ours, has bounds of its
-  own: UNMATCHED_LEASE_MIN, and UNMATCHED_LEASE_MAX, or UNPROVEN_LEASE as long as it is unproven.
-* A participant speaks from the addresses that it named. Only from there it is believed: messages from elsewhere do not
-  keep its lease, change it or end it. One that announces itself from an address that it did not name may be behind a
-  translator of addresses. It is asked (:mod:`.challenge`); if it answers from there, it speaks from there too, and the
-  address at which it was asked is proven.
-* An address is *proven* to be a participant's once that sent something addressed to us from there and had named it. It
-  then is an address which the participant itself uses, and not one of somebody else at whom it points us. Nothing but
-  answers to announcements goes to addresses that are not proven, and only a participant with a proven one is matched.
-* An announcement of a participant that cannot be reached yet is answered by at most one datagram, to one address. What
-  answers one datagram's announcements is together no longer than that was: nothing is amplified. An answer holds our
-  announcement, for one that does not know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven
-  participants are forgotten after UNPROVEN_LEASE.
-* With :attr:`~..trust.Trust.ANY`, all addresses that a participant names may be sent to, and whatever it sends to us
-  proves it, from wherever that comes. Until then answers are as bounded.
+* At most PARTICIPANTS_MAX remote participants are known; :mod:`.participant_capacity` decides which.
+* Each is forgotten when its lease ends. An unmatched participant, without an endpoint that matches one of ours, has a
+  lease between UNMATCHED_LEASE_MIN and UNMATCHED_LEASE_MAX, or UNPROVEN_LEASE as long as it is unproven.
+* A participant sends from the addresses that it announces. Only messages from there are trusted: others do not renew
+  its lease, change it or end it. A participant that announces itself from an address which it does not announce may be
+  behind NAT. It is challenged (:mod:`.challenge`); if it answers from there, messages from there are trusted too, and
+  the address at which it was challenged is proven.
+* An address is *proven* once a message addressed to us came from there and its participant announces the address. The
+  participant then uses the address itself, and does not point us at another host. Only answers to announcements are
+  sent to unproven addresses, and only a participant with a proven address is matched.
+* An announcement of a participant that cannot be reached yet is answered by at most one datagram, to one address. The
+  answers to the announcements of one datagram are together no longer than that datagram: nothing is amplified. An
+  answer holds our announcement, for a participant that does not know us, and a HEARTBEAT, which a participant that
+  does know us must acknowledge. Unproven participants are forgotten after UNPROVEN_LEASE.
+* With :attr:`~..trust.Trust.ANY`, we may send to all addresses that a participant announces once any message of it was
+  addressed to us, whatever address that came from. Until then the bounds on answers hold as well.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ from .remote_participant import Announcement, RemoteParticipant
 
 INITIAL_ANNOUNCEMENTS: Final = 5
 INITIAL_PERIOD: Final = NANOSECONDS // 10
-#: Announcements per lease, so that two in a row may get lost.
+#: Announcements per lease: two in a row may be lost.
 ANNOUNCEMENTS_PER_LEASE: Final = 3
-#: An honest participant addresses us within milliseconds; if that is lost, its next announcement (Cyclone DDS:
-#: after 8 s) still finds it known.
+#: An honest participant addresses us within milliseconds; if that message is lost, the participant is still known at
+#: its next announcement (Cyclone DDS: after 8 s).
 UNPROVEN_LEASE: Final = 10 * NANOSECONDS
-#: So long a stranger that says nothing keeps a name which somebody else claims.
+#: How long an unmatched, silent participant keeps a GUID prefix that another sender claims.
 CONTESTED_LEASE: Final = 60 * NANOSECONDS
 _SN_CLOCK_SHIFT: Final = 20
-#: Announcements of a participant that we may miss before it looks restarted.
+#: Announcements of a participant that we may miss before we take it for restarted.
 _SN_JUMP: Final = 16
-#: An announcement of ours is padded to so many bytes, so that peers which answer with no more have room to answer.
+#: Our announcement is padded to this many bytes, so that peers which answer with no more bytes can answer.
 _PADDED_SIZE: Final = 512
-#: Every address of our own host is as good as this one: some (Fast DDS) speak from here to others on their host.
+#: Loopback is equivalent to every address of our own host: Fast DDS sends from it to other participants on its host.
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -84,31 +84,31 @@ class AnnouncementEffect(enum.Enum):
 
 
 class OwnAnnouncement:
-    """What we say of ourselves: to all, to one participant, and when we leave."""
+    """Our announcement: to all participants, to one, and the disposal when we leave."""
 
     def __init__(self, own: ParticipantData, now: int) -> None:
         self._prefix = own.guid_prefix
         self._payload = encode_participant(own)
         self._short_payload = encode_participant(_shortened(own))
-        # Fast DDS ignores announcements that are not newer, also after a restart under the old GUID:
-        # start where the clock is, which runs faster (about 950 a second) than we announce: also a participant that was
-        # killed and is back within a tenth of a second is then seen to have restarted.
+        # Fast DDS ignores announcements that are not newer, even after a restart under the old GUID. So the numbers
+        # begin at the clock, which runs faster (about 950 a second) than we announce: a participant that was killed and
+        # is back within a tenth of a second is then still recognised as restarted.
         self._sn = max(now >> _SN_CLOCK_SHIFT, 1)
 
     def whole(self, destinations: tuple[Locator, ...]) -> Outgoing:
-        """All of it, newer than the one before."""
+        """The whole announcement, with the next sequence number."""
         self._sn += 1
         data = self._data(self._payload)
-        # The answer of one with as much to say is longer.
+        # A participant with an announcement as long as ours answers with more bytes.
         room = max(_PADDED_SIZE - HEADER_SIZE - len(data), INFO_DST_SIZE + HEARTBEAT_SIZE)
-        # Empty ones: Wireshark calls a PAD with content malformed.
+        # Empty PADs: Wireshark reports a PAD with content as malformed.
         pad = Pad().encode() * (room // SUBMESSAGE_HEADER_SIZE)
         return Outgoing(destinations, None, None, [data, pad])
 
     def answer(self, remote: RemoteParticipant, size: int, heartbeat: Callable[[], bytes]) -> Outgoing | None:
-        """As much of it to one participant as finds room in ``size`` bytes; None: there is no room.
+        """The part of the announcement that fits ``size`` bytes, to one participant; None: none fits.
 
-        It is addressed, so that it proves our address there.
+        The answer is addressed to the participant, so that it proves our address there.
         """
         room = size - HEADER_SIZE - INFO_DST_SIZE - HEARTBEAT_SIZE
         if room < 0:
@@ -121,7 +121,7 @@ class OwnAnnouncement:
         return Outgoing((remote.next_answered(),), remote.prefix, None, submessages, shareable=False)
 
     def dispose(self, destinations: tuple[Locator, ...]) -> Outgoing:
-        """We leave."""
+        """The disposal of our participant."""
         self._sn += 1
         # Fast DDS wants the key hash, others read the serialized key.
         status = (
@@ -139,7 +139,7 @@ class OwnAnnouncement:
         return Outgoing(destinations, None, None, [data.encode()])
 
     def _data(self, payload: bytes) -> bytes:
-        # An answer is no newer than the announcement before: if answers counted, one that answers many would look
+        # An answer repeats the last number: with new numbers, a participant that answers many others would look
         # restarted to each of them, and they would answer each other for ever.
         return Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, self._sn, payload).encode()
 
@@ -158,13 +158,13 @@ class Spdp:
         trust: Trust = Trust.ADDRESS,
         keep_silent: bool = False,
     ) -> None:
-        """``matches``: whether a participant of this prefix has an endpoint that one of ours matches.
+        """``matches``: whether a participant with this prefix has an endpoint that one of ours matches.
 
         ``keep_silent``: no lease ends.
         """
         self.remotes: dict[bytes, RemoteParticipant] = {}
         self._matches = matches
-        self._room = ParticipantCapacity(self.remotes, matches)
+        self._capacity = ParticipantCapacity(self.remotes, matches)
         self._sent_away: list[RemoteParticipant] = []
         self._own = own
         self._trust = trust
@@ -176,27 +176,27 @@ class Spdp:
         self._initial_left = INITIAL_ANNOUNCEMENTS
         self._next_announcement: int | None = now
         self._announce = False
-        #: Those to answer, each with the bytes of the datagram that it sent.
+        #: Participants to answer, each with the size of the datagram that it sent.
         self._answers: dict[bytes, tuple[RemoteParticipant, int]] = {}
-        #: Participants that have addressed us and are not known, each with where it spoke from: their announcement may
-        #: be on its way, and they need not prove themselves again.
+        #: Unknown participants that have addressed us, with their source addresses: their announcements may be on their
+        #: way, and then their addresses are proven already.
         self._early_messages: dict[bytes, str] = {}
-        #: Questions to those who do not name the address from which they speak.
+        #: Challenges to participants that do not announce the address from which they send.
         self.challenges = Challenges(own)
-        #: No lease ends before this, whether a participant is a stranger or not.
+        #: No lease ends before this, of matched or unmatched participants.
         self._next_expiry: int | None = None
 
     def set_peers(self, peers: tuple[Locator, ...]) -> None:
         """Announce to these addresses from now on; if some are new, at once and at short intervals at first."""
         if set(peers) - set(self._peers):
             self._initial_left = INITIAL_ANNOUNCEMENTS
-            self._next_announcement = 0  # a timer in the past: there is no clock here
+            self._next_announcement = 0  # a time in the past, since this class has no clock
         self._peers = peers
 
     # --- what others announce ---------------------------------------------------------------------
 
     def on_addressed(self, prefix: bytes, source_ip: str) -> RemoteParticipant | None:
-        """A participant sent something addressed to us. Returns it if more of it can be reached now."""
+        """A participant sent a message addressed to us. Returns it if it can be reached at more addresses now."""
         remote = self.remotes.get(prefix)
         if remote is None:
             self._early_messages.pop(prefix, None)
@@ -208,7 +208,7 @@ class Spdp:
         return None
 
     def on_answered(self, prefix: bytes, source_ip: str, made_up: bytes) -> RemoteParticipant | None:
-        """A participant sent something addressed to one that was made up. Returns it if it can be reached now."""
+        """A participant answered the alias of a challenge. Returns the participant if it can be reached now."""
         remote, address = self.remotes.get(prefix), self.challenges.verify_address(made_up, prefix)
         if remote is None or address is None or source_ip != remote.source_ip:
             return None
@@ -229,7 +229,8 @@ class Spdp:
         remote = self.remotes.get(prefix)
         if remote is not None and source_ip not in remote.addresses:
             if remote.proven or source_ip != remote.source_ip:
-                # Another sender in its name, or it moved: then its lease will end. A silent stranger does not keep it.
+                # Another sender uses its GUID prefix, or it moved, and then its old lease will end. A silent unmatched
+                # participant does not keep the prefix.
                 remote.contested = True
                 self._next_expiry = _earlier(self._next_expiry, max(now, self._expiry(remote)))
                 return AnnouncementEffect.NONE, remote
@@ -237,12 +238,12 @@ class Spdp:
         flags = int(run.sample_flags()[0])
         if flags & (DISPOSED | UNREGISTERED):
             return self._on_dispose(run, payload, prefix, remote)
-        # A participant restarted under its old GUID (as our receiver is) knows no other: do not let it wait.
+        # A participant restarted under its old GUID (as our receivers are) knows no participants: answer it at once.
         restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
             remote.last_received, remote.announced_sn = now, run.first_sn
             if source_ip != remote.source_ip and remote.source_ip not in remote.data.addresses:
-                self._room.move(remote, source_ip)
+                self._capacity.move(remote, source_ip)
                 remote.speak_from(self._addresses_of(remote.data, source_ip), source_ip)  # it has moved
             self._answer(remote, restarted, size)
             return AnnouncementEffect.NONE, remote
@@ -253,20 +254,20 @@ class Spdp:
             return AnnouncementEffect.NONE, None  # RTPS 2.5 §8.5.3.2: another domain on our port
         if not usable_unicast(data.metatraffic_unicast, source_ip):
             raise DecodeError(DropReason.BAD_LOCATOR, "no metatraffic locator that can be sent to")
-        if remote is None and (unmatched := self._room.make(source_ip, now=now)) is not None:
+        if remote is None and (unmatched := self._capacity.choose_replaced(source_ip, now=now)) is not None:
             self._sent_away.append(self._forget(unmatched))
         addresses = self._addresses_of(data, source_ip)
         if remote is None:
             change = AnnouncementEffect.DISCOVERED
             remote = RemoteParticipant(data, payload, addresses, source_ip, now, run.first_sn, self._trust)
             self.remotes[prefix] = remote
-            self._room.add_participant(remote, now=now)
+            self._capacity.add_participant(remote, now=now)
             early_source = self._early_messages.pop(prefix, "")
             if early_source in addresses:
                 remote.prove(self._equal_to(early_source))
         else:
             change = AnnouncementEffect.UPDATED
-            self._room.move(remote, source_ip)
+            self._capacity.move(remote, source_ip)
             remote.data, remote.payload, remote.last_received = data, payload, now
             remote.announced_sn = run.first_sn
         remote.speak_from(addresses, source_ip)
@@ -275,14 +276,14 @@ class Spdp:
         return change, remote
 
     def _addresses_of(self, data: ParticipantData, source_ip: str) -> frozenset[str]:
-        """From where a participant may speak that announced itself from there."""
+        """The addresses that a participant may send from, if its announcement came from ``source_ip``."""
         addresses = data.addresses
         if self._trust is Trust.ANY:
             addresses |= {source_ip}
         return addresses | self._own_host if addresses & self._own_host else addresses
 
     def recall(self, announcement: Announcement, *, now: int) -> RemoteParticipant | None:
-        """Take up a participant that an earlier participant of our GUID knew. Raises DecodeError."""
+        """Restore a participant that an earlier participant with our GUID knew. Raises DecodeError."""
         _, remote = self.on_announcement(announcement.to_run(), announcement.source_ip, size=0, now=now)
         if remote is not None:
             remote.prove(announcement.proven_from)
@@ -304,16 +305,16 @@ class Spdp:
 
     def _forget(self, prefix: bytes) -> RemoteParticipant:
         remote = self.remotes.pop(prefix)
-        self._room.remove_participant(remote)
+        self._capacity.remove_participant(remote)
         return remote
 
     def take_sent_away(self) -> list[RemoteParticipant]:
-        """The participants that lost their places to others since the last call."""
+        """The participants that were replaced by others since the last call."""
         sent_away, self._sent_away = self._sent_away, []
         return sent_away
 
     def _answer(self, remote: RemoteParticipant, restarted: bool, size: int) -> None:
-        # Until it is proven it may not have heard of us.
+        # Until it is proven it may not know us.
         if restarted:
             remote.to_answer = INITIAL_ANNOUNCEMENTS  # an answer may get lost
         reached = remote.proven and remote.reachable(remote.data.metatraffic_unicast)
@@ -331,7 +332,9 @@ class Spdp:
         gone = [prefix for prefix, remote in self.remotes.items() if self._expiry(remote) <= now]
         lost = [self._forget(prefix) for prefix in gone]
         self._next_expiry = None
-        if self.remotes:  # strangers become matched, and the other way round: the shorter lease counts
+        if (
+            self.remotes
+        ):  # unmatched participants become matched, and the other way round: the shorter lease counts
             least = min(
                 min(self._expiry(remote), remote.last_received + remote.data.lease_duration)
                 for remote in self.remotes.values()
@@ -361,9 +364,9 @@ class Spdp:
                 self._next_announcement = now + self._own.lease_duration // ANNOUNCEMENTS_PER_LEASE
 
     def outgoing(self, heartbeat: Callable[[], bytes]) -> Iterator[Outgoing]:
-        """Our announcement: to all participants when it is due, and to those which it answers, with a HEARTBEAT."""
+        """Our announcement: to all participants when it is due, and with a HEARTBEAT to the participants to answer."""
         if self._announce:
-            # Multicast may not reach everybody we know (peers, other subnets): unicast to them as well.
+            # Multicast may not reach all known participants (peers, other subnets): send unicast to them as well.
             self._announce = False
             yield self._own_announcement.whole(self._everywhere())
         for remote, size in self._answers.values():
@@ -371,14 +374,14 @@ class Spdp:
                 continue
             if (
                 remote.source_ip not in remote.addresses and remote.answered % 2
-            ):  # by turns: it may not know us
+            ):  # alternately, since it may not know us
                 self.challenges.ask(remote.prefix, remote.next_answered(), size)
             elif (answer := self._own_announcement.answer(remote, size, heartbeat)) is not None:
                 yield answer
         self._answers.clear()
 
     def dispose(self) -> Outgoing | None:
-        """The datagrams that announce to all participants that we leave."""
+        """The disposal of our participant, to all participants."""
         self._next_announcement = None
         self._announce = False
         destinations = self._everywhere()
@@ -392,7 +395,7 @@ class Spdp:
 
 
 def _shortened(own: ParticipantData) -> ParticipantData:
-    """As little as a participant needs to know of us before it hears the rest."""
+    """The minimal announcement by which a participant can address us before it has received the whole one."""
     return replace(
         own,
         name="",

@@ -10,7 +10,7 @@ from typing import Final
 from ...value_classes import value
 
 _REPEATED: Final = re.compile(r"[*+{]")
-#: What Python takes for more characters than RE2 does, beyond ASCII.
+#: Escapes that match more characters in Python than in RE2, beyond ASCII.
 _UNICODE: Final = re.compile(r"\\[wdsbWDSB]|\(\?[a-z]*i")
 
 
@@ -27,13 +27,13 @@ class TopicSelection:
         return _selects(self.pattern, topic)
 
     def among(self, topics: Iterable[str]) -> list[str]:
-        """Those of ``topics`` that are selected, in alphabetical order."""
+        """The selected ones of ``topics``, in alphabetical order."""
         if self.pattern is None:
             return sorted(filter(self.selects, topics))
         return sorted(_matching(self.pattern, list(topics)))
 
     def is_like(self, other: TopicSelection) -> bool:
-        """Whether both select the same topics, as far as their texts show it: the order of names says nothing."""
+        """Whether both have the same pattern, or the same names in any order."""
         return self.pattern == other.pattern and set(self.names) == set(other.names)
 
     def __str__(self) -> str:
@@ -46,8 +46,8 @@ def _selects(pattern: str, topic: str) -> bool:
 
 
 def _matching(pattern: str, topics: list[str]) -> list[str]:
-    """Those of ``topics`` that match. Where a pattern repeats several things, Python may try each repetition at each
-    place, so that a peer could name a topic for which that takes hours."""
+    """The matching ones of ``topics``. For a pattern with several repetitions, Python may try each of them at each
+    position, so that a peer could choose a topic name for which matching takes hours."""
     found: list[str] = []
     if len(_REPEATED.findall(pattern)) > 1:
         alike = [each for each in topics if each.isascii() or not _UNICODE.search(pattern)]
@@ -65,8 +65,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _in_linear_time(pattern: str, topics: list[str]) -> list[str] | None:
-    """What RE2 finds; None: it does not know such a pattern, as one that looks around."""
-    import pyarrow as pa  # few patterns are like this
+    """The topics that RE2 matches; None: RE2 does not support the pattern, such as one with look-ahead."""
+    import pyarrow as pa  # imported here because few patterns need it
     import pyarrow.compute as pc
 
     try:

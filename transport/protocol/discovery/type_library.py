@@ -1,4 +1,4 @@
-"""TypeObjects by their identifiers: those of our endpoints' types, and those of peers' types while there is room."""
+"""TypeObjects by their identifiers: those of our endpoints' types, and those of peers' types up to a limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...value_classes import slotted, value
 
 @value
 class KnownType:
-    """A type; of one that is known by its minimal form alone, members are named by their ids."""
+    """A type; if only its minimal form is known, its members are named by their ids."""
 
     struct: Struct
     is_complete: bool = True
@@ -47,10 +47,10 @@ class _Object:
 
 @slotted
 class TypeLibrary(Mapping[bytes, bytes]):
-    """All TypeObjects at hand. Those of peers are verified; the one unused for longest is dropped first."""
+    """All known TypeObjects. Those of peers are verified; the one unused for longest is dropped first."""
 
     _own: dict[TypeInformation, _Own] = field(default_factory=dict)
-    #: Of ours: the object, and how many types of ours it is in.
+    #: Our TypeObjects: each with the number of our types that contain it.
     _own_objects: dict[bytes, tuple[_Object, int]] = field(default_factory=dict)
     _others: OrderedDict[bytes, _Object] = field(default_factory=OrderedDict)
     _others_bytes: int = 0
@@ -58,7 +58,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
     # --- ours -------------------------------------------------------------------------------------
 
     def offer(self, struct: Struct) -> TypeInformation:
-        """An endpoint of ours has this type. Returns the type information to announce."""
+        """Add the type of an endpoint of ours. Returns the type information to announce."""
         known = next((own for own in self._own.values() if own.complete == struct), None)
         if known is None:
             objects = type_objects_of(struct)
@@ -71,7 +71,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
         return known.objects.information
 
     def withdraw(self, information: TypeInformation) -> None:
-        """Such an endpoint is gone."""
+        """Remove the type of an endpoint of ours that is gone."""
         known = self._own[information]
         known.endpoints -= 1
         if not known.endpoints:
@@ -82,7 +82,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
                     self._own_objects[identifier] = kept, count - 1
 
     def own_type(self, information: TypeInformation, *, complete: bool) -> Struct:
-        """A type of ours, in the form in which the type of a peer is known."""
+        """A type of ours, in its complete or minimal form."""
         own = self._own[information]
         if complete or information.minimal is None:
             return own.complete
@@ -96,7 +96,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
         return None if known is None else known[0].data
 
     def own_dependencies(self, identifiers: tuple[bytes, ...]) -> list[SizedIdentifier]:
-        """The types on which types of ours depend, at every depth, in an order that stays the same."""
+        """The types on which types of ours depend, at every depth, in a stable order."""
         found: dict[bytes, None] = {}
         heap = [each for each in identifiers if each in self._own_objects]
         while heap:
@@ -109,7 +109,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
     # --- of others --------------------------------------------------------------------------------
 
     def add_type_object(self, identifier: bytes, data: bytes) -> None:
-        """Keep a TypeObject which a peer sent for this identifier. Raises DecodeError if it has another one."""
+        """Keep the TypeObject that a peer sent for this identifier. Raises DecodeError if the two do not fit."""
         if identifier_of(data) != identifier:
             data = normalized(data)
         if identifier_of(data) != identifier:

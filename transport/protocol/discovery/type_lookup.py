@@ -1,13 +1,13 @@
 """The types of remote endpoints: which TypeObjects to request from which participant, and when (XTypes 1.3 §7.6.3.3).
 
-Sans I/O: endpoints in by :meth:`TypeLookup.watch`, questions out by :meth:`TypeLookup.questions`, answers in by
-:meth:`TypeLookup.on_types`; :meth:`TypeLookup.take_settled` returns the endpoints whose types are known now, or never
-will be.
+Sans I/O: endpoints go in by :meth:`TypeLookup.watch`, questions come out of :meth:`TypeLookup.questions`, answers go in
+by :meth:`TypeLookup.on_types`; :meth:`TypeLookup.take_settled` returns the endpoints whose look-up has ended, with or
+without a type.
 
 Invariants
 * A type is looked up once, however many endpoints have it, and at one of their participants at a time. It is known, or
-  given up, within TIMEOUT after the first of these endpoints was watched. One that was not sent by then is looked up
-  again from time to time; until it is known, what was decided without it holds.
+  given up, within TIMEOUT after the first of these endpoints was watched. A type that no participant sent by then is
+  looked up again from time to time; until it is known, the matching done without it holds.
 * At most TYPE_LOOKUP_PEERS_MAX participants are asked at a time, each for at most TYPE_LOOKUP_ASKED_MAX TypeObjects. Of
   the answer to one question, at most TYPE_LOOKUP_REPLY_BYTES_MAX are read, and only TypeObjects that were requested.
 * All types that are known or being looked up take at most RESOLVED_BYTES_MAX serialized bytes.
@@ -36,11 +36,11 @@ from ...types.xtypes.type_objects import struct_of
 from .endpoint_data import EndpointData, TypeObjectV1
 from .type_library import KnownType, TypeLibrary
 
-#: A type that is not known by then is given up.
+#: A type that is not known after this time is given up.
 TIMEOUT: Final = 5 * NANOSECONDS
-#: So long after it was given up, one that could be asked for is asked for again: the network may have failed.
+#: Time after which a type that was given up is requested again: the network may have failed.
 AGAIN: Final = 30 * NANOSECONDS
-#: A question is asked again after this time, then after twice as long, up to the second one.
+#: A question is repeated after the first time, then after twice as long each time, up to the second time.
 RETRY_FIRST: Final = NANOSECONDS // 4
 RETRY_MAX: Final = 2 * NANOSECONDS
 #: Unanswered questions before the next participant that has the type is asked.
@@ -56,32 +56,33 @@ _TOO_LARGE: Final = "its type is too large"
 _TOO_MANY: Final = "there are too many types"
 
 
-#: The identifier of a type; else the announced type object, with how it is to be read: peers may announce the same
-#: bytes as something else.
+#: The identifier of a type; else the announced type object with its encoding: peers may announce the same bytes in
+#: another encoding.
 _Key: TypeAlias = bytes | TypeObjectV1
 
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
-    """One type, from the time when it is first needed until no endpoint has it any more."""
+    """The look-up of one type, from its first use until no endpoint has the type any more."""
 
     key: _Key
     deadline: int
-    #: The identifier of the type's TypeObject, and of the one that would suffice.
+    #: The identifier of the type's TypeObject, and of the minimal one that would suffice.
     root: bytes = b""
     fallback: bytes = b""
-    #: Endpoints that have it, and how many each participant has; in this order participants are asked.
+    #: The endpoints with this type, and their number for each participant, in the order in which participants are
+    #: asked.
     users: dict[Guid, None] = field(default_factory=dict)
     prefixes: Counter[bytes] = field(default_factory=Counter)
-    #: The participant that is asked now, and those that were asked in vain.
+    #: The participant that is being asked, and those that were asked without success.
     asks: bytes | None = None
     tried: set[bytes] = field(default_factory=set)
-    #: TypeObjects that are needed and not at hand; those that were seen; those that peers listed as needed.
+    #: TypeObjects that are needed and missing; those that were seen; those that peers listed as needed.
     missing: set[bytes] = field(default_factory=set)
     seen: set[bytes] = field(default_factory=set)
     hints: set[bytes] = field(default_factory=set)
     nbytes: int = 0
-    #: What was announced, of a type that can be asked for.
+    #: The type information announced, if the type can be requested.
     information: TypeInformation | None = None
     result: KnownType | str | None = None
 
@@ -98,7 +99,7 @@ class _Lookup:
                 del self.prefixes[user.prefix]
 
     def restart(self, root: bytes) -> int:
-        """Begin with another TypeObject, or anew; returns how many bytes are given up."""
+        """Restart, with the TypeObject ``root``; returns the number of bytes given up."""
         given_up, self.nbytes = self.nbytes, 0
         self.root, self.missing, self.seen, self.hints = root, {root}, {root}, set()
         return given_up
@@ -111,14 +112,14 @@ class _Peer:
     lookups: dict[_Lookup, None] = field(default_factory=dict)
     outstanding: set[bytes] = field(default_factory=set)
     retry_at: int = 0
-    #: Questions since the last answer that helped; whether it has answered the last one at all.
+    #: Questions since the last useful answer; whether it has answered the last question.
     attempts: int = 0
     received: bool = False
-    #: Bytes of answers that are still looked at.
+    #: Bytes of answers that may still be read.
     room: int = 0
 
     def lacking(self, most: int) -> tuple[bytes, ...]:
-        """The identifiers for which it can be asked, at most ``most``; those needed come first."""
+        """The identifiers that can be requested of it, at most ``most``; the needed ones come first."""
         found: dict[bytes, None] = {}
         for needed in (True, False):
             for lookup in self.lookups:
@@ -141,12 +142,12 @@ class TypeLookup:
         self._lookups: dict[_Key, _Lookup] = {}
         #: The type of each watched endpoint, or why it has none.
         self._by_user: dict[Guid, _Lookup | str] = {}
-        #: Those not settled, by deadline.
+        #: Look-ups that are not settled, by deadline.
         self._open: dict[_Lookup, None] = {}
-        #: Those given up without an answer, and when to ask again; in this order.
+        #: Look-ups given up without an answer, and when to ask again, in this order.
         self._unanswered: dict[_Lookup, int] = {}
         self._peers: dict[bytes, _Peer] = {}
-        #: The open types for which no participant is being asked, and whether one may be asked by now.
+        #: The open types for which no participant is being asked, and whether one may be asked now.
         self._unassigned: dict[_Lookup, None] = {}
         self._assignable = False
         self._nbytes = 0
@@ -160,7 +161,7 @@ class TypeLookup:
         self._assignable = True
 
     def leave(self, prefix: bytes) -> None:
-        """A participant is gone. Its endpoints are forgotten one by one, elsewhere."""
+        """Remove a participant. The caller forgets its endpoints one by one."""
         self._services.discard(prefix)
         if (peer := self._peers.get(prefix)) is not None:
             for lookup in list(peer.lookups):
@@ -173,7 +174,7 @@ class TypeLookup:
         guid, information, v1 = data.guid, data.type_information, data.type_object_v1
         roots = () if information is None else _roots(information)
         if v1 is not None and guid.prefix not in self._services:
-            roots = ()  # there is no participant to ask, and no need to
+            roots = ()  # no service to ask, but the type object was announced
         key = roots[0] if roots else v1 if v1 is not None and v1.value else b""
         known = self._by_user.get(guid)
         if isinstance(known, _Lookup) and known.key == key:
@@ -212,7 +213,7 @@ class TypeLookup:
             self._stop_asking(lookup)
 
     def known(self, guid: Guid) -> KnownType | str | None:
-        """The type of an endpoint, or why it is not known. None: not known yet, or the endpoint is not watched."""
+        """The type of an endpoint, or why it has none. None: not known yet, or the endpoint is not watched."""
         lookup = self._by_user.get(guid)
         return lookup.result if isinstance(lookup, _Lookup) else lookup
 
@@ -224,7 +225,7 @@ class TypeLookup:
     # --- questions --------------------------------------------------------------------------------
 
     def questions(self, *, now: int) -> list[tuple[bytes, tuple[bytes, ...]]]:
-        """(participant, identifiers) of each question that is due; each counts as asked."""
+        """(participant, identifiers) of each question that is due; it counts as asked."""
         for peer in list(self._peers.values()):
             if peer.retry_at <= now and peer.outstanding:
                 self._asked_in_vain(peer)
@@ -256,7 +257,7 @@ class TypeLookup:
                 return
 
     def _stop_asking(self, lookup: _Lookup) -> None:
-        """Another participant may be asked, if the type is still open."""
+        """Stop asking the current participant; another one may be asked if the type is still open."""
         if lookup.asks is not None:
             peer = self._peers[lookup.asks]
             del peer.lookups[lookup]
@@ -268,7 +269,7 @@ class TypeLookup:
             self._unassigned[lookup] = None
 
     def _asked_in_vain(self, peer: _Peer) -> None:
-        """The answer did not arrive in time."""
+        """Handle an answer that did not arrive in time."""
         peer.outstanding.clear()
         if peer.attempts < _PATIENCE:
             return
@@ -297,8 +298,8 @@ class TypeLookup:
         return True
 
     def on_types(self, prefix: bytes, objects: Iterable[tuple[bytes, bytes]]) -> None:
-        """A participant sent TypeObjects. Those it was not asked for are ignored; those which do not have the
-        identifier under which they were sent are counted."""
+        """Take the TypeObjects that a participant sent. TypeObjects that were not requested are ignored; those with
+        another identifier than the one given are counted."""
         if (peer := self._peers.get(prefix)) is None:
             return
         announced: set[bytes] = set()
@@ -357,7 +358,7 @@ class TypeLookup:
         self._advance(lookup)
 
     def _advance(self, lookup: _Lookup) -> None:
-        """Continue with the TypeObjects that are at hand by now."""
+        """Continue with the TypeObjects that are known now."""
         library = self._library
         at_hand = [each for each in lookup.missing if each in library]
         while at_hand:
@@ -381,7 +382,7 @@ class TypeLookup:
             return
         if all(each in library for each in lookup.seen):
             self._settle(lookup, _read(lookup.root, library))
-        else:  # one of ours with the same part was withdrawn, or there was no room for all: ask again
+        else:  # a type of ours with the same part was withdrawn, or the limit was reached: ask again
             self._nbytes -= lookup.restart(lookup.root)
             self._advance(lookup)
 
@@ -435,7 +436,7 @@ def _why_not(data: EndpointData) -> str:
 
 
 def _read(root: bytes, library: TypeLibrary) -> KnownType | str:
-    """The type whose TypeObjects are all at hand, or why it cannot be used."""
+    """The type whose TypeObjects are all known, or why it cannot be used."""
     try:
         return KnownType(struct_of(root, library), root[0] == EK_COMPLETE)
     except (DecodeError, TypeDefinitionError) as error:

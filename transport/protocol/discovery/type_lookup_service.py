@@ -61,7 +61,7 @@ _POLICY: Final = WriterPolicy(send_window_bytes=8 << 20, max_heartbeat_retries=1
 
 
 class TypeLookupService:
-    """The four endpoints; what is asked, and what answers mean, is the :mod:`.type_lookup`'s."""
+    """The four endpoints; :mod:`.type_lookup` chooses the questions and evaluates the answers."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class TypeLookupService:
         reader = Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER)
         remote = self._remotes.get(prefix)
         if remote is None or not remote.proven or reader not in self.reply_writer.readers:
-            return  # an address that is not proven is not sent more than it sent itself
+            return  # an unproven address is not sent more bytes than came from it
         for result in self._results(request):
             if self.reply_writer.unacknowledged_bytes > TYPE_LOOKUP_BACKLOG_MAX:
                 raise DecodeError(DropReason.OVER_LIMIT, "replies that nobody acknowledges")

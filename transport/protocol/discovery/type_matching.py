@@ -17,8 +17,8 @@ from .matching import mismatches_by_name
 from .type_library import KnownType, TypeLibrary
 from .type_lookup import NOT_ANNOUNCED, TypeLookup
 
-#: What peers announce of the two types, and whether the writer's samples are in XCDR1; the last is the hash of a type
-#: object that one of them announces beside it, which may be another type.
+#: The announced type information of both, whether the writer's samples are in XCDR1, and the hash of a type object that
+#: one of them announces in addition, which may describe another type.
 _Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool, bool, int]
 
 
@@ -34,10 +34,10 @@ class TypeMatching:
     def mismatches(
         self, writer: EndpointData, reader: EndpointData, *, awaits_type: bool = False
     ) -> tuple[str, ...] | None:
-        """The reasons against a match, one sentence each; None: it is not known yet."""
+        """The reasons against a match, one sentence each; None: not known yet."""
         written, read = writer.type_information, reader.type_information
         if written is None or read is None:
-            is_own = writer.guid.prefix == self._prefix  # of our own types none is looked up
+            is_own = writer.guid.prefix == self._prefix  # our own types are never looked up
             if awaits_type and written is not None and not is_own and self._lookup.known(writer.guid) is None:
                 return None
             endpoint = writer if written is None else reader
