@@ -60,7 +60,7 @@ class Room:
 
     def come(self, number: int, ip: str = "a", *, proven: bool = True) -> bytes | None:
         """A participant comes; returns who loses its place to it."""
-        gone = self.room.make(ip, now=self.now)
+        gone = self.room.choose_replaced(ip, now=self.now)
         if gone is not None:
             self.room.remove_participant(self.remotes.pop(gone))
         self.remotes[prefix(number)] = it = Resident(prefix(number), ip, self.now, proven)
