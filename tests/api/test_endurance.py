@@ -98,7 +98,7 @@ def test_close_does_not_wait_for_a_listener(participate: Participate) -> None:
     ended.set()
 
 
-def test_what_was_taken_before_an_error_is_taken_again(participate: Participate) -> None:
+def test_samples_taken_before_an_error_are_taken_again(participate: Participate) -> None:
     publication = participate().publish("t", schema=SCHEMA, key="id")
     subscription = participate().subscribe("t", schema=SCHEMA, key="id")
     assert publication.wait_for_readers(PATIENCE)

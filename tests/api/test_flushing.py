@@ -182,7 +182,7 @@ class Blocked:
         assert self.gate.wait(PATIENCE)
 
 
-def test_what_waits_for_a_flush_is_bounded() -> None:
+def test_waiting_flushes_are_bounded() -> None:
     queue, blocked = FlushQueue(), Blocked()
     first = queue.put(blocked.flush, None, None)
     assert blocked.begun.wait(PATIENCE)
@@ -227,7 +227,7 @@ def test_a_flush_that_compresses_needs_a_codec(participate: Participate) -> None
 
 
 @pytest.mark.parametrize("is_awaited", [True, False])
-def test_what_a_flush_compresses_arrives(participate: Participate, is_awaited: bool) -> None:
+def test_samples_that_a_flush_compresses_arrive(participate: Participate, is_awaited: bool) -> None:
     (a,) = subscribed(participate(), "a")
     options = {**OPEN, "batch.compression": "zstd", "batch.compression_threshold": "1MiB"}
     publication = published(participate(), a, options=options)

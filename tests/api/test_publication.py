@@ -83,7 +83,7 @@ class TestRows:
         assert rows_of(peer, 1) == ROWS[:1]
         assert vehicles.schema.names == ["id", "note", "speed"]
 
-    def test_what_is_no_column_is_refused(self, participant: rtps.Participant) -> None:
+    def test_an_unknown_column_is_refused(self, participant: rtps.Participant) -> None:
         vehicles = participant.publish("t", **KEYED, options={"on_no_reader": "drop"})
         with pytest.raises(rtps.UsageError, match="sped, which is no column; columns are id, note, speed"):
             vehicles.write([{**ROWS[0], "sped": 1.0}])

@@ -42,7 +42,7 @@ def ours() -> rtps.Participant:  # type: ignore[misc]
         yield participant
 
 
-def test_what_is_recorded_is_played_again(ours: rtps.Participant, tmp_path: Path) -> None:
+def test_recorded_samples_are_played_again(ours: rtps.Participant, tmp_path: Path) -> None:
     imu = messages("/imu", IMU, 40)
     drive = write_mcap(tmp_path / "drive.mcap", imu)
     rows = read(drive, "/imu")

@@ -147,7 +147,7 @@ def test_a_sample_stamped_far_ahead_expires_as_if_written_when_it_was_received()
     assert numbers(cache.read_samples(9, unread=False).frames) == []
 
 
-def test_what_was_read_is_bounded_by_bytes() -> None:
+def test_read_samples_are_bounded_by_bytes() -> None:
     cache = SampleCache(read_bytes_max=10_000)
     for first in range(0, 100, 4):
         cache.add_frames(
@@ -169,7 +169,7 @@ def test_one_sample_that_is_left_keeps_no_memory_of_others() -> None:
     assert frame.run.data.base is None or frame.run.data.base.nbytes < 200
 
 
-def test_what_a_read_displaced_is_there_again_when_it_is_given_back() -> None:
+def test_samples_displaced_by_a_read_return_when_it_is_given_back() -> None:
     samples = [Sample(number, 0, False, INFINITE) for number in range(4)]
     frames = [frame_of([each], 8) for each in samples]
     cache = SampleCache(read_bytes_max=2 * memory_of(frames[0].run))

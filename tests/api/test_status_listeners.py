@@ -66,7 +66,7 @@ def test_there_are_no_others(kept: ReaderStatuses | WriterStatuses, statuses: tu
     assert set(board.all()) == set(statuses)
 
 
-def test_what_changed_before_an_event_is_not_about_whom_the_event_is_about() -> None:
+def test_changes_before_an_event_do_not_name_its_remote() -> None:
     kept, counted, received = ReaderStatuses(ME), dict[str, int](), list[StatusChange]()
     board = StatusBoard("T", kept, lambda: kept.snapshot(counted), received.append)
     board.notify_changes()

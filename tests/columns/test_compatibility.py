@@ -39,7 +39,7 @@ def mine(tmp_path: Path) -> Callable[..., TopicType]:
 
 @pytest.mark.parametrize("inner", ["@final", "@appendable"])
 @pytest.mark.parametrize("outer", ["@final", "@appendable"])
-def test_what_a_file_leaves_open_is_as_the_topic_has_it(
+def test_details_open_in_a_file_are_those_of_the_topic(
     mine: Callable[..., TopicType], inner: str, outer: str
 ) -> None:
     there, here = topic(TYPES.format(inner, outer)), mine(OPEN)
@@ -54,7 +54,7 @@ def test_what_a_file_leaves_open_is_as_the_topic_has_it(
     assert read.batch.equals(batch)
 
 
-def test_what_a_file_says_is_compared(mine: Callable[..., TopicType]) -> None:
+def test_annotations_of_a_file_are_compared(mine: Callable[..., TopicType]) -> None:
     there, here = topic(TYPES.format("@final", "@final")), mine(TYPES.format("@appendable", "@appendable"))
     assert here.certain
     assert "is @final, the reader's struct T is @appendable" in cannot_read(there, here)[0]

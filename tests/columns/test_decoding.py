@@ -362,7 +362,9 @@ class TestBinary:
     @pytest.mark.parametrize(
         ("values", "why"), [([b"\0\1\0\0", None], "row 1: .*null"), ([b"x"], "row 0: shorter")]
     )
-    def test_what_cannot_be_written(self, values: list[bytes | None] | list[bytes], why: str) -> None:
+    def test_values_that_cannot_be_written_are_refused(
+        self, values: list[bytes | None] | list[bytes], why: str
+    ) -> None:
         with pytest.raises(EncodeError, match=why):
             samples_of(pa.array(values, pa.binary()))
 

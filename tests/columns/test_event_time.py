@@ -57,7 +57,7 @@ def test_the_stamp_is_a_timestamp(tmp_path: Path, time: str) -> None:
     assert [*found[0]] == ["header", "temperature", "variance", "event_time", "_rtps"]
 
 
-def test_what_does_not_decode_has_no_time(tmp_path: Path) -> None:
+def test_a_malformed_sample_has_no_event_time(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pylist([message(5, 0)], schema=arrow_schema(IMU))
     good = run_of(encoded(batch, IMU), 1)
     bad = Run.single(WRITER, 2, np.frombuffer(b"\0\1\0\0\7\0\0\0", np.uint8))
@@ -74,7 +74,7 @@ def test_what_does_not_decode_has_no_time(tmp_path: Path) -> None:
         ({"columns": "temperature"}, "there is no member 'header'"),
     ],
 )
-def test_what_is_no_time(options: dict[str, str], output: str) -> None:
+def test_an_invalid_event_time_is_refused(options: dict[str, str], output: str) -> None:
     with pytest.raises(OptionError, match=output):
         planned(**options)
 

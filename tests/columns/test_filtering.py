@@ -119,7 +119,7 @@ class TestFilter:
             list(decode_range(LogView(tmp_path), Cursor(0, start), end, plan))
         assert read_decoding_report(tmp_path).filtered == 8
 
-    def test_what_the_filter_cannot_read_is_malformed(self, tmp_path: Path) -> None:
+    def test_a_sample_that_the_filter_cannot_read_is_malformed(self, tmp_path: Path) -> None:
         bad = robots(3)
         bad.data[bad.all_offsets()[1] + 12] = 0xFF  # in the name
         plan = plan_of(ROBOT, projected(arrow_schema(ROBOT), ["id"]), "name <> 'cpu2'")

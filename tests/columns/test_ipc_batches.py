@@ -101,7 +101,7 @@ def test_compressed_dictionaries_are_limited() -> None:
         (views_of_one_text(1 << 14), pa.string()),
     ],
 )
-def test_what_a_cast_makes_is_limited(column: pa.Array, wanted: pa.DataType) -> None:
+def test_the_result_of_a_cast_is_limited(column: pa.Array, wanted: pa.DataType) -> None:
     ipc = stream(column)
     assert ipc.size < 1 << 20
     assert read_batches(ipc, pa.schema([("x", wanted)])) == ([], TOO_MUCH)

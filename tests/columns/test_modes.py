@@ -374,12 +374,12 @@ class TestCounting:
         assert self.counts(tmp_path) == {str(WRITER): 5, str(OTHER): 5}
         assert len(read_decoding_report(tmp_path).counted) == 1
 
-    def test_what_nobody_fetched_is_not_counted(self, tmp_path: Path) -> None:
+    def test_malformed_samples_of_an_unfetched_range_are_not_counted(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         decode_range(LogView(tmp_path), at[0], at[30], plan).close()  # type: ignore[attr-defined]
         assert not (tmp_path / DECODING_REPORT).exists()
 
-    def test_what_was_fetched_of_a_range_given_up_is_counted(self, tmp_path: Path) -> None:
+    def test_malformed_samples_fetched_of_an_abandoned_range_are_counted(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         rows = decode_range(LogView(tmp_path), at[0], at[30], plan)
         next(rows)
@@ -390,7 +390,7 @@ class TestCounting:
         decode(tmp_path, [run_of(encoded(points(0, 9)), 1)], plan(POINT, Mode.PERMISSIVE, CORRUPT))
         assert not (tmp_path / DECODING_REPORT).exists()
 
-    def test_what_ends_a_query_counts_once(self, tmp_path: Path) -> None:
+    def test_a_sample_that_ends_a_query_counts_once(self, tmp_path: Path) -> None:
         at, plan = self.scene(tmp_path)
         for _ in range(2):
             with pytest.raises(MalformedSampleError):
@@ -462,9 +462,7 @@ class TestCounting:
         assert (len(report.malformed), report.overflow) == (MALFORMED_REASONS_MAX, 40)
         assert "40 more malformed samples" in caplog.text
 
-    def test_what_goes_on_is_warned_of_less_and_less(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_repeated_warnings_become_rarer(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         end = write_log(tmp_path, [single(self.BAD, sn) for sn in range(1, 20)])
         for _ in range(9):
             read(tmp_path, Cursor(0), end, plan(POINT, Mode.DROPMALFORMED))

@@ -208,7 +208,7 @@ def test_clouds_that_cannot_be(changes: dict[str, Any], output: str) -> None:
         pointcloud_points({**cloud(random.Random(4), height=2, big=False, more=0), **changes})
 
 
-def test_what_is_no_message() -> None:
+def test_invalid_messages_are_none_or_refused() -> None:
     message = image("mono8", "B", 1, big=False, more=0, rng=random.Random(3)) | {"data": None}
     assert image_array(message) is None
     assert image_array(pa.RecordBatch.from_pylist([message], schema=IMAGE)) == [None]

@@ -38,7 +38,7 @@ def sparse(values: pa.Array) -> pa.Array:
 
 @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
 @pytest.mark.parametrize("values", [VALUES, sparse(VALUES), VALUES[2:7], VALUES[:0], sparse(VALUES)[1:2]])
-def test_what_is_encoded_is_decoded(values: pa.Array, representation: DataRepresentation) -> None:
+def test_encoded_values_are_decoded(values: pa.Array, representation: DataRepresentation) -> None:
     encoded = encoded_values(values, OUTER, representation)
     assert encoded.is_null().equals(values.is_null())
     for fails in (True, False):
@@ -52,7 +52,7 @@ def test_a_slice_of_chunks() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 4, 9, 19])
-def test_what_does_not_decode(cut: int) -> None:
+def test_a_malformed_value_fails_or_is_null(cut: int) -> None:
     encoded = encoded_values(sparse(VALUES), OUTER, DataRepresentation.XCDR2).to_pylist()
     encoded[2] = encoded[2][:cut]
     values = pa.array(encoded, pa.binary())

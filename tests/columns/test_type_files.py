@@ -93,7 +93,7 @@ class TestIdl:
     @pytest.mark.parametrize(
         "text", [b"root:secret:0:0\n", b"secret secret;", b"#error secret", b"\xffsecret"]
     )
-    def test_what_is_no_idl_is_not_quoted(self, tmp_path: Path, text: bytes) -> None:
+    def test_a_file_without_idl_is_not_quoted(self, tmp_path: Path, text: bytes) -> None:
         (tmp_path / "passwords").write_bytes(text)
         path = write(tmp_path / "main.idl", '#include "passwords"\nstruct S { long x; };')
         with pytest.raises(TypeDefinitionError, match=r"^(passwords|.*main\.idl):1:\d+: ") as raised:

@@ -174,7 +174,7 @@ class TestCommand:
             log.record("ERROR", "x", f"e{number}", now=NOW)
         assert "more were not recorded" in run().stdout
 
-    def test_what_is_none_is_passed_over(self, root: Path) -> None:
+    def test_files_that_are_no_error_log_are_skipped(self, root: Path) -> None:
         log = source(root)
         log.path.write_bytes(b"x" * 4096)
         other = source(root, "B")
@@ -188,7 +188,7 @@ class TestCommand:
 
 
 class TestRecording:
-    def test_what_this_process_warns_of(self, root: Path, logger: logging.Logger) -> None:
+    def test_warnings_of_this_process_are_recorded(self, root: Path, logger: logging.Logger) -> None:
         record_errors()
         record_errors()
         assert not root.exists()

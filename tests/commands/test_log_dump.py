@@ -59,7 +59,7 @@ def test_samples_of_a_writer_that_encoded_them(tmp_path: Path) -> None:
     assert [(line["flags"], line["key_hash"]) for line in found] == [([], None)] * 3
 
 
-def test_what_is_not_there_is_no_number(log: StreamLog) -> None:
+def test_absent_fields_are_null(log: StreamLog) -> None:
     at, nothing = log.position, np.zeros(0, np.uint8)
     both = Run.single(OTHER, 8, nothing, flags=DISPOSED | UNREGISTERED, key_hash=bytes(range(16)))
     log.append(both, reception=0)
@@ -111,7 +111,7 @@ def test_damage_is_reported_with_the_samples(log: StreamLog) -> None:
     assert f"{WRITERS} is missing" in reported.stderr and "damaged" not in reported.stderr
 
 
-def test_what_is_trimmed_and_appended_meanwhile(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_survives_a_trim_and_an_append(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     every = lines("dump", log.directory)
 
     def go_on() -> None:

@@ -137,7 +137,7 @@ def test_before_the_damage_all_is_well(log: StreamLog) -> None:
     assert lines("frames", log.directory, "--limit", 3) == every[:3]
 
 
-def test_what_a_header_does_not_hold_is_verified(log: StreamLog) -> None:
+def test_a_frames_body_is_verified_before_its_last_number_is_shown(log: StreamLog) -> None:
     """The last number of a sparse run lies in its body."""
     sparse = indexed(OTHER, 8, 9).select(np.array([True, True, False] * 3))
     assert sparse is not None and sparse.last_sn == 15
@@ -149,7 +149,7 @@ def test_what_a_header_does_not_hold_is_verified(log: StreamLog) -> None:
     assert (found["kind"], found["first_sn"], found["last_sn"]) == ("damaged", 8, None)
 
 
-def test_what_is_trimmed_and_appended_meanwhile(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_survive_a_trim_and_an_append(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     every = lines("frames", log.directory)
 
     def go_on() -> None:

@@ -165,7 +165,7 @@ def test_a_claim_whose_header_is_being_stored_is_a_claim(log: PublicationLog) ->
     ]
 
 
-def test_what_is_cleaned_meanwhile_is_not_shown(log: PublicationLog) -> None:
+def test_overwritten_frames_are_not_shown(log: PublicationLog) -> None:
     for _ in range(100):
         write(log, b"x" * 1_000)
     walk = frames_of(log, 0)
@@ -182,7 +182,7 @@ def test_damage_is_an_error(log: PublicationLog) -> None:
     assert "is damaged at position 160" in str(result.exception)
 
 
-def test_what_is_none(tmp_path: Path) -> None:
+def test_a_file_that_is_no_publication_log_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "none").write_bytes(b"x" * 10_000)
     result = log_scene.run("publication", tmp_path / "none", exit_code=1)
     assert "is not a publication log" in str(result.exception)

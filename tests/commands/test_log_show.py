@@ -160,7 +160,7 @@ def test_a_lost_segment_and_a_lost_checkpoint(log: StreamLog) -> None:
     assert f"{WRITERS} is missing" in run("show", log.directory, exit_code=1).stdout
 
 
-def test_what_is_trimmed_and_appended_meanwhile(log: StreamLog, monkeypatch: Any) -> None:
+def test_show_survives_a_trim_and_an_append(log: StreamLog, monkeypatch: Any) -> None:
     end, rows = log.position, log.rows
 
     def go_on() -> None:

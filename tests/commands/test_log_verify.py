@@ -108,7 +108,7 @@ def test_a_log_of_the_format_before(log: StreamLog) -> None:
     assert "is of version 1 of its format" in run(str(log.directory), exit_code=1).stdout
 
 
-def test_what_is_trimmed_meanwhile_is_no_damage(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trim_during_a_verification_is_no_damage(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     def trim() -> None:
         log.trim(2 * PAGE)
         log.append(single(WRITER, 1000), reception=0)

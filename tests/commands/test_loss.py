@@ -93,7 +93,7 @@ def test_the_newest_comes_first(root: Path, tmp_path: Path) -> None:
     assert str(WRITER) in lines[new + 1]
 
 
-def test_what_the_log_lost(root: Path) -> None:
+def test_losses_of_the_log_are_shown(root: Path) -> None:
     directory = report(root).path.parent
     hexadecimal = WRITER.to_bytes().hex()
 
@@ -141,7 +141,7 @@ def test_entries_beyond_the_capacity_are_reported(root: Path) -> None:
     assert json.loads(run("--json").stdout)["reports"][0]["overflow"] > 0
 
 
-def test_what_is_none_is_passed_over(root: Path) -> None:
+def test_files_that_are_no_loss_report_are_skipped(root: Path) -> None:
     report(root).path.write_bytes(b"x" * 4096)
     (root / "file").touch()
     assert "no loss" in run().stdout
@@ -155,7 +155,7 @@ def test_the_log_whose_description_is_gone(root: Path) -> None:
     assert (found["topic"], found["losses"][0]["topic"]) == ("", "Square")
 
 
-def test_what_this_user_may_not_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_reports_are_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report(root).observe(WRITER, "Square", 3, now=NOW)
     theirs = tmp_path / "shared" / "theirs"
     theirs.mkdir(parents=True)

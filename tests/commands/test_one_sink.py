@@ -42,7 +42,7 @@ def test_in_ls() -> None:
     ]
 
 
-def test_what_is_piped_is_not_cut_to_80_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_piped_output_is_not_cut_to_80_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("spark_rtps.options.default_log_dir", lambda: tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
     name = "a_topic_" * 20

@@ -85,7 +85,7 @@ def test_stat_errors_and_losses(receiver: Receiver) -> None:
     json.loads(receiver.run("errors", "--json").stdout)
 
 
-def test_what_was_received(receiver: Receiver) -> None:
+def test_received_samples_are_shown(receiver: Receiver) -> None:
     reported = receiver.run("echo", "numbers", "--from", "earliest", "--count", "5").stdout.splitlines()
     assert [json.loads(line) for line in reported] == [{"x": x} for x in range(5)]
     dumped = receiver.run("log", "dump", "Commanded", "--json").stdout.splitlines()

@@ -155,7 +155,7 @@ class TestErrorsAndLosses:
 
 
 class TestLs:
-    def test_what_it_sees(self) -> None:
+    def test_ls_shows_the_participants_of_a_receiver(self) -> None:
         seen = SeenTopics.describe(5, [ParticipantData(bytes(12), name="robot")], [])
         with FakeReceiver(lambda _: seen.as_json()) as receiver:
             shown = run("ls", "-r", receiver.address, "--wait", "500ms").stdout
@@ -208,7 +208,7 @@ class TestHowToAsk:
     @pytest.mark.parametrize(
         "token", ["", "two words", "t\N{LATIN SMALL LETTER O WITH DIAERESIS}ken", "a\0b"]
     )
-    def test_what_is_no_token(self, token: str, tmp_path: Path) -> None:
+    def test_an_invalid_token_is_refused(self, token: str, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(token)
         printed = run(
             "stat", "-r", "127.0.0.1:1", "--token-file", str(tmp_path / "token"), exit_code=2
@@ -235,7 +235,7 @@ class TestHowToAsk:
         )
 
     @pytest.mark.parametrize("address", ["edge1", "edge1:", ":7420", "edge1:0", "edge1:x"])
-    def test_what_is_no_address(self, address: str) -> None:
+    def test_an_invalid_address_is_refused(self, address: str) -> None:
         assert "host:port" in run("stat", "-r", address, exit_code=2).output
 
     def test_the_same_one_twice_is_asked_once(self) -> None:

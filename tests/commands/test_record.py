@@ -108,7 +108,7 @@ def test_a_topic_that_is_named_twice_is_recorded_once(
     assert sorted(found) == [(topic, number) for topic in "TU" for number in range(ROWS)]
 
 
-def test_what_came_is_in_the_file_before_the_recorder_ends(
+def test_received_samples_are_in_the_file_before_the_recorder_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it were killed then: the next look at the topic is after what came before has been written."""

@@ -184,7 +184,7 @@ class TestLog:
             {"damage": [[1, 2, None, "x", None]]}, {"errors": ["x"] * 99}, {"base": "0"},
         ],
     )  # fmt: skip
-    def test_what_it_holds_cannot_be(self, log: StreamLog, lie: dict[str, object]) -> None:
+    def test_an_impossible_log_description_is_an_error(self, log: StreamLog, lie: dict[str, object]) -> None:
         answers = recording(log.directory)
 
         def lying(target: str) -> Any:
@@ -249,7 +249,7 @@ class TestLog:
 
 
 class TestEcho:
-    def test_what_is_recorded(self, points: StreamLog) -> None:
+    def test_echo_shows_recorded_samples(self, points: StreamLog) -> None:
         for number in (1, 2, 3):
             points.append(point(number, "\x1b[2J\x9b"), reception=0)
         with FakeReceiver(recording(points.directory)) as receiver:
@@ -287,7 +287,7 @@ class TestEcho:
         ]
         assert json.loads(mine) == {"_topic": "rt/a", "y": 1, "other": ""}
 
-    def test_what_comes(self, points: StreamLog) -> None:
+    def test_echo_shows_samples_as_they_come(self, points: StreamLog) -> None:
         points.append(point(1), reception=0)
         with FakeReceiver(recording(points.directory)) as receiver:
 

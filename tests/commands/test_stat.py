@@ -249,7 +249,7 @@ class TestState:
 
 
 class TestSafety:
-    def test_what_is_half_made_or_no_log(self, root: Path) -> None:
+    def test_incomplete_and_foreign_directories_are_skipped(self, root: Path) -> None:
         source(root)
         no_metadata, no_counters, cut, odd, label = (source(root, "X").path.parent for _ in range(5))
         (no_metadata / "metadata.json").unlink()
@@ -263,7 +263,7 @@ class TestSafety:
         (root / "empty").mkdir()
         assert only(root).topic == "Square"
 
-    def test_what_vanishes_meanwhile(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_vanishing_files_are_skipped(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source(root, "A")
         source(root, "B")
         sink(root, "C")

@@ -58,7 +58,7 @@ def test_its_python_is_one_that_the_package_supports() -> None:
     assert "Programming Language :: Python :: 3.13" in project["classifiers"]
 
 
-def test_what_it_installs_is_what_the_project_names_but_pyspark() -> None:
+def test_the_image_installs_the_dependencies_except_pyspark() -> None:
     """The expression of the step itself is run."""
     (step,) = (rest for rest in given(stages()[0], "RUN") if "tomllib" in rest)
     words = shlex.split(step.partition(" > ")[0])
@@ -90,7 +90,7 @@ def test_the_context_has_what_is_copied_and_little_else() -> None:
 
 
 @pytest.mark.parametrize("source", [name for name, _ in copied()])
-def test_what_is_copied_is_there(source: str) -> None:
+def test_copied_files_exist(source: str) -> None:
     assert (ROOT / source).exists()
 
 

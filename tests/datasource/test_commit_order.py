@@ -64,7 +64,7 @@ class TestOwnReceiver:
         assert max(source.receiver.committed) == position(last, "embedded") > 0
         assert caplog.text.count(WARNED) == is_async
 
-    def test_what_an_earlier_run_planned_is_not_late(self, tmp_path: Path) -> None:
+    def test_a_range_that_an_earlier_run_planned_is_not_late(self, tmp_path: Path) -> None:
         zero, one = planned(lambda: Source(tmp_path / "logs"))
         again = Source(tmp_path / "logs")
         assert again.ids(zero, one) == list(range(10))

@@ -71,7 +71,7 @@ def test_and_so_does_a_batch(
 
 
 @pytest.mark.parametrize(("a", "b"), [("0/2", "1/2"), (None, None)])
-def test_what_is_right(
+def test_correct_slices_log_nothing(
     services: ReceiverServices, a: str | None, b: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     sliced(services, a, b)

@@ -123,7 +123,7 @@ def test_options_are_parsed_once_for_each_role(monkeypatch: pytest.MonkeyPatch) 
     assert parsed[2:] == [AppliesTo.BOTH, AppliesTo.WRITE]
 
 
-def test_what_was_parsed_and_found_travels_with_a_shipped_source() -> None:
+def test_parsed_options_travel_with_a_shipped_source() -> None:
     code = f"""
 import sys
 from pyspark.core.files import SparkFiles
@@ -152,7 +152,7 @@ print(source.options["topic"], source._topic_type.type_name)
 
 
 @pytest.mark.parametrize("folder", ["", "streaming_job"])
-def test_what_was_shipped_is_found_behind_everything_else(
+def test_shipped_modules_are_found_after_all_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
 ) -> None:
     for name in ("shipped.py", "more.zip", "older.egg", "data.csv"):

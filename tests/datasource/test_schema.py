@@ -111,7 +111,7 @@ class TestSourceSchema:
         assert output in str(caught.value)
 
     @pytest.mark.parametrize("payload", ["binary", "cdr"])
-    def test_what_it_gives_can_be_read(self, idl: str, payload: str) -> None:
+    def test_the_inferred_schema_can_be_read(self, idl: str, payload: str) -> None:
         more = {"mode": "permissive", "metadata": "true", "filter": "x > 1"} if payload == "cdr" else {}
         options = {"topic": "T", "type.file": idl, "type": "Pose", "payload": payload, **more}
         source = RtpsDataSource(options)
@@ -234,7 +234,7 @@ class TestReading:
         with pytest.raises(OptionError, match="schema of its own"):
             plan_source(given, POSE)
 
-    def test_what_nobody_named_is_the_first_writers_to_name(self, idl: str) -> None:
+    def test_an_unnamed_type_is_that_of_the_first_writer(self, idl: str) -> None:
         at = StructType().add("at", "long")
         assert plan_source(settings(type__file=idl, type="Stamp"), at).named
         assert plan_source(settings(type="Stamp"), at).named

@@ -105,6 +105,6 @@ def test_columns_of_ones_own_are_refused(tmp_path: Path) -> None:
         made(tmp_path).streamReader(other).initialOffset()
 
 
-def test_what_a_source_of_samples_takes_is_refused(tmp_path: Path) -> None:
+def test_options_of_a_source_of_samples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"domain.*has no effect with statuses=true.*topic, log.dir"):
         made(tmp_path, domain="7")

@@ -155,7 +155,7 @@ class TestFirstStart:
                 offset = end
         assert got == list(range(len(got))) and len(got) >= 8 * per, "it goes on"
 
-    def test_what_is_asked_behind_is_committed_where_a_window_waits_for_it(
+    def test_a_request_beyond_an_offset_commits_it_where_a_window_waits(
         self, make: Callable[..., Source]
     ) -> None:
         source = make(**{"flow_control.consumption": "committed"})
@@ -220,7 +220,7 @@ class TestFirstStart:
         with pytest.raises(OptionError, match=r"option 'log\.dir' = .*cannot be made \(File exists\)"):
             make().begin()
 
-    def test_what_serves_its_log_ends_with_it(
+    def test_the_log_server_ends_with_its_reader(
         self, make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         source = make()

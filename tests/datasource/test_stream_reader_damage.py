@@ -98,7 +98,7 @@ class TestOffsets:
         again = make()
         assert again.ids(after, again.reader.latestOffset(after, ALL)) == [], "which goes on as any other"
 
-    def test_what_arrives_at_once_does_not_hide_it(
+    def test_samples_that_arrive_at_once_do_not_hide_a_lost_end(
         self, make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path]
     ) -> None:
         """The end is looked at before anything is appended."""

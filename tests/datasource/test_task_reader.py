@@ -44,7 +44,7 @@ def test_plans_that_are_equal_are_one_key() -> None:
     assert len(set(plans)) == len({plan.struct for plan in plans}) == 2
 
 
-def test_what_is_known_of_the_options_comes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parsed_settings_are_pickled_with_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     source = RtpsDataSource({"topic": "T"})
     source.streamReader(COLUMNS)
     monkeypatch.setattr(source_module, "parse_options", None)

@@ -218,7 +218,9 @@ class TestRoutes:
         assert sessions["a", "a"].done[-1] == "abort"
 
     @pytest.mark.parametrize("name", ["", "a\0b", "a" * 4096])
-    def test_what_is_no_name(self, sessions: dict[tuple[str, str], Session], name: str) -> None:
+    def test_an_invalid_topic_name_is_refused(
+        self, sessions: dict[tuple[str, str], Session], name: str
+    ) -> None:
         with pytest.raises(EncodeError, match="is no name; a name has 1 to 4095 bytes"):
             TaskWriter(self.routing()).write(iter([self.rows((name, 1))]))
 

@@ -213,7 +213,7 @@ def test_a_range_overwritten_while_spark_takes_its_last_rows_fails(
 # --- what is still held ---------------------------------------------------------------------------
 
 
-def test_what_is_trimmed_before_it_is_read_is_counted_and_the_rest_is_read(
+def test_rows_trimmed_before_a_read_are_counted_and_the_rest_is_read(
     services: ReceiverServices,
 ) -> None:
     receiver = services.b
@@ -232,7 +232,7 @@ def test_what_is_trimmed_before_it_is_read_is_counted_and_the_rest_is_read(
         assert part == LostPart(NOT_HELD, 0, part.at_ns, base, first.rows_before)
 
 
-def test_what_is_trimmed_while_it_is_read_is_counted_and_the_rest_is_read(services: ReceiverServices) -> None:
+def test_rows_trimmed_during_a_read_are_counted_and_the_rest_is_read(services: ReceiverServices) -> None:
     receiver = services.b
     receive(receiver, 0, 30)
     reader = services.reader(startingOffsets='{"a":0,"b":0}', failOnDataLoss="false")

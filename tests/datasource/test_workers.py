@@ -24,7 +24,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_what_is_imported_later_is_excluded_too(frozen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_imported_later_are_frozen_too(frozen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     workers.settle()
     workers.settle()
     assert len(frozen) == 1

@@ -89,7 +89,7 @@ PUBLIC = everything()
 
 
 @each_of(PUBLIC)
-def test_what_is_public_has_a_docstring(name: str) -> None:
+def test_public_names_have_a_docstring(name: str) -> None:
     assert fault_of(PUBLIC[name]) is None
 
 

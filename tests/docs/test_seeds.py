@@ -58,7 +58,7 @@ def test_every_statement_has_a_row() -> None:
 
 
 @each_of(ROWS, name=lambda row: row.number)
-def test_what_a_row_names_exists(row: Row) -> None:
+def test_options_code_and_tests_of_a_row_exist(row: Row) -> None:
     missing = [
         find(name, _CODE_ROOTS) if "::" in name else "" if name in BY_KEY else f"no option {name}"
         for name in _CODE.findall(row.where)

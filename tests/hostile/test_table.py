@@ -214,7 +214,7 @@ def test_nobody_acknowledges_in_anothers_name(scene: HostileScene, base: int, ho
 
 @pytest.mark.parametrize("base", [10**6, FAR])
 @pytest.mark.parametrize("how", ["acknack", "acknack_batch"])
-def test_what_was_never_sent_is_not_acknowledged(scene: HostileScene, base: int, how: str) -> None:
+def test_samples_never_sent_are_not_acknowledged(scene: HostileScene, base: int, how: str) -> None:
     """Not even by the matched reader itself: later rows are still waited for."""
     make = m.acknack if how == "acknack" else m.acknack_batch
     forged = make(scene.other.reader, scene.on.writer, base, 0, 1 << 20)

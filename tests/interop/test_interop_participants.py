@@ -107,7 +107,9 @@ def test_without_multicast(
     assert not node.sockets.multicast
 
 
-def test_what_a_node_sees(cyclone: Callable[..., CyclonePeer], participate: Callable[..., Node]) -> None:
+def test_a_node_discovers_participants_and_endpoints(
+    cyclone: Callable[..., CyclonePeer], participate: Callable[..., Node]
+) -> None:
     peer = cyclone()
     peer.writer("w", Number, transient_local=True)
     peer.reader("r", Number, reliable=False)

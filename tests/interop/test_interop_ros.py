@@ -126,7 +126,7 @@ def row(degrees: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("offered", ["sensor data", "reliable", "latched"])
-def test_what_a_writer_offers_is_what_is_requested(
+def test_the_requested_qos_is_that_of_the_writer(
     domain: int, tmp_path: Path, cyclone: Callable[..., CyclonePeer], offered: str
 ) -> None:
     """The type comes by its name, since a query starts before its writer; a restarted receiver requests the same."""
@@ -155,7 +155,9 @@ def test_what_a_writer_offers_is_what_is_requested(
         assert peer.matched(topic) == [guid]
 
 
-def test_what_all_writers_offer(domain: int, tmp_path: Path, cyclone: Callable[..., CyclonePeer]) -> None:
+def test_the_requested_qos_is_what_all_writers_offer(
+    domain: int, tmp_path: Path, cyclone: Callable[..., CyclonePeer]
+) -> None:
     """One of best effort decides for all."""
     first, second, topic = cyclone(), cyclone(), "rt/temperature"
     first.writer(topic, ros_types.Temperature, keep=5)

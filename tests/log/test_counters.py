@@ -55,7 +55,7 @@ def test_labels_are_bounded(tmp_path: Path) -> None:
         Counters.create(tmp_path / "none", capacity=0)
 
 
-def test_what_is_no_counters_file(tmp_path: Path) -> None:
+def test_an_invalid_counters_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     with pytest.raises(LogError, match="cannot open"):
         Counters.open(path)

@@ -339,7 +339,7 @@ def test_an_older_file_of_checkpoints_hides_nothing(tmp_path: Path) -> None:
     assert scene.check_reading() == []
 
 
-def test_what_a_peer_sent_is_no_frame_behind_damage(tmp_path: Path) -> None:
+def test_a_payload_behind_damage_is_not_taken_for_a_frame(tmp_path: Path) -> None:
     """A payload that holds a frame with the right position, made by who does not know the log's seed."""
     directory, twin = tmp_path / "log", tmp_path / "twin"
     for where in (twin, directory):

@@ -120,7 +120,7 @@ class TestDistinct:
 
 
 class TestBounds:
-    def test_what_finds_no_room_is_counted(self, path: Path) -> None:
+    def test_entries_beyond_the_capacity_are_counted(self, path: Path) -> None:
         log = ErrorLog(path, size=4096)
         for i in range(1000):
             log.record("ERROR", "x", f"e{i}", now=NOW)
@@ -162,7 +162,7 @@ class TestReopening:
         ]
 
     @pytest.mark.parametrize("raw", [b"", b"x" * 10, b"x" * 4096, b"rtpserr1" + bytes(4088)])
-    def test_what_is_none_is_replaced(self, path: Path, raw: bytes) -> None:
+    def test_an_invalid_error_log_is_replaced(self, path: Path, raw: bytes) -> None:
         path.write_bytes(raw)
         with pytest.raises(LogError, match="damaged, or something else"):
             read_error_log(path)
@@ -256,7 +256,7 @@ class TestHandler:
         logger.warning("a")
         assert counts(path) == {"a": 1}
 
-    def test_what_nobody_else_says_still_goes_to_stderr(self, path: Path) -> None:
+    def test_records_without_another_handler_go_to_stderr(self, path: Path) -> None:
         """Python says it where a logger has no handler; ours is no reason not to."""
         script = (
             "import logging, sys; from pathlib import Path\n"
@@ -313,7 +313,9 @@ class TestHandler:
         logger.warning("b")
         assert asked == [1]  # given up
 
-    def test_what_cannot_be_formatted(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_record_that_cannot_be_formatted_goes_to_stderr(
+        self, path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         handler = ErrorLogHandler(lambda: path)
         record = logging.LogRecord("spark_rtps", logging.ERROR, "", 0, "%d", ("not a number",), None)
         handler.handle(record)

@@ -172,7 +172,7 @@ def test_a_reader_more_than_a_term_behind_gets_nothing(log: PublicationLog) -> N
     assert read(image) == [3]
 
 
-def test_what_is_overwritten_while_it_is_copied_is_not_handed_on(log: PublicationLog) -> None:
+def test_frames_overwritten_during_a_copy_are_not_delivered(log: PublicationLog) -> None:
     class Slow(CopyBuffer):
         def copy(self, data: Any) -> Any:
             while log.position <= 2 * TERM:
@@ -214,7 +214,7 @@ def test_damage_is_an_error(log: PublicationLog) -> None:
         image_of(log).poll(100)
 
 
-def test_what_its_owner_damages_is_read_within_bounds_or_an_error(tmp_path: Path) -> None:
+def test_a_log_damaged_by_its_owner_is_read_within_bounds_or_an_error(tmp_path: Path) -> None:
     """Any numbers in the words of a log that is being read: positions, limits, lengths, types."""
     path, rng = tmp_path / "log", random.Random(5)
     publish(PublicationLog.create(TERM, path=path), *range(400))

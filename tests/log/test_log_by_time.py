@@ -50,7 +50,7 @@ def test_an_empty_log_has_only_an_end(log: StreamLog) -> None:
     assert LogView(log.directory).at(0) == LogView(log.directory).at(1 << 62) == Cursor(0)
 
 
-def test_what_is_trimmed_is_not_found(log: StreamLog) -> None:
+def test_trimmed_frames_are_not_found(log: StreamLog) -> None:
     positions = fill(log, 60)
     log.trim(3 * PAGE)
     assert LogView(log.directory).at(0) == Cursor(3 * PAGE)

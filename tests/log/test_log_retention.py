@@ -92,7 +92,7 @@ def test_size_spares_what_may_be_started_again_at_any_moment(tmp_path: Path) -> 
     assert named(tmp_path, period=HOUR, nbytes=0) == []
 
 
-def test_what_is_appended_to_or_belongs_to_a_receiver_service_stays(tmp_path: Path) -> None:
+def test_logs_in_use_or_of_a_receiver_service_stay(tmp_path: Path) -> None:
     directory = log(tmp_path, age=2 * HOUR)
     (found,) = ended_logs(tmp_path, now=clocks())
     with StreamLog.open(directory):

@@ -525,7 +525,7 @@ def lapped(log: StreamLog, first: int, count: int) -> None:
             log.trim_oldest()
 
 
-def test_what_a_command_reads_stays_as_it_was_when_it_is_overwritten(tmp_path: Path) -> None:
+def test_copied_frames_stay_unchanged_when_the_log_is_overwritten(tmp_path: Path) -> None:
     with StreamLog.create(tmp_path / "log", max_bytes=8 * PAGE, segment_bytes=2 * PAGE, metadata={}) as log:
         lapped(log, 1, 24)
         sent = {sn: samples(single(guid(1), sn, 1000)) for sn in range(1, 101)}

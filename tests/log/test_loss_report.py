@@ -39,7 +39,7 @@ def test_one_entry_a_writer_and_topic(path: Path) -> None:
     ]
 
 
-def test_what_was_missed_has_its_own_cause(path: Path) -> None:
+def test_missed_samples_have_their_own_cause(path: Path) -> None:
     report = LossReport(path)
     report.observe(ONE, "A", 5, now=NOW)
     report.observe(ONE, "A", 7, now=NOW + 1, cause=LossCause.MOVED)

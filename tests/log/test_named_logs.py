@@ -87,7 +87,7 @@ def test_every_log_has_a_name_of_its_own(logs: NamedLogs) -> None:
         "\0" * 32 + ".publication",
     ],
 )
-def test_what_is_no_name_of_ours_is_not_looked_for(logs: NamedLogs, name: str) -> None:
+def test_invalid_names_are_not_looked_for(logs: NamedLogs, name: str) -> None:
     logs.create(TERM, {})
     with pytest.raises(LogError, match="no name of a publication log"):
         logs.map_log(name)
@@ -145,7 +145,7 @@ def test_no_room(logs: NamedLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(logs.directory.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed(logs: NamedLogs) -> None:
+def test_files_of_a_killed_process_are_removed(logs: NamedLogs) -> None:
     alive = logs.create(TERM, {})
     dead = left_by_a_dead_process(logs.directory)
     assert dead.exists()
@@ -163,7 +163,7 @@ def test_whoever_makes_a_log_removes_the_dead_ones(logs: NamedLogs) -> None:
     assert not dead.exists()
 
 
-def test_what_is_no_log_of_ours_is_left_alone(logs: NamedLogs) -> None:
+def test_foreign_files_are_left_alone(logs: NamedLogs) -> None:
     _ours = logs.create(TERM, {})
     strange = logs.directory / ("1" * 32 + ".publication")
     strange.write_bytes(b"of another version")

@@ -161,7 +161,7 @@ def test_a_frame_beyond_the_whole_window_still_leaves() -> None:
     assert sns(scene.output()) == [2]
 
 
-def test_what_is_claimed_holds_up_what_comes_behind(scene: Scene) -> None:
+def test_a_claim_holds_up_later_frames(scene: Scene) -> None:
     image = Image(scene.log, 0, CopyBuffer())
     claim = scene.claim()
     scene.write(1)

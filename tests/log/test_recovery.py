@@ -119,7 +119,7 @@ def test_the_last_frame_cut_at_every_byte(tmp_path: Path, make: type) -> None:
     assert sound == sum(1 for cut in range(before, after) if not any(whole[cut:after]))
 
 
-def test_what_was_lost_at_the_end_is_asked_for_again(tmp_path: Path) -> None:
+def test_samples_lost_at_the_end_are_requested_again(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         log.append(single(W1, 1), reception=0)
         before = log.position
@@ -173,7 +173,7 @@ def test_stale_bytes_are_never_a_frame(tmp_path: Path, shift: int) -> None:
         assert [sample.sn for sample in read(twin, 0, again.position)] == list(range(1, 7))
 
 
-def test_what_was_committed_and_is_no_frame_is_lost(tmp_path: Path) -> None:
+def test_a_committed_position_beyond_the_frames_is_lost(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         log.append(single(W1, 1), reception=0)
         position = log.position

@@ -33,13 +33,13 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_what_is_durable_is_on_the_disk_before_it_has_its_name(tmp_path: Path, done: list[str]) -> None:
+def test_a_durable_file_is_synced_before_it_is_renamed(tmp_path: Path, done: list[str]) -> None:
     replace_text(tmp_path / "a", "told", durable=True)
     assert done == ["file of 4", "rename", "folder"]
     assert [path.name for path in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "told"
 
 
-def test_what_is_not_durable_waits_for_no_disk(tmp_path: Path, done: list[str]) -> None:
+def test_a_file_that_is_not_durable_is_not_synced(tmp_path: Path, done: list[str]) -> None:
     replace_text(tmp_path / "a", "told")
     assert done == ["rename"]
 

@@ -86,7 +86,7 @@ def test_few_segments_stay_mapped(log: StreamLog) -> None:
     assert not log._segments._spares._mapped
 
 
-def test_what_is_written_goes_to_the_file_that_is_there(log: StreamLog) -> None:
+def test_a_replaced_spare_is_written_by_its_new_file(log: StreamLog) -> None:
     """Somebody put a copy in the place of a spare: its old mapping is not what others read."""
     fill(log, 3)
     log.trim(2 * SEGMENT)

@@ -199,7 +199,7 @@ def test_max_bytes_bounds_the_disk_and_trimming_makes_room(log: StreamLog) -> No
     assert disk_bytes(log.directory) <= log.max_bytes
 
 
-def test_what_free_bytes_says_does_fit(tmp_path: Path) -> None:
+def test_an_append_of_free_bytes_fits(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     with StreamLog.create(tmp_path / "log", max_bytes=64 * PAGE, segment_bytes=4 * PAGE, metadata={}) as log:
         for _ in range(20):

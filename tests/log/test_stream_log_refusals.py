@@ -135,7 +135,7 @@ def test_each_call_is_refused_once(functions: Any, code: int, tmp_path: Path) ->
     assert number > 20 and refused > 10
 
 
-def test_what_is_shown_is_read_where_a_segment_is_begun_without_its_checkpoint(
+def test_a_segment_begun_without_its_checkpoint_is_read_to_the_shown_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log's position is behind the segment's end then, and queries ask for what lies before it."""

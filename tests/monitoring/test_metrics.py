@@ -189,7 +189,7 @@ class TestCollector:
         ]
         assert [value for _, value in ordered("spark_rtps_distinct_errors")] == [1.0, 1.0, 2.0]
 
-    def test_what_nobody_counts_is_not_there(self, tmp_path: Path) -> None:
+    def test_absent_counters_have_no_series(self, tmp_path: Path) -> None:
         source(tmp_path)
         found = scrape(tmp_path)
         assert found["spark_rtps_samples_total"][0][1] == 0

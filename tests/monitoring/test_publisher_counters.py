@@ -228,7 +228,9 @@ class TestFiles:
             counters.add_writer(writer_of(topic), type_name="T", domain=0)
         assert [stream.topic for stream in streams(root)] == ["A", "B"]
 
-    def test_what_each_reader_has_acknowledged(self, root: Path, writer: BlockingWriter) -> None:
+    def test_acknowledged_positions_are_those_of_each_reader(
+        self, root: Path, writer: BlockingWriter
+    ) -> None:
         counters = PublisherCounters()
         counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -476,7 +478,9 @@ class TestNeverFails:
 
 
 class TestReading:
-    def test_what_is_no_sink(self, root: Path, writer: BlockingWriter) -> None:
+    def test_files_that_are_no_counters_of_a_sink_are_skipped(
+        self, root: Path, writer: BlockingWriter
+    ) -> None:
         PublisherCounters().add_writer(writer, type_name="T", domain=0)
         folder = root / "publishers"
         (whole,) = folder.glob("*.counters")

@@ -45,7 +45,7 @@ def counts(*tallies: RangeTally) -> tuple[object, ...]:
 
 
 @given(numbers, numbers, st.integers(0, 2_000), st.integers(0, 5_000), st.booleans())
-def test_what_arrives_counts_as_what_was_sent(
+def test_a_decoded_tally_counts_as_the_encoded_one(
     malformed: Any, filtered: Any, first: int, length: int, fails: bool
 ) -> None:
     last = first + length
@@ -184,12 +184,12 @@ BOMB = base64.b64encode(zlib.compress(bytes(64 << 20))).decode()
         altered(lost={}),
     ],
 )
-def test_what_is_not_of_the_form_is_refused(raw: bytes) -> None:
+def test_malformed_json_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError):
         RangeTally.from_json(raw)
 
 
-def test_what_cannot_be_shown_is_left_out_of_texts() -> None:
+def test_unprintable_characters_are_left_out_of_texts() -> None:
     raw = altered(malformed=[["w\x1b[31m", "a\nb", [0, ""], 1, 2]])
     (found,) = RangeTally.from_json(raw).malformed
     assert (found.writer, found.reason) == ("w [31m", "a b")

@@ -122,7 +122,7 @@ def test_a_stream_that_cannot_be_is_refused(changed: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "reported", [b"", b"[]", b"{", b'{"streams": {}}', b'{"streams": [7]}', b"[" * 100_000, b"\xff"]
 )
-def test_what_is_no_answer_is_refused(reported: bytes) -> None:
+def test_invalid_answers_are_refused(reported: bytes) -> None:
     for read in (parse_streams, parse_errors, parse_losses, SeenTopics.parse):
         with pytest.raises(ValueError):
             read(reported)

@@ -113,6 +113,6 @@ def test_which_streams_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("what", [{}, {"at": 1, "endpoints": 2}, {"at": 1, "endpoints": {"/logs/a": 5}}])
-def test_what_is_no_snapshot(what: dict[str, Json]) -> None:
+def test_invalid_snapshots_are_ignored(what: dict[str, Json]) -> None:
     with pytest.raises(UsageError, match="no offset of statuses"):
         changes(nothing_yet(), what)

@@ -275,7 +275,7 @@ def test_write_goes_on_when_tokens_come(scene: Scene) -> None:
     scene.wait(lambda: got.numbers == list(range(8_000)))
 
 
-def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repairs_of_a_reliable_writer_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = 100_000
     monkeypatch.setattr("spark_rtps.transport.protocol.writing.asynchronous.FLOW_CONTROLLER_BYTES_MAX", bound)
     network = VirtualNetwork()

@@ -71,7 +71,7 @@ def test_the_port_of_a_group_is_the_domains() -> None:
         ("224.0.0.5", "routing protocols"),
     ],
 )
-def test_what_is_no_group(text: str, why: str) -> None:
+def test_an_invalid_group_is_refused(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_group(text, DOMAIN)
 

@@ -115,7 +115,7 @@ def ethernet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interfaces, "interfaces", lambda: [Interface("eth7", "127.0.0.1", 1_500)])
 
 
-def test_what_the_interface_takes_unfragmented_is_the_default(
+def test_the_default_is_the_mtu_of_the_interface(
     scene: Scene, ethernet: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     got = scene.reader(scene.node(interface=None))

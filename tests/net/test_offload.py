@@ -282,7 +282,7 @@ def test_a_kernel_that_knows_neither_is_asked() -> None:
     assert not offload.receive_coalesced(Old())
 
 
-def test_what_routes_refuse_is_bounded(sockets: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_refusals_of_routes_are_bounded(sockets: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "_ROUTES_MAX", 10)
     routes, sender = Routes(), sockets._senders[0]
     for port in range(1, 100):
@@ -350,7 +350,7 @@ def test_a_burst_of_gso_buffers_ends_with_the_receive_buffer(sockets: Sockets, s
     st.one_of(st.integers(1, 64), st.integers(1, SEGMENT_SIZE_MAX), st.none()),
     st.sampled_from([0, 4, 1_000]),
 )
-def test_what_is_taken_apart_is_aligned_whole_and_stays_in_its_room(
+def test_split_datagrams_are_aligned_whole_and_within_their_capacity(
     size: int, segment: int | None, at: int
 ) -> None:
     sent = np.random.default_rng(size).integers(0, 256, size, np.uint8)

@@ -61,7 +61,7 @@ def test_the_file_goes_with_the_writer(scene: Scene, directory: Path) -> None:
     assert files(directory) == []
 
 
-def test_what_a_writer_left_in_its_log_is_read(scene: Scene) -> None:
+def test_samples_left_in_the_log_of_a_gone_writer_are_read(scene: Scene) -> None:
     got = scene.reader(scene.node(ipc=True), BEST_EFFORT)
     node = scene.node()
     writer = ipc_writer(scene, node, BEST_EFFORT)
@@ -70,7 +70,7 @@ def test_what_a_writer_left_in_its_log_is_read(scene: Scene) -> None:
     scene.wait(lambda: got.numbers == list(range(1_000)))
 
 
-def test_what_a_writer_adds_while_it_is_looked_whether_it_is_gone_is_read(
+def test_samples_added_during_the_check_for_a_gone_writer_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = PublicationLog.create(64 << 10)

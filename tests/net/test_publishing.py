@@ -407,7 +407,7 @@ def test_a_write_does_not_wait_for_room_that_was_made_before_it_took_over(
     assert waits == []
 
 
-def test_what_was_acknowledged_before_the_writer_took_over_is_not_waited_for(
+def test_acknowledgments_before_the_writer_steers_are_not_waited_for(
     late: tuple[BlockingWriter, list[float]],
 ) -> None:
     writer, waits = late

@@ -50,7 +50,7 @@ def test_coalescing_gathers_no_more_than_a_burst_takes_or_the_kernel_holds(room:
     assert gathered <= min(room // 4, CONTENDED_BURST_BYTES)
 
 
-def test_what_the_kernel_would_not_hold_is_not_waited_for() -> None:
+def test_coalescing_does_not_wait_beyond_the_kernels_buffer() -> None:
     assert nap(crowded(), 16, room=1 << 20) == 0
 
 

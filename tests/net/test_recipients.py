@@ -23,7 +23,7 @@ def scene() -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("reader_goes", [True, False])
-def test_what_a_recipient_failed_to_take_is_not_acknowledged(
+def test_samples_that_a_recipient_failed_to_take_are_not_acknowledged(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, reader_goes: bool
 ) -> None:
     """As of a receiver whose full log ends it: it says goodbye, and its writers learn what it did not get."""

@@ -71,12 +71,12 @@ def test_no_option_is_named(path: Path) -> None:
         '"""Give the columns with .schema(...)."""',
     ],
 )
-def test_what_gives_an_option_away(source: str) -> None:
+def test_option_names_in_code_are_found(source: str) -> None:
     assert options_named(source)
 
 
 @pytest.mark.parametrize(
     "source", ['"deadline"', 'f"{log.max_bytes}"', "log.max_bytes = 3", "# the deadline of a writer"]
 )
-def test_what_does_not(source: str) -> None:
+def test_code_without_options_is_accepted(source: str) -> None:
     assert not options_named(source)

@@ -378,7 +378,7 @@ class TestMeaning:
         ],
         ids=lambda given: next(iter(given)),
     )
-    def test_what_looks_at_members_needs_them(self, payload: str, given: dict[str, str]) -> None:
+    def test_options_about_members_need_payload_cdr(self, payload: str, given: dict[str, str]) -> None:
         error = refusal(payload=payload, **given)
         assert "needs payload=cdr: it looks at the type's members" in str(error)
         assert error.option in given
@@ -388,7 +388,7 @@ class TestMeaning:
         assert read(payload="arrow", mode="permissive").mode is Mode.PERMISSIVE
         assert read(payload="binary", mode="failfast").mode is Mode.FAILFAST
 
-    def test_what_needs_a_reading_option(self) -> None:
+    def test_options_without_their_enabling_option_are_refused(self) -> None:
         assert "no effect without filter" in str(refusal(filter__parameters="1"))
         error = refusal(columnNameOfCorruptRecord="bad")
         assert "no effect without mode=permissive" in str(error)
@@ -419,7 +419,7 @@ class TestMeaning:
         assert "log.max_bytes" in str(refusal(log__segment_bytes="64MiB", log__max_bytes="32MiB"))
         assert "must be at least 16777216" in str(refusal(log__max_bytes="1MiB"))
 
-    def test_what_is_dropped_is_lost(self) -> None:
+    def test_on_log_full_drop_needs_fail_on_data_loss_false(self) -> None:
         assert read().on_log_full == "hold"
         assert read(on_log_full="fail").on_log_full == "fail"
         assert "failOnDataLoss=false" in str(refusal(on_log_full="drop"))

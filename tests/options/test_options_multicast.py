@@ -16,7 +16,7 @@ def parse(role: AppliesTo, **options: str) -> Settings:
     return parse_options({"topic": "T", **{k.replace("__", "."): v for k, v in options.items()}}, role)
 
 
-def test_what_a_participant_is_made_with() -> None:
+def test_a_participant_gets_the_multicast_options() -> None:
     config = node_config(parse(READ))
     assert (config.multicast_receive, config.multicast_ttl, config.multicast_interface) == ("auto", 1, None)
     given = parse(READ, multicast__receive="239.1.2.3:7500", multicast__ttl="4", multicast__interface="eth1")
@@ -27,7 +27,7 @@ def test_what_a_participant_is_made_with() -> None:
     assert ReceiverConfig.from_json(json).node == config
 
 
-def test_what_a_writer_is_made_with() -> None:
+def test_a_writer_gets_the_multicast_options() -> None:
     policy = publication_policy(parse(WRITE))
     assert policy.multicast and policy.flow_control.multicast_strategy == "auto"
     assert policy.writer.multicast_resend_threshold == 2
@@ -44,7 +44,7 @@ def test_what_a_writer_is_made_with() -> None:
 
 @pytest.mark.parametrize("role", [READ, WRITE])
 @pytest.mark.parametrize("group", ["10.0.0.1", "239.255.0.1:7400", "224.0.0.1", "here", "239.1.2.3:0"])
-def test_what_is_no_group(role: AppliesTo, group: str) -> None:
+def test_an_invalid_group_is_refused(role: AppliesTo, group: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse(role, multicast__receive=group)
     assert (caught.value.option, caught.value.value) == ("multicast.receive", group)

@@ -222,7 +222,7 @@ def test_a_batch_read_has_an_end(role: AppliesTo) -> None:
         ("log.segment_bytes", str(mmap.PAGESIZE - 1), str(mmap.PAGESIZE)),
     ],
 )
-def test_what_is_too_little_to_work(option: str, little: str, least: str) -> None:
+def test_values_below_the_least_useful_are_refused(option: str, little: str, least: str) -> None:
     with pytest.raises(OptionError, match=f"option '{option}' = '{little}': must be at least {least}"):
         parse(READ, {option: little})
     parse(READ, {option: least})
@@ -311,7 +311,7 @@ class TestSlices:
             ("0,2", "must be index/count"),
         ],
     )
-    def test_what_is_none(self, text: str, fix: str) -> None:
+    def test_an_invalid_slice_is_refused(self, text: str, fix: str) -> None:
         with pytest.raises(OptionError, match=re.escape(fix)) as caught:
             parse(READ, {"slice": text})
         assert (caught.value.option, caught.value.value) == ("slice", text)

@@ -66,7 +66,7 @@ def test_one_topic() -> None:
         ({"subscribe": "a", "payload": "binary", "metadata": "true"}, "has these columns already"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], error: str) -> None:
+def test_contradictory_topic_options_are_refused(options: dict[str, str], error: str) -> None:
     with pytest.raises(OptionError, match=re.escape(error).replace(r"\.\*", ".*")):
         parse_options(options, AppliesTo.READ)
 

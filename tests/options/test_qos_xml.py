@@ -97,7 +97,7 @@ class TestConnext:
         assert found.reader_policy.receive_window_size == 1024
         assert found.accept_writer_removed_batch_samples
 
-    def test_what_has_no_option_is_named(self) -> None:
+    def test_policies_without_an_option_are_named(self) -> None:
         warnings = "\n".join(settings(AppliesTo.WRITE, CONNEXT).warnings)
         for part in (
             "qos.profile Plant::Throughput: datawriter_qos/resource_limits/initial_samples=16",
@@ -252,7 +252,7 @@ class TestFastDds:
             w == "qos.profile arm: lifespan=5s applies only to writing; ignored" for w in found.warnings
         )
 
-    def test_what_has_no_option_is_named(self) -> None:
+    def test_policies_without_an_option_are_named(self) -> None:
         warnings = "\n".join(settings(AppliesTo.WRITE, FAST, "arm").warnings)
         for part in (
             "qos.profile arm: topic/resource_limits_qos/allocated_samples=20 has no option here",

@@ -44,7 +44,7 @@ class TestNames:
         assert parse(name).topic == wire
 
     @pytest.mark.parametrize("name", ["/", "/a/", "/1a", "a b", "/a__b", "/a-b", "/{nothing}/a", "~x", "/é"])
-    def test_what_is_no_name(self, name: str) -> None:
+    def test_an_invalid_ros_name_is_refused(self, name: str) -> None:
         with pytest.raises(OptionError, match="is no name of ROS 2") as error:
             parse(name)
         assert error.value.option == "topic"
@@ -144,7 +144,7 @@ class TestNames:
             ({"ros__remap": "a:=1b"}, "ros.remap"),
         ],
     )
-    def test_what_cannot_be(self, options: dict[str, str], option: str) -> None:
+    def test_impossible_names_are_refused(self, options: dict[str, str], option: str) -> None:
         with pytest.raises(OptionError) as error:
             parse(**options)
         assert error.value.option == option
@@ -258,7 +258,7 @@ class TestQos:
         assert (qos.reliability, qos.durability) == (ReliabilityKind.RELIABLE, DurabilityKind.TRANSIENT_LOCAL)
         assert parse(role=WRITE).left_to_writers == ()
 
-    def test_what_receiver_services_are_asked_for(self) -> None:
+    def test_receiver_services_get_translated_ros_options(self) -> None:
         given = {"receivers": "a=h:1", "ros.namespace": "/r", "ros": "true", "topic": "imu"}
         settings = parse_options(given, READ)  # it reads what is there
         assert (settings.topic, settings.receiver_subscribes) == ("rt/r/imu", None)

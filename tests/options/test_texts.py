@@ -44,7 +44,7 @@ def test_a_number_alone_is_of_the_unit_that_is_given() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "3 weeks", "1s2", "9" * 400 + "s"])
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         duration(text)
 

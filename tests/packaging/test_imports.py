@@ -130,7 +130,7 @@ ASYNC = {"asyncio", "ssl", "http.client"}
     ],
     ids=["package", "receiver", "participant", "source", "stream reader", "task"],
 )
-def test_what_starts_loads_no_more_than_it_needs(statement: str, without: set[str]) -> None:
+def test_starting_programs_import_only_what_they_need(statement: str, without: set[str]) -> None:
     # what an interpreter loads before it runs anything, such as by .pth files, is not ours
     assert not (modules_after(statement) - modules_after("pass")) & without
 

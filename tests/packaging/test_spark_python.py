@@ -49,7 +49,7 @@ class TestPython:
     def test_this_python_on_the_path(self) -> None:
         assert run(SHOWN, path=Path(sys.executable).parent) == "worker: None\n"
 
-    def test_what_is_set_stays(self, tmp_path: Path) -> None:
+    def test_a_given_pyspark_python_stays(self, tmp_path: Path) -> None:
         (tmp_path / "python3").symlink_to("/bin/false")
         assert run(SHOWN, path=tmp_path, PYSPARK_PYTHON="python3.x") == "worker: python3.x\n"
 

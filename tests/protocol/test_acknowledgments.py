@@ -49,7 +49,7 @@ def test_requests_held_back_add_up() -> None:
     assert acknack.missing.ranges() == [(2, 3), (5, 7)]
 
 
-def test_what_the_window_lets_out_is_not_acknowledged_before_it_is_taken() -> None:
+def test_samples_released_by_the_window_are_acknowledged_after_the_take() -> None:
     s = started()
     s.data(2, 3)
     s.reader.window = 40
@@ -104,7 +104,7 @@ def test_history_is_requested_soon_after_the_first_heartbeat() -> None:
     assert s.output() == [], "6 may be on its way"
 
 
-def test_what_a_writer_takes_with_it_is_lost() -> None:
+def test_missing_samples_of_a_writer_that_leaves_are_lost() -> None:
     s = started()
     # 4 and 5 are missing, 7 is begun, 8 is irrelevant, 10 was announced
     s.data(1, 3).data(6).frag(7, 1).gap(8, 9).data(9).heartbeat(1, 10)
@@ -118,7 +118,7 @@ def test_what_a_writer_takes_with_it_is_lost() -> None:
     assert s.reader.counters.lost_samples == 6
 
 
-def test_what_a_writer_takes_with_it_before_it_was_understood() -> None:
+def test_a_writer_that_leaves_before_its_heartbeat_counts_only_seen_losses() -> None:
     s = Script()
     s.data(7, 8).frag(10, 1)  # no HEARTBEAT: whether 1 to 6 were ours nobody knows
     s.reader.unmatch_writer(IT)
@@ -129,7 +129,7 @@ def test_what_a_writer_takes_with_it_before_it_was_understood() -> None:
     assert s.reader.counters.lost_samples == 1
 
 
-def test_what_a_forged_heartbeat_announces_is_lost_when_its_writer_leaves() -> None:
+def test_samples_of_a_forged_heartbeat_are_lost_when_the_writer_leaves() -> None:
     """Nobody can tell it from the writer's own: both come from its address. The count stays at the most it can hold."""
     s = started()
     s.heartbeat(1, (1 << 63) - 1)

@@ -97,7 +97,7 @@ def test_a_reader_with_a_low_limit_under_loss(seed: int) -> None:
     assert numbers(scene.taken[late]) == list(range(4))
 
 
-def test_what_several_say_stays_within_the_peers_limit() -> None:
+def test_combined_answers_stay_within_the_readers_message_size() -> None:
     """Answers to an ACKNACK and a NACK_FRAG do not share a datagram that is too large for the reader."""
     scene = Scene(BatchPolicy(), LASTING, writer_policy=WriterPolicy(max_bytes_per_nack_response=1))
     scene.join()

@@ -56,7 +56,7 @@ def test_no_claim_has_a_timestamp_that_rtps_cannot_carry() -> None:
     assert sns(s.output()) == [1]
 
 
-def test_what_is_written_behind_a_claim_waits_for_it() -> None:
+def test_samples_written_behind_a_claim_wait_for_it() -> None:
     s = script()
     first, second = claim(s, fill=1), claim(s, fill=2)
     s.write(2)
@@ -96,7 +96,7 @@ def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
     assert s.writer.unacknowledged() == {}
 
 
-def test_what_is_filled_in_after_a_claim_was_given_up_does_not_reach_the_log() -> None:
+def test_bytes_written_after_an_abandoned_claim_do_not_reach_the_log() -> None:
     keyed = Guid(bytes(12), b"\0\0\1\2")
     writer = StatefulWriter(keyed, RELIABLE, log=PublicationLog.create(64 << 10))
     made = writer.claims.make(16, timestamp=0, now=0)

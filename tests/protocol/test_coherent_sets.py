@@ -250,7 +250,7 @@ def test_receive_window_size_holds_for_sets_too() -> None:
     assert s.reader.counters.coherent_sets_lost == 1
 
 
-def test_what_the_writer_no_longer_has_breaks_its_set() -> None:
+def test_samples_that_the_writer_no_longer_has_break_their_set() -> None:
     s = coherent()
     s.data(1, 3, of=1).data(5, 6, of=1).data(8, 9, of=8).heartbeat(5, 9)
     assert s.taken() == []

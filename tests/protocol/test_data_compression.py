@@ -62,7 +62,7 @@ def test_a_large_sample_is_compressed_fragment_by_fragment() -> None:
     assert kinds[COMPRESSED] > 2 and kinds[DATA_FRAG] == kinds[DATA] == 0
 
 
-def test_what_is_smaller_than_the_threshold_or_does_not_shrink_is_sent_as_it_is() -> None:
+def test_small_or_incompressible_payloads_are_sent_uncompressed() -> None:
     small = written(ZSTD, samples(0, 1))
     assert (small.kinds()[COMPRESSED], small.kinds()[DATA]) == (0, 1)
     low = written(replace(ZSTD, compression_threshold=0), samples(0, 1, 100))

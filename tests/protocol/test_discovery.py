@@ -105,7 +105,7 @@ qos = st.builds(
 
 
 @given(qos, text, text, durations, i32, locators)
-def test_what_a_writer_announces_is_what_its_peer_reads(
+def test_a_writer_announcement_is_read_as_sent(
     qos: Qos, topic: str, type_name: str, lifespan: int, strength: int, unicast: tuple[Locator, ...]
 ) -> None:
     qos = replace(qos, lifespan=lifespan, ownership_strength=strength)
@@ -114,9 +114,7 @@ def test_what_a_writer_announces_is_what_its_peer_reads(
 
 
 @given(qos, text, text, durations)
-def test_what_a_reader_announces_is_what_its_peer_reads(
-    qos: Qos, topic: str, type_name: str, separation: int
-) -> None:
+def test_a_reader_announcement_is_read_as_sent(qos: Qos, topic: str, type_name: str, separation: int) -> None:
     data = EndpointData(READER, topic, type_name, replace(qos, time_based_filter=separation))
     assert decode_endpoint(encode_endpoint(data), writer=False) == data
 
@@ -137,7 +135,7 @@ def test_what_a_reader_announces_is_what_its_peer_reads(
         user_data=st.binary(max_size=9),
     )
 )
-def test_what_a_participant_announces_is_what_its_peer_reads(data: ParticipantData) -> None:
+def test_a_participant_announcement_is_read_as_sent(data: ParticipantData) -> None:
     assert decode_participant(encode_participant(data)) == data
 
 
@@ -145,7 +143,7 @@ def test_builtin_endpoint_set() -> None:
     assert BUILTIN_ENDPOINTS == 0xFC3F  # RTPS 2.5 table 9.4, XTypes 1.3 table 66
 
 
-def test_what_is_always_sent() -> None:
+def test_required_parameters_are_always_sent() -> None:
     sent = p.decode_parameter_payload(memoryview(encode_endpoint(EndpointData(WRITER, "t", "T", RELIABLE))))
     pids = {pid for pid, _ in sent}
     assert {p.PID_DURABILITY, p.PID_RELIABILITY, p.PID_DATA_REPRESENTATION, p.PID_ENDPOINT_GUID} <= pids
@@ -213,7 +211,7 @@ def test_an_endpoint_without_a_name_is_refused(missing: int) -> None:
 
 
 @pytest.mark.parametrize("writer", [True, False])
-def test_what_must_be_understood_and_is_not(writer: bool) -> None:
+def test_an_unknown_must_understand_parameter_is_refused(writer: bool) -> None:
     guid = WRITER if writer else READER
     known = p.decode_parameter_payload(memoryview(encode_endpoint(EndpointData(guid, "t", "T", RELIABLE))))
     for pid, fine in ((0x3123, True), (0x7123, False), (0xFFF0, False), (0x8123, True)):

@@ -37,7 +37,7 @@ flags = st.booleans()
     st.builds(TypeConsistency, st.sampled_from(TypeConsistencyKind), flags, flags, flags, flags, flags),
     st.builds(ContentFilterProperty, text, text, text, text, st.lists(text, max_size=4).map(tuple)),
 )
-def test_what_a_reader_announces_is_what_its_peer_reads(
+def test_a_reader_announcement_is_read_as_sent(
     consistency: TypeConsistency, given_filter: ContentFilterProperty
 ) -> None:
     qos = replace(RELIABLE, type_consistency=consistency)

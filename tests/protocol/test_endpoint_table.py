@@ -114,7 +114,7 @@ def test_one_address_leaves_room_to_others() -> None:
     assert all(put(table, endpoint(100, number)) for number in range(3_000))
 
 
-def test_what_is_wanted_finds_room_that_other_topics_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoints_of_wanted_topics_replace_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_table, "ENDPOINTS_PER_ADDRESS_MAX", 400)
     table = EndpointTable()
     for participant in range(4):

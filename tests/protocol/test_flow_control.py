@@ -61,7 +61,7 @@ def test_no_more_is_sent_than_the_readers_window_takes() -> None:
     assert sns(s.output()) == [5]
 
 
-def test_what_is_acknowledged_but_not_consumed_still_counts() -> None:
+def test_samples_acknowledged_but_not_consumed_still_count() -> None:
     s = script().acknack(1).status(0, 2 * PLACE)
     write(s, 4)
     assert sns(s.output()) == [1, 2]
@@ -95,7 +95,7 @@ def test_a_closed_window_lets_nothing_pass() -> None:
     assert sns(s.output()) == []
 
 
-def test_what_is_larger_than_the_window_goes_alone() -> None:
+def test_a_sample_larger_than_the_window_goes_alone() -> None:
     s = script().acknack(1).status(0, 100)
     write(s, 3)
     assert sns(s.output()) == [1]
@@ -150,7 +150,7 @@ def test_after_an_aborted_coherent_set_windows_count_again() -> None:
     assert sns(s.output()) == [4, 5]
 
 
-def test_what_has_outlived_its_lifespan_meanwhile_is_not_sent() -> None:
+def test_waiting_samples_past_their_lifespan_are_not_sent() -> None:
     flow_control = FlowControl(FlowControlPolicy())
     s = Script(replace(RELIABLE, lifespan=50 * MS), 0, flow_control=flow_control).match(
         1, status_messages=True
@@ -378,7 +378,7 @@ def test_a_reader_that_stays_silent_for_receiver_timeout_paces_no_more() -> None
     assert s.writer.counters.inactive_readers == 0
 
 
-def test_what_waited_for_a_window_is_announced_until_it_is_acknowledged() -> None:
+def test_samples_held_by_a_window_are_announced_until_acknowledged() -> None:
     s = script().acknack(1).status(0, PLACE)
     write(s, 1)
     s.output()
@@ -392,7 +392,7 @@ def test_what_waited_for_a_window_is_announced_until_it_is_acknowledged() -> Non
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_what_waited_for_a_silent_reader_leaves_as_soon_as_nobody_waits_for_it(written: bool) -> None:
+def test_samples_held_for_a_silent_reader_leave_when_it_is_let_go(written: bool) -> None:
     """Else a flush ends, since all is acknowledged, and others are not sent what is closed then."""
     s = script("min", 1, receiver_timeout=500 * MS)
     s.match(2, reliable=False)
@@ -508,7 +508,7 @@ def test_the_history_is_the_publication_log() -> None:
     assert sns(s.output()) == [3]
 
 
-def test_what_is_kept_for_late_joiners_outlives_its_place_in_the_log() -> None:
+def test_samples_for_late_joiners_outlive_their_frame_in_the_log() -> None:
     s = Script(LASTING, 0, log=PublicationLog.create(64 << 10))
     rows = np.arange(3000, dtype="<u4").repeat(25).view(np.uint8)
     for i in range(0, 3000, 100):

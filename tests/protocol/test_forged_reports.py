@@ -44,7 +44,7 @@ FORGED: dict[str, Callable[[Script], object]] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_what_was_never_sent_cannot_be_acknowledged(name: str) -> None:
+def test_samples_never_written_cannot_be_acknowledged(name: str) -> None:
     s = Script(readers=0)
     s.match(1, status_messages=name == "status message")
     s.acknack(1).acknack(1)
@@ -64,7 +64,7 @@ def test_what_was_never_sent_cannot_be_acknowledged(name: str) -> None:
     assert s.writer.unacknowledged() == {}
 
 
-def test_what_waits_to_be_sent_cannot_be_acknowledged() -> None:
+def test_unsent_samples_cannot_be_acknowledged() -> None:
     s = Script(readers=0)
     s.match(1, status_messages=True).acknack(1).acknack(1)
     s.status(0, 0)

@@ -161,7 +161,7 @@ def test_memory_is_taken_as_bytes_arrive_not_as_declared() -> None:
     assert flood.nbytes <= 50 * (4 << 20)
 
 
-def test_what_is_in_memory_is_within_what_is_counted() -> None:
+def test_the_memory_of_fragments_is_within_the_counted_bytes() -> None:
     """Scattered fragments of one byte each, in a child of its own: the kernel's number."""
     code = (
         "import resource\n"
@@ -248,7 +248,7 @@ def test_of_one_writer_the_sample_that_is_needed_last_gives_way() -> None:
     assert flood.nbytes <= limits.FRAGMENTED_BYTES_MAX
 
 
-def test_what_is_idle_gives_way_first() -> None:
+def test_fragments_of_an_idle_writer_are_evicted_first() -> None:
     flood = Flood()
     idle, busy = flood.writer(1), flood.writer(2)
     flood.add(idle, 1, 1, total=HUGE)

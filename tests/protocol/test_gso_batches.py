@@ -227,7 +227,7 @@ def test_instances_whose_samples_are_replaced_from_within_a_batch_on() -> None:
     same(pair)
 
 
-def test_what_max_samples_has_no_room_for_goes_batch_by_batch() -> None:
+def test_a_gso_buffer_beyond_max_samples_goes_batch_by_batch() -> None:
     qos = replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=1_000, max_samples=100)
     pair = [Batching(gso_buffers=gso_buffers, qos=qos) for gso_buffers in (True, False)]
     for it in pair:

@@ -85,7 +85,7 @@ def test_keep_last_by_topic(depth: int) -> None:
         assert held(history) == list(range(max(1, last - depth + 1), last + 1))
 
 
-def test_what_a_reader_lacks_is_kept_although_replaced() -> None:
+def test_replaced_samples_that_a_reader_lacks_are_kept() -> None:
     history = history_of(replace(LASTING, history=HistoryKind.KEEP_LAST))
     add(history, 50)
     history.trim(30)

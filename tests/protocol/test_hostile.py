@@ -74,7 +74,7 @@ def test_every_truncation_and_every_wrong_length(scene: Scene) -> None:
     scene.assert_honest_work_goes_on()
 
 
-def test_what_lies_before_a_truncated_submessage_counts(scene: Scene) -> None:
+def test_submessages_before_a_truncated_one_count(scene: Scene) -> None:
     scene.attack(scene.to_us(heartbeat(1, 1), data(1), b"\x15\x05\xff\x00"))
     assert [run.first_sn for run in scene.reader.take_runs()] == [1]
     assert scene.dropped() == {DropReason.TRUNCATED_SUBMESSAGE: 1}
@@ -91,7 +91,7 @@ def test_what_lies_before_a_truncated_submessage_counts(scene: Scene) -> None:
         (b"RTPS\x03\x00" + bytes(60), DropReason.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_is_not_rtps(scene: Scene, datagram: bytes, reason: DropReason) -> None:
+def test_datagrams_that_are_not_rtps_are_dropped(scene: Scene, datagram: bytes, reason: DropReason) -> None:
     scene.attack(datagram)
     assert scene.dropped() == {reason: 1}
 

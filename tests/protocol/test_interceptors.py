@@ -164,7 +164,7 @@ def test_it_may_flush_behind_the_sample() -> None:
     assert Script(send_every_third).write(7) == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_what_it_drops_is_never_sent_and_counted() -> None:
+def test_dropped_samples_are_never_sent_and_counted() -> None:
     s = Script(lambda request: request.drop() if number(request) % 2 else request.enqueue())
     assert s.write(6) == []
     assert s.flush() == [[0, 2, 4]]
@@ -173,7 +173,7 @@ def test_what_it_drops_is_never_sent_and_counted() -> None:
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-def test_what_it_holds_waits_for_a_later_call(says_so: bool) -> None:
+def test_held_samples_wait_for_a_later_call(says_so: bool) -> None:
     held: list[BatchRequest] = []
 
     def hold_odd(request: BatchRequest) -> None:
@@ -199,7 +199,7 @@ def test_what_it_holds_waits_for_a_later_call(says_so: bool) -> None:
     assert s.flush() == [[5]]
 
 
-def test_what_is_held_may_be_dropped_later() -> None:
+def test_held_samples_may_be_dropped_later() -> None:
     held: list[BatchRequest] = []
     s = Script(held.append)
     s.write(3)
@@ -242,7 +242,7 @@ def test_a_sample_is_decided_on_once() -> None:
 
 
 @pytest.mark.parametrize(("size", "most"), [(16, HELD_MAX), (40_000, HELD_BYTES_MAX // 40_000)])
-def test_what_may_be_held_is_bounded(size: int, most: int) -> None:
+def test_held_samples_are_bounded(size: int, most: int) -> None:
     s = Script(lambda request: None)
     sent = 0
     for _ in range(most):
@@ -252,7 +252,7 @@ def test_what_may_be_held_is_bounded(size: int, most: int) -> None:
     assert sum(counts(batches)) + s.batcher.queue.count == most + 1
 
 
-def test_what_is_held_has_the_timestamp_of_its_batch() -> None:
+def test_held_samples_have_the_timestamp_of_their_batch() -> None:
     """Within a batch timestamps never go back."""
     held: list[BatchRequest] = []
 
@@ -274,7 +274,7 @@ def test_what_is_held_has_the_timestamp_of_its_batch() -> None:
 # --- what it raises ---------------------------------------------------------------------------------------
 
 
-def test_what_it_raises_reaches_the_writer_and_loses_nothing() -> None:
+def test_an_exception_reaches_the_writer_and_loses_no_sample() -> None:
     kept: list[BatchRequest] = []
 
     def refuse_fourth(request: BatchRequest) -> None:

@@ -247,7 +247,7 @@ def test_a_strategy_that_raises_once_when_a_reader_is_matched_makes_no_differenc
 
 
 @pytest.mark.parametrize("wire", [BatchWire.DATA, BatchWire.AUTO])
-def test_what_waits_in_a_batch_outlives_an_exception_while_it_is_sent(wire: BatchWire) -> None:
+def test_batched_samples_outlive_an_exception_during_the_send(wire: BatchWire) -> None:
     """Its samples are of writes that have returned."""
     for line in range(1, 1 << 20, 3):
         batch = BatchPolicy(enable=True, max_samples=1_000, max_flush_delay=10 * MS, wire=wire)

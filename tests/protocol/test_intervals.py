@@ -31,7 +31,7 @@ def test_few_put_in_where_many_are(number: int, length: int) -> None:
 
 
 @given(st.sets(st.integers(1, 200), max_size=100), st.integers(0, 201))
-def test_what_is_taken_out_is_what_lies_up_to_there(there: set[int], last: int) -> None:
+def test_take_up_to_takes_all_numbers_up_to_the_last(there: set[int], last: int) -> None:
     found = set_of(there)
     firsts, lasts = found.take_up_to(last)
     assert list(zip(firsts, lasts, strict=True)) == list(

@@ -148,7 +148,7 @@ def test_an_untrusted_range_is_dropped_datagram_by_datagram() -> None:
     assert not end.delivered and not end.readers[0].counters.fragments
 
 
-def test_what_lies_between_two_fragments_is_not_overwritten() -> None:
+def test_bytes_between_two_fragments_are_not_overwritten() -> None:
     """Datagrams that share a system call may lie in another order than they came."""
     first, second = Stream(WRITERS[0], random.Random(3)).fragments(1, FRAGMENT + 2_000, SECOND)
     other = message(WRITERS[1], SECOND, Data(ANY, ENTITY, 1, payload(WRITERS[1], 1, 20_000)).encode())

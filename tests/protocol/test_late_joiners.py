@@ -289,7 +289,7 @@ def test_nothing_is_left_of_coherent_sets_that_are_sent(keyed: bool) -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_what_is_noted_twice_replaces_nothing_more(depth: int, together: bool) -> None:
+def test_instances_noted_twice_replace_no_more_samples(depth: int, together: bool) -> None:
     """An exception may come while instances are noted; they are then noted from the beginning."""
     writer = Script(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=depth)).writer
     keep_last = writer.history.keep_last

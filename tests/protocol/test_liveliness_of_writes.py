@@ -82,7 +82,7 @@ def test_a_writer_that_falls_silent_is_lost_and_comes_back() -> None:
     assert scene.output(scene.there) == scene.output(scene.here) == expected
 
 
-def test_what_waits_in_a_batch_keeps_it_alive_here() -> None:
+def test_batched_samples_assert_liveliness_locally() -> None:
     scene = Scene(policy=PublicationPolicy(batch=BATCH))
     scene.write(flush=False)
     assert scene.writer.intake.count == 12

@@ -18,20 +18,20 @@ def lost(s: Script) -> dict[LossCause, int]:
     return {cause: count for (_, cause), count in losses.items()}
 
 
-def test_what_a_best_effort_writer_sent_and_did_not_arrive() -> None:
+def test_samples_of_a_best_effort_writer_that_did_not_arrive() -> None:
     s = Script(Qos(), reliable=False)
     s.data(1).data(5)
     assert lost(s) == {LossCause.NOT_RECEIVED: 3}
     assert lost(s) == {}
 
 
-def test_what_a_reliable_writer_no_longer_has() -> None:
+def test_samples_that_a_reliable_writer_no_longer_has() -> None:
     s = started()
     s.data(1, 2).heartbeat(5, 8)
     assert lost(s) == {LossCause.HISTORY: 2}
 
 
-def test_what_others_lacked_at_the_match_is_no_loss() -> None:
+def test_samples_that_others_lacked_at_the_match_are_no_loss() -> None:
     """A HEARTBEAT to all announces what others lack; it is gone once they have it, and was never for this reader."""
     s = Script()
     s.heartbeat(3, 5).heartbeat(6, 8)
@@ -50,7 +50,7 @@ def test_a_heartbeat_to_the_reader_alone_sets_its_first_number(lasting: bool) ->
     assert lost(s) == {LossCause.HISTORY: 1}
 
 
-def test_what_a_writer_that_is_gone_would_have_sent_again() -> None:
+def test_repairs_that_a_gone_writer_owed() -> None:
     s = started()
     s.data(1).data(3).heartbeat(1, 4)
     s.reader.unmatch_writer(IT)
@@ -59,9 +59,7 @@ def test_what_a_writer_that_is_gone_would_have_sent_again() -> None:
 
 @pytest.mark.parametrize("by_gap", [False, True])
 @pytest.mark.parametrize("lasting", [False, True])
-def test_what_counted_as_lost_when_the_writer_was_gone_does_not_count_again(
-    lasting: bool, by_gap: bool
-) -> None:
+def test_losses_counted_when_the_writer_left_do_not_count_again(lasting: bool, by_gap: bool) -> None:
     s = started(qos=LASTING, transient_local=True) if lasting else started()
     s.data(1).data(3).heartbeat(1, 4)
     info = s.proxy.info
@@ -81,7 +79,7 @@ def test_what_counted_as_lost_when_the_writer_was_gone_does_not_count_again(
     assert s.taken() == [1, 7]
 
 
-def test_what_a_reliable_writer_sent_while_there_was_no_receiver() -> None:
+def test_samples_of_a_reliable_writer_sent_without_a_receiver() -> None:
     s = Script(resume={IT: 10})
     s.heartbeat(16, 20)
     assert lost(s) == {LossCause.STOPPED: 5}
@@ -90,19 +88,19 @@ def test_what_a_reliable_writer_sent_while_there_was_no_receiver() -> None:
     assert s.reader.counters.missed_samples == 0
 
 
-def test_what_is_lost_of_both() -> None:
+def test_losses_while_stopped_and_of_the_history() -> None:
     s = Script(LASTING, transient_local=True, resume={IT: 10})
     s.heartbeat(1, 20).heartbeat(31, 40)
     assert lost(s) == {LossCause.STOPPED: 10, LossCause.HISTORY: 10}
 
 
-def test_what_a_best_effort_writer_sent_while_there_was_no_receiver() -> None:
+def test_samples_of_a_best_effort_writer_sent_without_a_receiver() -> None:
     s = Script(Qos(), reliable=False, resume={IT: 10})
     s.data(16).data(18)
     assert lost(s) == {LossCause.STOPPED: 5, LossCause.NOT_RECEIVED: 1}
 
 
-def test_what_a_writer_sent_while_it_was_out_of_reach() -> None:
+def test_samples_of_a_writer_sent_while_it_was_unreachable() -> None:
     s = Script(Qos(), reliable=False)
     info = s.proxy.info
     s.data(1)
@@ -123,14 +121,14 @@ def test_a_writer_rematched_before_its_first_message_counts_losses_as_stopped() 
     assert lost(s) == {LossCause.STOPPED: 5}
 
 
-def test_what_lacks_a_part_of_its_coherent_set() -> None:
+def test_samples_of_an_incomplete_coherent_set() -> None:
     s = Script(replace(Qos(), coherent_access=True), reliable=False)
     s.data(1).data(2, of=2).data(4, of=2).end_of_set(5).data(6)
     assert s.taken() == [1, 6]
     assert lost(s) == {LossCause.NOT_RECEIVED: 1, LossCause.COHERENT_SET: 2}
 
 
-def test_what_an_untethered_reader_let_go() -> None:
+def test_samples_skipped_by_an_untethered_reader() -> None:
     s = started()
     s.data(1).output()
     s.reader.untethered.rest(IT)
@@ -138,7 +136,7 @@ def test_what_an_untethered_reader_let_go() -> None:
     assert lost(s) == {LossCause.UNTETHERED: 4}
 
 
-def test_what_was_lost_stays_lost_whatever_a_lower_heartbeat_says() -> None:
+def test_lost_samples_stay_lost_after_a_lower_heartbeat() -> None:
     s = Script(RELIABLE, resume={IT: 10})
     s.heartbeat(5_001, 5_000).heartbeat(21, 20)
     assert lost(s) == {LossCause.STOPPED: 4_990}
@@ -146,9 +144,7 @@ def test_what_was_lost_stays_lost_whatever_a_lower_heartbeat_says() -> None:
 
 @pytest.mark.parametrize("announced_first", [True, False])
 @pytest.mark.parametrize("lasting", [False, True])
-def test_what_a_gap_passes_that_was_written_while_the_writer_was_not_matched(
-    lasting: bool, announced_first: bool
-) -> None:
+def test_a_gap_over_samples_written_while_unmatched(lasting: bool, announced_first: bool) -> None:
     """A volatile writer has nothing for a reader from before their match, and answers a request for it by a GAP."""
     s = started(qos=LASTING, transient_local=True) if lasting else started()
     s.data(1, 5).heartbeat(1, 5)

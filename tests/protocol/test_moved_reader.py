@@ -29,7 +29,7 @@ def counted(s: Script) -> tuple[int, int, int]:
     return counters.lost_samples, counters.missed_samples, counters.irrelevant_samples
 
 
-def test_what_the_first_heartbeat_no_longer_has_is_missed() -> None:
+def test_samples_before_the_first_heartbeat_are_missed() -> None:
     s = moved()
     s.heartbeat(51, 50)
     assert counted(s) == (40, 40, 0)
@@ -41,7 +41,7 @@ def test_what_the_first_heartbeat_no_longer_has_is_missed() -> None:
     assert s.reader.delivery.losses.take() == {(IT, LossCause.HISTORY): 10}
 
 
-def test_what_the_writer_still_has_is_read() -> None:
+def test_samples_that_the_writer_still_has_are_read() -> None:
     s = moved(LASTING, transient_local=True)
     s.heartbeat(31, 50).data(31, 50)
     assert s.taken() == list(range(31, 51))
@@ -76,14 +76,14 @@ def test_a_gap_that_reaches_beyond_the_heartbeat_is_divided() -> None:
     assert counted(s) == (10, 10, 10)
 
 
-def test_what_a_filter_of_the_writer_keeps_away_is_not_missed() -> None:
+def test_samples_that_the_writer_filters_are_not_missed() -> None:
     s = moved(LASTING, transient_local=True, filters=True)
     s.heartbeat(1, 20).gap(11, 15).data(15, 20)
     assert s.taken() == list(range(15, 21))
     assert counted(s) == (0, 0, 4)
 
 
-def test_what_nothing_passed_is_not_counted() -> None:
+def test_numbers_that_no_sample_passed_are_not_counted() -> None:
     s = moved()
     s.heartbeat(11, 10).data(11, 12)
     assert s.taken() == [11, 12]
@@ -107,7 +107,7 @@ def test_a_best_effort_writer_is_where_its_first_sample_is() -> None:
     assert s.reader.delivery.losses.take() == {(IT, LossCause.MOVED): 20, (IT, LossCause.NOT_RECEIVED): 5}
 
 
-def test_what_was_missed_stays_missed_whatever_a_lower_heartbeat_says() -> None:
+def test_missed_samples_stay_missed_after_a_lower_heartbeat() -> None:
     s = moved()
     s.heartbeat(5_001, 5_000)
     assert s.reader.delivery.losses.take() == {(IT, LossCause.MOVED): 4_990}

@@ -39,7 +39,7 @@ def test_each_reader_gets_everything_once_and_in_order_under_loss(seed: int, bac
     assert sent[GROUP] >= samples
 
 
-def test_what_all_lose_is_sent_to_the_group_once(network: VirtualNetwork) -> None:
+def test_samples_that_all_readers_lose_are_repaired_to_the_group_once(network: VirtualNetwork) -> None:
     scene = Scene(network)
     for _ in range(16):
         scene.reader()
@@ -77,7 +77,7 @@ def test_nacks_that_back_off_are_served_by_the_first_ones(threshold: int) -> Non
     assert sent[GROUP] == 3 and sent.total() == 3 + threshold - 1
 
 
-def test_what_readers_remember_of_repairs_to_their_group_has_an_end(network: VirtualNetwork) -> None:
+def test_remembered_group_repairs_expire(network: VirtualNetwork) -> None:
     scene = Scene(network)
     readers = [scene.reader() for _ in range(4)]
     scene.settle()
@@ -96,7 +96,7 @@ def test_what_readers_remember_of_repairs_to_their_group_has_an_end(network: Vir
         assert len(proxy.repairs.recent._sent) <= 2
 
 
-def test_what_one_loses_is_sent_to_it_alone(network: VirtualNetwork) -> None:
+def test_samples_that_one_reader_loses_are_repaired_to_it_alone(network: VirtualNetwork) -> None:
     scene = Scene(network)
     one, *_ = [scene.reader() for _ in range(4)]
     scene.settle()

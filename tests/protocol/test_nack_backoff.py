@@ -57,7 +57,7 @@ def test_the_longest_are_the_likeliest(group: int) -> None:
         assert waits_for_a_hole(policy, seed) - policy.reorder_delay == pytest.approx(wanted, abs=2)
 
 
-def test_what_arrives_meanwhile_does_not_draw_again() -> None:
+def test_arrivals_during_the_backoff_do_not_draw_again() -> None:
     """The shortest of many draws would be none at all."""
     script = Script(policy=GROUP, random=Random(3))
     script.heartbeat(1, 0, final=True).data(1).data(3)

@@ -44,7 +44,7 @@ def received(reader: StatefulReader) -> int:
 
 
 class TestNetworks:
-    def test_what_lies_in_them(self) -> None:
+    def test_networks_contain_their_addresses(self) -> None:
         networks = Networks(["10.1.0.0/16", "192.168.7.9"])
         for address in ("10.1.0.0", "10.1.255.255", "192.168.7.9"):
             assert address in networks and address in networks
@@ -56,11 +56,11 @@ class TestNetworks:
         assert "0.0.0.0" not in Networks([])
 
     @pytest.mark.parametrize("text", ["10.1.2.3/16", "10.1.0.0/33", "host", "fe80::/10", ""])
-    def test_what_is_none(self, text: str) -> None:
+    def test_an_invalid_network_is_refused(self, text: str) -> None:
         with pytest.raises(UsageError):
             Networks([text])
 
-    def test_what_it_remembers_is_bounded(self) -> None:
+    def test_remembered_addresses_are_bounded(self) -> None:
         networks = Networks(["10.0.0.0/8"])
         for i in range(3 * ADDRESSES_REMEMBERED_MAX):
             assert f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" in networks
@@ -134,7 +134,7 @@ class TestParticipants:
         write(writer, network.now)
         assert network.run(SECOND, until=lambda: received(reader) == 1)
 
-    def test_what_an_earlier_participant_knew_is_taken_up_only_from_the_networks(self) -> None:
+    def test_recalled_participants_outside_the_networks_are_ignored(self) -> None:
         network = VirtualNetwork()
         one, two, three = network.add(), network.add(), network.add()
         network.run(3 * SECOND)

@@ -88,7 +88,7 @@ def test_a_final_heartbeat_is_not_answered_and_a_repeated_one_is_not_news() -> N
     assert reader.counters.stale_counts == 50
 
 
-def test_what_a_forged_heartbeat_announced_is_taken_back_by_the_next_true_one() -> None:
+def test_a_true_heartbeat_corrects_a_forged_one() -> None:
     reader = reader_of()
     reader.on_heartbeat_of_other_slice(IT, heartbeat(1, SEQUENCE_NUMBER_MAX, 1), now=0)
     assert acknowledged(reader) == [SEQUENCE_NUMBER_MAX]

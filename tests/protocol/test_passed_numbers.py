@@ -54,7 +54,7 @@ def test_heartbeats_overtaken_twice_before_a_gap_is_filled_bring_nothing_back() 
     assert s.taken() == [1, 2, 3, 4, 5, 9, 10, 11, 12, *range(15, 21)]
 
 
-def test_what_a_writer_no_longer_has_is_lost_once_though_an_older_heartbeat_follows() -> None:
+def test_removed_samples_are_lost_once_though_an_older_heartbeat_follows() -> None:
     s = started()
     s.data(1, 60).heartbeat(61, 81).heartbeat(61, 60)
     s.data(61, 81)
@@ -180,7 +180,7 @@ def test_a_forged_number_far_ahead_holds_up_nothing(name: str, number: int) -> N
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_what_a_forged_message_passes_is_counted_once_and_stays_passed(name: str) -> None:
+def test_numbers_skipped_by_a_forged_message_are_counted_once(name: str) -> None:
     s = started()
     s.data(1, 5).heartbeat(1, 5)
     FORGED[name](s, 1_000)
@@ -318,7 +318,7 @@ def test_a_writer_that_was_seen_where_it_was_has_not_begun_anew(reliable: bool) 
     assert s.taken() == [1_002]
 
 
-def test_what_a_gap_passes_that_begins_below_what_is_expected_is_not_lost() -> None:
+def test_a_gap_from_below_the_expected_number_loses_nothing() -> None:
     s = Script(Qos(), reliable=False)
     s.data(1, 5).gap(3, 8).data(8)
     assert s.taken() == [1, 2, 3, 4, 5, 8]
@@ -362,7 +362,7 @@ def test_a_best_effort_reader_counts_doubted_samples_of_a_reliable_writer() -> N
     assert s.reader.counters.doubted_samples == 40
 
 
-def test_what_the_network_delivers_late_or_twice_is_in_no_doubt() -> None:
+def test_late_or_duplicate_samples_are_not_doubted() -> None:
     s = Script(Qos(), reliable=False)
     s.data(1, 100)
     for i in range(40):  # two ways lead here, and it writes little

@@ -26,7 +26,7 @@ def test_the_next_run_goes_through_without_a_copy() -> None:
     assert s.output() == []
 
 
-def test_what_is_held_owns_its_memory() -> None:
+def test_held_samples_own_their_memory() -> None:
     s = started()
     s.data(3, 4).data(1, 2)
     late = s.reader.take_runs()[1]
@@ -35,7 +35,7 @@ def test_what_is_held_owns_its_memory() -> None:
 
 
 @pytest.mark.parametrize("of", [0, 3])
-def test_what_was_held_is_no_duplicate_when_its_turn_comes(of: int) -> None:
+def test_a_held_sample_is_no_duplicate_when_it_is_delivered(of: int) -> None:
     s = Script(replace(RELIABLE, coherent_access=True))
     s.heartbeat(1, 0).data(1).data(3, 5, of=of).data(6, 7, of=of).data(2).data(8)
     assert s.taken() == list(range(1, 9))
@@ -86,7 +86,7 @@ def test_preemptive_acknacks_to_who_answers_base_0_alone() -> None:
 
 
 @pytest.mark.parametrize("filters", [False, True])
-def test_what_a_writer_that_filters_no_longer_has(filters: bool) -> None:
+def test_removed_samples_of_a_filtering_writer_are_irrelevant(filters: bool) -> None:
     """Fast DDS 3 forgets what does not pass before it has told that it is irrelevant."""
     s = Script(filters=filters)
     s.heartbeat(1, 0).data(1).heartbeat(5, 5).data(5)
@@ -143,7 +143,7 @@ def test_a_hole_is_requested_without_a_heartbeat() -> None:
     assert output.missing.ranges() == [(1, 2)]
 
 
-def test_what_is_on_its_way_is_not_requested() -> None:
+def test_samples_on_their_way_are_not_requested() -> None:
     s = started()
     for i in range(1, 200):  # each heartbeat announces what arrives 2 ms later
         s.heartbeat(1, i)

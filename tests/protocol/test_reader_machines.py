@@ -110,7 +110,7 @@ def test_requests_are_answered_at_once_or_later_or_when_there_are_tokens() -> No
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_what_was_answered_or_forgotten_is_asked_for_no_more(gone: bool) -> None:
+def test_answered_or_forgotten_requests_are_not_repeated(gone: bool) -> None:
     repairs = ReaderRepairs()
     repairs.requested.add_missing(SequenceNumberSet.from_numbers(1, [2, 3]))
     repairs.asks(5, delay=10, congested=False)

@@ -174,7 +174,7 @@ def test_compressed_holds_nothing_but_data() -> None:
     assert s.one.drops == {DropReason.BAD_ENCAPSULATION: 1, DropReason.TRUNCATED_SUBMESSAGE: 1}
 
 
-def test_what_one_message_may_grow_to_is_bounded() -> None:
+def test_the_decompressed_size_of_a_message_is_bounded() -> None:
     s = Scene()
     rows = np.zeros((3000, 16), np.uint8)
     batch = frame_batch(Samples.uniform(rows.reshape(-1), 3000, 16), s.writer.entity, 1, 1)

@@ -198,7 +198,7 @@ class TestWindow:
         each.reader.window = 1 << 30
         assert output(each.sleep(0))[0].receiver_window == WINDOW
 
-    def test_what_is_held_for_the_owner_is_in_the_window(self) -> None:
+    def test_samples_held_for_the_owner_count_in_the_window(self) -> None:
         """It is counted from the consumption on, and has its room already."""
         each = script()
         each.reader.status.consumption_held = True
@@ -256,16 +256,16 @@ class TestLoss:
         assert not self.shrinks(each.data(201, 201, 64))
         assert not self.shrinks(each.data(301, 301, 64))
 
-    def test_what_only_overtakes_is_none(self) -> None:
+    def test_reordered_samples_are_no_loss(self) -> None:
         each = script(CUBIC)
         each.data(1, 200, 64).data(202, 300, 64).data(201, 201, 64)
         assert not self.shrinks(each)
 
-    def test_what_was_written_before_is_none(self) -> None:
+    def test_samples_written_before_the_match_are_no_loss(self) -> None:
         each = Script(policy=CUBIC, status_messages=True)
         assert not self.shrinks(each.heartbeat(1, 500))
 
-    def test_what_found_no_room_is_none(self) -> None:
+    def test_samples_refused_by_a_full_window_are_no_loss(self) -> None:
         each = script(CUBIC)
         each.data(1, 200, 64).output()
         each.reader.window = 0
@@ -299,7 +299,7 @@ class TestOverruns:
         each.data(1502, 1502, 64)
         assert each.reader.counters.overruns == 1
 
-    def test_what_was_consumed_before_is_an_underrun(self) -> None:
+    def test_samples_consumed_before_are_an_underrun(self) -> None:
         each = script()
         each.data(1, 1000, 64).output()
         each.data(1, 1000, 64)

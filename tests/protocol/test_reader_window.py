@@ -39,7 +39,7 @@ def test_a_closed_way_opens_with_little_room() -> None:
     assert asked, "it need not wait for room for all of it"
 
 
-def test_what_is_held_is_handed_out_in_parts_too() -> None:
+def test_held_samples_are_delivered_in_parts_too() -> None:
     s = started()
     s.reader.window = 1_000
     s.data(2, 100)
@@ -51,7 +51,7 @@ def test_what_is_held_is_handed_out_in_parts_too() -> None:
     assert s.taken() == list(range(32, 101))
 
 
-def test_what_is_held_behind_a_gap_is_handed_out_in_parts_and_once() -> None:
+def test_samples_held_behind_a_gap_are_delivered_in_parts_and_once() -> None:
     s = started()
     s.reader.window = 1_000
     s.data(3, 100)
@@ -64,7 +64,7 @@ def test_what_is_held_behind_a_gap_is_handed_out_in_parts_and_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "set"])
-def test_what_belongs_together_is_taken_whole_or_not_at_all(kind: str) -> None:
+def test_a_coherent_run_is_taken_whole_or_not_at_all(kind: str) -> None:
     s = started(qos=replace(RELIABLE, coherent_access=kind == "set"))
     s.reader.window = 1_000
     if kind == "batch":
@@ -84,7 +84,7 @@ def _held(first: int, last: int, *, batch: int = 0) -> Run:
     return run
 
 
-def test_what_a_full_buffer_cannot_hold_leaves_nothing_in_it() -> None:
+def test_a_run_refused_by_a_full_buffer_leaves_nothing_in_it() -> None:
     held = ReorderBuffer(ReorderBudget(), units_max=4)
     assert held.add_run(_held(10, 13)) == (4, 4, 0)
     assert held.add_run(_held(20, 22)) == (3, 0, 3)
@@ -107,7 +107,7 @@ def test_a_run_is_not_cut_for_the_receive_window_where_the_bytes_do_not_fit_eith
     assert held.nbytes <= held.bytes_max
 
 
-def test_what_is_held_and_arrives_again_in_another_run_is_a_duplicate() -> None:
+def test_held_samples_that_arrive_again_in_another_run_are_duplicates() -> None:
     s = started()
     s.data(3, 6).data(1, 4).heartbeat(1, 6)
     assert s.taken() == [1, 2, 3, 4, 5, 6]

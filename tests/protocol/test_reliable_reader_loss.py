@@ -77,7 +77,7 @@ def test_batches_arrive_once_in_order_and_whole(seed: int, loss: float, policy: 
     assert link.datagrams == before, "all is said"
 
 
-def test_what_is_not_lost_is_not_sent_again() -> None:
+def test_without_loss_no_sample_is_repaired() -> None:
     link, writer, node, reader = pair(1, 0.0)
     link.duplicate = 0
     for _ in range(200):

@@ -60,7 +60,7 @@ def test_disable_positive_acks() -> None:
 
 @pytest.mark.parametrize("max_samples", [1, 3])
 @pytest.mark.parametrize("seed", [0, 3])
-def test_what_was_given_up_before_a_reader_had_it_is_counted_as_lost(seed: int, max_samples: int) -> None:
+def test_samples_abandoned_before_a_reader_had_them_are_counted_as_lost(seed: int, max_samples: int) -> None:
     network = VirtualNetwork(seed=seed, jitter=MS)
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
     policy = PublicationPolicy(

@@ -188,7 +188,7 @@ def test_a_window_below_its_size_takes_no_samples_until_it_empties() -> None:
     assert s.write(20) == 10, "seventy in flight"
 
 
-def test_what_is_in_flight_to_the_sample() -> None:
+def test_the_samples_in_flight_are_exact() -> None:
     s = window(INFINITE, INFINITE)
     s.write(10)
     s.write(10)
@@ -232,13 +232,13 @@ def test_with_one_that_only_acknowledges_less() -> None:
     assert 15 << 20 < in_flight(s) <= 16 << 20
 
 
-def test_what_the_user_says_holds_for_all() -> None:
+def test_send_window_bytes_holds_for_all_readers() -> None:
     s = Script(readers=0, policy=WriterPolicy(send_window_bytes=1 << 20))
     s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
     assert in_flight(s) <= 1 << 20
 
 
-def test_what_may_be_in_flight_may_be_offered_at_once() -> None:
+def test_a_write_as_large_as_the_window_fits() -> None:
     s = Script(readers=0)
     s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
     s.writer.admission.check_fits(s.samples(100, 1 << 16))

@@ -138,7 +138,7 @@ def test_peers_that_are_gone_are_not_known_for_long() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"\x00", bytes(4), bytes.fromhex("00030000ffff")])
-def test_what_was_written_down_wrong_is_dropped(payload: bytes) -> None:
+def test_wrong_records_are_dropped(payload: bytes) -> None:
     network = VirtualNetwork(seed=5)
     host = network.add()
     host.discovery.recall([Announcement(bytes(range(12)), 1, payload, "10.0.0.9")], now=network.now)

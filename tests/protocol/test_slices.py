@@ -299,7 +299,7 @@ def test_news_of_a_writer_of_another_slice() -> None:
     assert endpoints.other_slices == {}
 
 
-def test_what_is_addressed_to_another_reader_is_not_answered() -> None:
+def test_messages_addressed_to_another_reader_are_not_answered() -> None:
     pair = Pair()
     beat = Heartbeat(b"\0\0\x77\4", pair.others.guid.entity, 1, 9, 5_000).encode()
     message = Header((2, 1), b"\x01\x10", pair.writing.prefix).encode() + beat

@@ -54,7 +54,7 @@ class Forgetful:
 
 
 @pytest.mark.parametrize("seed", seeds(30))
-def test_what_is_sent_again_just_before_it_is_forgotten_is_delivered(seed: int) -> None:
+def test_samples_repaired_just_before_removal_are_delivered(seed: int) -> None:
     rng = Random(seed)
     whole, apart = End(), End()
     writers = [Forgetful(guid, rng) for guid in WRITERS[:2]]

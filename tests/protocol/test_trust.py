@@ -136,7 +136,7 @@ def test_participants_that_are_announced_together_are_all_known_and_answered() -
 # --- proof -----------------------------------------------------------------------------------------
 
 
-def test_what_is_addressed_to_us_proves_and_counts_from_there_on() -> None:
+def test_an_addressed_message_proves_its_participant_and_counts() -> None:
     network = VirtualNetwork()
     one = network.add()
     network.run(SECOND)
@@ -149,7 +149,7 @@ def test_what_is_addressed_to_us_proves_and_counts_from_there_on() -> None:
     assert [each.guid for each in one.database.endpoints] == [Guid(EVIL, EVIL_READER)]
 
 
-def test_what_came_a_moment_too_early_is_looked_at_again() -> None:
+def test_early_messages_are_processed_again() -> None:
     """Cyclone DDS begins with an endpoint that it tells everybody, and addresses us after that."""
     network = VirtualNetwork()
     one = network.add()
@@ -231,7 +231,7 @@ def test_loopback_is_an_address_of_our_own_host() -> None:
     assert not one._spdp.remotes[elsewhere].proven
 
 
-def test_what_is_recalled_is_as_proven_as_it_was() -> None:
+def test_recalled_participants_are_as_proven_as_before() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     network.run(SECOND)

@@ -39,7 +39,7 @@ def with_another_byte(data: bytes) -> Iterator[tuple[int, bytes]]:
             pass
 
 
-def test_what_padding_is_makes_no_difference() -> None:
+def test_padding_bytes_of_a_type_object_are_ignored() -> None:
     """Fast DDS 3 sends whatever was in its memory, and hashes zeros."""
     changed = 0
     for identifier, data in type_objects_of(rich()).objects.items():

@@ -127,7 +127,7 @@ def test_a_type_is_asked_for_once_however_many_have_it() -> None:
     assert scene.lookup.known(guid(200)) == KnownType(struct("Rich"))
 
 
-def test_what_is_at_hand_is_not_asked_for() -> None:
+def test_known_types_are_not_requested() -> None:
     scene = Scene(1)
     scene.type_library.offer(struct("Rich"))
     scene.watch(1)
@@ -152,7 +152,7 @@ def test_back_off_and_giving_up() -> None:
     assert scene.lookup.take_settled() == [guid(1)]
 
 
-def test_what_was_given_up_is_asked_for_again() -> None:
+def test_abandoned_types_are_requested_again() -> None:
     """Until it is known, what was decided without it holds."""
     scene = Scene(1)
     scene.watch(1)
@@ -178,7 +178,7 @@ def test_what_was_given_up_is_asked_for_again() -> None:
     assert scene.lookup.get_timer() is None
 
 
-def test_what_was_given_up_and_is_gone_is_not_asked_for_again() -> None:
+def test_abandoned_types_of_gone_endpoints_are_not_requested_again() -> None:
     scene = Scene(1, 2)
     scene.watch(1)
     scene.questions()
@@ -381,7 +381,7 @@ def test_an_object_that_is_none(data: bytes) -> None:
     assert scene.lookup.known(guid(1)) is None
 
 
-def test_what_nobody_asked_for_is_not_kept() -> None:
+def test_unrequested_types_are_not_kept() -> None:
     scene = Scene(1)
     scene.lookup.on_types(bytes((1,)) * 12, RICH.objects.items())
     scene.watch(1)

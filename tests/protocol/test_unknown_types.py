@@ -81,7 +81,7 @@ def test_version_infos_that_are_cut_are_none(length: int) -> None:
     assert announced(version_info("robot/0.10.2/Linux/x86_64")[:length]).product_version == ""
 
 
-def test_what_speaks_rtps_2_1_is_old_where_it_has_no_version() -> None:
+def test_an_rtps_2_1_peer_without_a_version_is_old() -> None:
     assert announced(None).crashes_on_int8
     assert not announced(None, replace(CYCLONE, version=(2, 5))).crashes_on_int8
 

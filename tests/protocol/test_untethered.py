@@ -124,7 +124,7 @@ def test_others_have_to_wait_all_the_time() -> None:
     assert each.reader.counters.unavailable == 1
 
 
-def test_what_still_comes_while_it_lingers_is_taken() -> None:
+def test_samples_that_arrive_while_it_lingers_are_taken() -> None:
     each = full()
     held(each, LIMIT + 2 * STEP)
     assert each.reader.counters.unavailable == 1
@@ -151,7 +151,7 @@ def test_questions_are_no_measurements() -> None:
     assert each.reader.counters.rtt_measurements == 0 and each.reader.status.positions(each.proxy).rtt_ns == 0
 
 
-def test_what_is_not_committed_fills_the_window_too() -> None:
+def test_uncommitted_samples_fill_the_window_too() -> None:
     each = Script(policy=UNTETHERED, status_messages=True)
     each.reader.window, each.reader.status.consumption_held = 10 * WINDOW, True
     each.heartbeat(1, 0).sleep(1_000_000_000).output()
@@ -197,7 +197,7 @@ def test_the_last_eighth_is_meant(room: int, rests: bool) -> None:
     assert each.proxy.resting is rests
 
 
-def test_what_it_held_is_dropped() -> None:
+def test_held_samples_are_dropped() -> None:
     each = full()
     each.data(70, 75, SIZE).frag(80, 1)
     assert each.proxy.held and each.proxy.fragments
@@ -228,7 +228,7 @@ def test_where_the_log_is_read_the_writer_may_say_when(waited: int) -> None:
     assert not each.proxy.resting and each.reader.counters.unavailable == 1
 
 
-def test_what_rests_already_goes_on_when_the_log_says_so() -> None:
+def test_a_resting_reader_rejoins_when_the_log_lets_it() -> None:
     each = full()
     held(each, 2 * LIMIT + 4 * STEP)
     assert each.proxy.resting

@@ -175,7 +175,7 @@ def test_resource_limits_hold_back() -> None:
     assert lasting.writer.state.blocked_by == WriterLimit.MAX_SAMPLES
 
 
-def test_what_holds_back_is_named() -> None:
+def test_the_limit_that_blocks_a_writer_is_named() -> None:
     policy = WriterPolicy(send_window_bytes=4_000)
     s = Script(replace(RELIABLE, max_samples=150), policy=policy, message_size=480)
     assert s.writer.state.blocked_by == ""

@@ -11,7 +11,7 @@ from spark_rtps.transport.structure import Guid
 ONE, TWO = Guid(b"1" * 12, b"\0\0\1\3"), Guid(b"2" * 12, b"\0\0\1\3")
 
 
-def test_what_lies_before_a_position() -> None:
+def test_a_commit_consumes_all_entries_before_it() -> None:
     consumption = Consumption()
     for position, writer, sn in ((100, ONE, 5), (200, TWO, 3), (300, ONE, 9), (400, ONE, 12)):
         consumption.on_append(position, writer, sn, 10)

@@ -18,7 +18,9 @@ def test_each_is_one_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["many", "", "-7", "99999999999999999999"])
-def test_what_is_no_number_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+def test_an_invalid_number_of_starts_is_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
     (tmp_path / "incarnation").write_text(text)
     with caplog.at_level(logging.WARNING):
         assert next_incarnation(tmp_path) == 0

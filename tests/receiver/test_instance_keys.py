@@ -53,7 +53,7 @@ def test_keys_are_taken_from_the_data_where_no_hash_was_sent(representation: Dat
     assert (keys(run_of(only_keys, flags=KEY_ONLY)) == expected).all()
 
 
-def test_what_cannot_be_read_is_of_no_instance() -> None:
+def test_unreadable_samples_are_of_no_instance() -> None:
     samples = codec().encode_batch(CARS)
     samples.data[4:8] = 255  # the length of the first plate
     hashes = InstanceKeys(codec().struct)(run_of(samples))
@@ -80,7 +80,9 @@ def test_keys_that_take_much_memory_are_taken_in_parts(monkeypatch: pytest.Monke
     ],
     ids=["string", "two members", "sequence", "absent part"],
 )
-def test_what_is_no_key_by_our_type_is_of_no_instance(mine: str, theirs: str, keys: list[Any]) -> None:
+def test_samples_without_a_key_of_the_type_are_of_no_instance(
+    mine: str, theirs: str, keys: list[Any]
+) -> None:
     """A peer that tells no type may write what our type cannot hold: it ends no receiver."""
     both = "@appendable struct Older { long x; }; @appendable struct Old { long x; long y; };"
     ours, written = (parse_idl(f"{both} @final struct S {{ {members} }};")["S"] for members in (mine, theirs))
@@ -170,7 +172,7 @@ def test_a_sample_that_is_a_hash_alone_is_of_the_instance_that_had_this_hash() -
     assert told_apart(keys, bare, ours, KEY_ONLY) == alone
 
 
-def test_what_is_no_encapsulation_does_not_decide_which_version_counts() -> None:
+def test_samples_without_encapsulation_do_not_decide_the_version() -> None:
     codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
     samples = codec.encode_batch(seats(5, 6), representation=XCDR1)
     broken = together(samples)

@@ -19,7 +19,7 @@ FOUND = [
 ]
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_participants_are_read(tmp_path: Path) -> None:
     assert read_known_participants(tmp_path) == []
     write_known_participants(tmp_path, FOUND)
     assert read_known_participants(tmp_path) == FOUND

@@ -51,7 +51,7 @@ class Log:
 
 
 @pytest.mark.parametrize("words", [(2,), (2, 3)], ids=["equal", "unequal"])
-def test_what_waits_for_room_is_not_what_is_received_next(words: tuple[int, ...]) -> None:
+def test_waiting_samples_keep_their_bytes_when_the_buffer_is_reused(words: tuple[int, ...]) -> None:
     payloads = [b"\0\1\0\0" + bytes((i,)) * 4 * words[i % len(words)] for i in range(1, 21)]
     buffer = np.frombuffer(
         b"".join(data(True, i, each) for i, each in enumerate(payloads, 1)), np.uint8
@@ -117,7 +117,7 @@ def test_a_frame_that_is_shared_is_no_longer_than_others(tmp_path: Path) -> None
         assert read(log.directory, 0, log.position) == [each for run in runs for each in samples(run)]
 
 
-def test_what_found_no_room_comes_when_there_is(tmp_path: Path) -> None:
+def test_refused_samples_are_appended_when_there_is_capacity(tmp_path: Path) -> None:
     runs = [uniform(guid(1), 1 + 10 * i, 10, size=96) for i in range(100)]
     with StreamLog.create(tmp_path / "log", max_bytes=4 << 14, segment_bytes=1 << 14, metadata={}) as log:
         appender = delivered(log, runs, Consumption())
@@ -129,7 +129,7 @@ def test_what_found_no_room_comes_when_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("on_full", [OnLogFull.HOLD, OnLogFull.DROP, OnLogFull.FAIL])
-def test_what_a_system_without_descriptors_refuses_is_tried_again(
+def test_appends_refused_without_descriptors_are_retried(
     on_full: OnLogFull, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At each place where it may: nothing ends, and nothing is lost or comes twice."""
@@ -268,7 +268,7 @@ def test_samples_that_cannot_be_given_up_end_a_receiver_after_a_while(
         appender.commit_position(reader, log.position)
 
 
-def test_what_the_system_refuses_now_and_then_ends_no_receiver(
+def test_sporadic_errors_of_the_system_end_no_receiver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording, now = Recording(tmp_path / "log"), 0

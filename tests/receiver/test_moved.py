@@ -57,7 +57,7 @@ def addresses(*ports: int, index: int = 0) -> Addresses:
     return Addresses.from_locators(index, [Locator("10.0.0.1", port) for port in ports])
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_addresses_are_read(tmp_path: Path) -> None:
     written = addresses(7410, 7411, index=3)
     written.moved_from[WRITER] = 17
     written.guid_prefix = b"p" * 12
@@ -86,7 +86,7 @@ def test_nothing_was_written(tmp_path: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_what_nobody_wrote_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+def test_invalid_addresses_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
     (tmp_path / "addresses.json").write_text(text)
     with caplog.at_level(logging.WARNING):
         assert read_addresses(tmp_path) is None

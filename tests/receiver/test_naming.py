@@ -120,7 +120,7 @@ def test_the_history_of_a_writer_comes_too(
     assert numbers(directory, receiver.cursor()) == list(range(100))
 
 
-def test_what_others_call_it_is_a_mismatch(
+def test_another_type_name_is_a_mismatch(
     node: Node, receive: Callable[..., ReceiverProcess], capfd: pytest.CaptureFixture[str]
 ) -> None:
     receiver = receive()

@@ -104,7 +104,9 @@ def refused(operation: Operation, directory: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_is_begun_fails_by_name_and_leaves_nothing(operation: Operation, directory: Path) -> None:
+def test_an_operation_without_descriptors_fails_by_name_and_leaves_nothing(
+    operation: Operation, directory: Path
+) -> None:
     operation(directory)  # what is opened once, such as random numbers, is open now
     gc.collect()
     before, threads = open_descriptors(), threading.active_count()
@@ -131,7 +133,7 @@ def test_the_exporter_of_metrics_names_the_port(tmp_path: Path) -> None:
     assert open_descriptors() == before
 
 
-def test_what_was_recorded_is_not_replaced_because_it_cannot_be_opened(tmp_path: Path) -> None:
+def test_an_error_log_that_cannot_be_opened_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "error_log"
     ErrorLog(path).record("WARNING", "spark_rtps", "first", now=1)
     for count in range(3):

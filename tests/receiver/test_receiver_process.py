@@ -103,7 +103,7 @@ def test_an_unavailable_congestion_control_is_an_error(tmp_path: Path) -> None:
         ReceiverProcess.start(config(tmp_path / "log", policy=policy))
 
 
-def test_what_a_plugin_prints_is_none_of_its_answers(
+def test_output_of_a_plugin_is_not_taken_for_an_answer(
     tmp_path: Path,
     writer: BlockingWriter,
     monkeypatch: pytest.MonkeyPatch,
@@ -140,9 +140,7 @@ def test_what_a_plugin_prints_is_none_of_its_answers(
     assert all(words in printed for words in ("imported", "a child", "mademade", "to the descriptor"))
 
 
-def test_what_python_prints_at_its_start_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_of_python_at_its_start_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["", "[]", "7", "{", "{}", "hello" * 20_000]
     (tmp_path / "sitecustomize.py").write_text(f"print(*{lines}, sep='\\n', flush=True)\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -366,7 +364,7 @@ def test_an_ephemeral_log_ends_with_its_receiver(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
-def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: BlockingWriter) -> None:
+def test_samples_waiting_for_capacity_are_not_acknowledged(tmp_path: Path, writer: BlockingWriter) -> None:
     """Killed while its log is full, a receiver takes nothing with it: a roomier successor has it all."""
     first = ReceiverProcess.start(config(tmp_path / "log", log_max_bytes=16 << 20))
     assert writer.wait_for_readers(PATIENCE)

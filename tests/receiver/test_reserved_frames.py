@@ -163,7 +163,7 @@ def test_whole_samples_of_a_burst_are_assembled_in_the_log(tmp_path: Path) -> No
     assert [each[::2] for each in placed.held()[WRITERS[0]]] == [each[::2] for each in expected]
 
 
-def test_what_has_another_turn_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_sample_being_assembled_is_not_overwritten_by_another(tmp_path: Path) -> None:
     """A sample of another writer is complete while one is being put together in the log."""
     placed = Receiving(tmp_path / "log", in_places=True)
     one, other = (Stream(writer, random.Random(1)) for writer in (WRITERS[0], WRITERS[2]))
@@ -181,7 +181,7 @@ def test_what_has_another_turn_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_what_is_complete_but_has_no_room_leaves_its_place(pieces: int, tmp_path: Path) -> None:
+def test_a_complete_sample_without_capacity_leaves_its_frame(pieces: int, tmp_path: Path) -> None:
     """It waits until the window opens, and meanwhile something else is appended."""
     placed = Receiving(tmp_path / "log", in_places=True)
     one, size = Stream(WRITERS[0], random.Random(1)), FRAGMENT * 2
@@ -204,7 +204,7 @@ def test_what_is_complete_but_has_no_room_leaves_its_place(pieces: int, tmp_path
     }
 
 
-def test_what_lies_in_places_waits_while_the_disk_is_full(
+def test_samples_in_reserved_frames_wait_while_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is appended as what was received elsewhere is, and what is being put together behind it makes room."""
@@ -259,7 +259,7 @@ def test_a_log_with_places_takes_nothing_else(tmp_path: Path) -> None:
         assert read(log.directory, 0, log.position) == [each for run in expected for each in samples(run)]
 
 
-def test_what_lay_in_a_place_is_no_frame_after_a_crash(tmp_path: Path) -> None:
+def test_a_reserved_frame_is_no_frame_after_a_crash(tmp_path: Path) -> None:
     log = StreamLog.create(tmp_path / "log", max_bytes=1 << 20, segment_bytes=SEGMENT, metadata={})
     run = uniform(guid(1), 1, 3)
     log.append(run, reception=0)

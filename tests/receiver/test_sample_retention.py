@@ -187,7 +187,7 @@ def test_a_clock_that_is_set_while_no_receiver_runs_makes_nothing_too_old(
     assert not scene.held() or scene.held()[0] > 90
 
 
-def test_what_became_too_old_while_no_receiver_ran_goes(tmp_path: Path) -> None:
+def test_samples_that_aged_without_a_receiver_are_trimmed(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "time", period=1000 * SECOND)
     assert scene.retention is not None
     for number in range(1, 101):
@@ -226,7 +226,7 @@ def test_a_configuration_travels_with_its_retention() -> None:
 
 
 @pytest.mark.parametrize(("functions", "code"), REFUSALS)
-def test_what_is_too_old_goes_later_where_the_system_refuses_it(
+def test_old_samples_are_trimmed_later_where_the_system_refuses(
     functions: Any, code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     number, came = 0, True

@@ -14,7 +14,7 @@ from spark_rtps.transport.errors import LogError
 LOG = "0b6e3a52-7c57-4d2c-9d0e-0e5f3c9e8a11"
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_records_are_read(tmp_path: Path) -> None:
     assert read_records(tmp_path) == {}
     records = {
         "a": LogRecord(LOG, {"topic": "A"}),
@@ -42,7 +42,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         '{"a": "\ud800"}',
     ],
 )
-def test_what_cannot_be_read_is_not_begun_anew(tmp_path: Path, text: str) -> None:
+def test_unreadable_records_are_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text.replace("LOG", LOG), errors="surrogatepass")
     with pytest.raises(LogError, match="which log belongs to which subscription"):
         read_records(tmp_path)

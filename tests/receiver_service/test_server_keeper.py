@@ -66,7 +66,9 @@ def test_any_port_that_was_found_stays_whatever_else_changes_while_the_server_st
     assert [server.asked_port for server in scene.servers] == [0, FakeServer.port, FakeServer.port]
 
 
-def test_what_the_server_writes_at_its_end_is_not_left(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_that_the_server_writes_at_its_end_count(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """How far groups are may be written a moment after they have said it."""
     supervisor = scene.begin(A)
     log = scene.keeper("a").log

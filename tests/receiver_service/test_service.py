@@ -168,7 +168,7 @@ def test_and_not_when_it_does_not(script: Script) -> None:
     assert "WATCHDOG=1" not in before_the_end
 
 
-def test_what_fails_ends_in_order(script: Script) -> None:
+def test_a_failing_service_ends_in_order(script: Script) -> None:
     def fail() -> None:
         raise TransportError("the address is in use")
 

@@ -68,13 +68,13 @@ class TestStart:
         assert scene.recorded() == before
         assert scene.receivers[2].config.log_directory == scene.receivers[0].config.log_directory
 
-    def test_what_groups_committed_must_be_in_the_log(self, scene: Scene) -> None:
+    def test_a_receiver_gets_the_furthest_commit_of_groups(self, scene: Scene) -> None:
         scene.begin(A)
         scene.committed(scene.keeper("a").log, one=64, two=192)
         scene.begin(A)
         assert scene.receivers[-1].config.log_reached == 192
 
-    def test_what_groups_committed_and_cannot_be_read_now_is_not_nothing(self, scene: Scene) -> None:
+    def test_unreadable_commits_of_groups_are_an_error(self, scene: Scene) -> None:
         scene.begin(A)
         scene.committed(scene.keeper("a").log, one=192)
         groups = scene.root / scene.keeper("a").log / "groups.json"
@@ -123,7 +123,7 @@ class TestDeaths:
         assert len(scene.receivers) == 2 and scene.states() == {"a": "running"}
         assert scene.receivers[1].config.log_directory == scene.receivers[0].config.log_directory
 
-    def test_what_has_worked_is_started_again_at_once(self, scene: Scene) -> None:
+    def test_a_receiver_that_has_worked_is_restarted_at_once(self, scene: Scene) -> None:
         """However often it is killed, but for too often."""
         scene.begin(A)
         for count in (2, 3, 4):
@@ -132,7 +132,7 @@ class TestDeaths:
             scene.steps(3, seconds=0.1)
             assert (len(scene.receivers), len(scene.servers)) == (count, count)
 
-    def test_what_dies_at_once_is_started_again_later(self, scene: Scene) -> None:
+    def test_a_receiver_that_dies_at_once_is_restarted_later(self, scene: Scene) -> None:
         scene.begin(A)
         for count in (2, 2):
             scene.receivers[-1].died = "killed"
@@ -350,13 +350,13 @@ class TestLostLogs:
 
 
 class TestReload:
-    def test_what_did_not_change_goes_on(self, scene: Scene) -> None:
+    def test_an_unchanged_subscription_continues(self, scene: Scene) -> None:
         supervisor = scene.begin(A + B)
         output = supervisor.reload(scene.config(B + A))
         scene.steps()
         assert output == [] and len(scene.receivers) == 2 and len(scene.servers) == 1
 
-    def test_what_changed_starts_again_on_its_log(self, scene: Scene) -> None:
+    def test_a_changed_subscription_is_restarted_on_its_log(self, scene: Scene) -> None:
         supervisor = scene.begin(A + B)
         output = supervisor.reload(scene.config(A + 'reliability = "best_effort"\n' + B))
         scene.steps(5)
@@ -490,7 +490,7 @@ class TestFullDisk:
         assert set(scene.recorded()) == {"a"}
 
     @pytest.mark.parametrize("is_replaced", [False, True])
-    def test_what_is_refused_has_not_been_done(
+    def test_a_refused_request_changes_nothing(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
     ) -> None:
         """Also where the file was replaced, and only the sync of its folder failed."""

@@ -78,7 +78,7 @@ class TestClients:
             ({"topic": "C", "congestion_control": "os:system"}, "cannot load code"),
         ],
     )
-    def test_what_is_refused(self, scene: Scene, options: dict[str, str], why: str) -> None:
+    def test_invalid_subscriptions_are_refused(self, scene: Scene, options: dict[str, str], why: str) -> None:
         scene.begin(A)
         name, error = scene.ask("subscribe", options=options)
         assert name is None and error is not None and why in error
@@ -151,7 +151,7 @@ class TestClients:
         assert "C" not in scene.recorded()
 
     @pytest.mark.parametrize(("name", "why"), [("a", "of the receiver's file"), ("x", "no such")])
-    def test_what_is_not_removed(self, scene: Scene, name: str, why: str) -> None:
+    def test_subscriptions_that_a_client_may_not_remove(self, scene: Scene, name: str, why: str) -> None:
         scene.begin(A)
         found, error = scene.ask("unsubscribe", name=name)
         assert found is None and why in str(error) and set(scene.states()) == {"a"}

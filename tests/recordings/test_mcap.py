@@ -227,7 +227,7 @@ def test_wrong_files_are_named_with_what_is_wrong(tmp_path: Path, drive: list[Me
     assert 0 < len(rest) < 120 and rest == expected(of(drive, "/imu"))[-len(rest) :]
 
 
-def test_what_is_not_cdr_and_what_has_no_type(tmp_path: Path, drive: list[Message]) -> None:
+def test_channels_without_cdr_or_a_type_are_refused(tmp_path: Path, drive: list[Message]) -> None:
     path = write_mcap(tmp_path / "a.mcap", of(drive, "/imu"), encoding="protobuf", schemas={IMU: "x"})
     with pytest.raises(RecordingError, match=r"defined in 'protobuf'.*payload=binary"):
         read(path, "/imu")
@@ -429,7 +429,7 @@ def test_schemas_of_rosidl_have_typedefs_in_several_files_and_name_types_in_comm
     assert known is not None and hash_of_schema("nav_msgs/msg/Odometry", "ros2idl", text) == known
 
 
-def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
+def test_ros_recordings_have_the_ros_profile(tmp_path: Path) -> None:
     """Others take ``char`` for a signed number, and a file of another profile for none of ROS 2."""
     path = tmp_path / "image.mcap"
     image = ros_type("sensor_msgs/msg/Image")
@@ -468,7 +468,7 @@ def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("representation", XCDR)
-def test_what_no_msg_can_define_is_recorded_with_its_idl(
+def test_types_without_a_msg_definition_are_recorded_with_idl(
     tmp_path: Path, members: str, row: dict[str, object], representation: DataRepresentation
 ) -> None:
     """Rows of a topic that looks like one of ROS 2 are the rows that were recorded."""

@@ -237,7 +237,7 @@ def test_a_host_that_was_off(sidecar: Sidecar) -> None:
         sidecar.groups = ConsumerGroupFile(sidecar.directory, DAY)
 
 
-def test_what_a_group_is_idle_is_written_down(sidecar: Sidecar) -> None:
+def test_the_idle_time_of_a_group_is_written(sidecar: Sidecar) -> None:
     """Else a host that was off soon after would have it all in the half that is believed."""
     sidecar.commit("g", 32)
     for hour in range(1, 24):

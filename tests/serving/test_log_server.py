@@ -77,7 +77,7 @@ def test_a_segment_that_is_lost_is_not_called_trimmed(scene: Scene) -> None:
     assert (found.status, found.json["lost"]) == (404, True)
 
 
-def test_what_is_not_appended_yet(scene: Scene) -> None:
+def test_a_request_beyond_the_end_of_the_log(scene: Scene) -> None:
     end = scene.about()["tail"]
     beyond = (end["most"] + SEGMENT) // 32 * 32
     found = scene.frames(beyond, beyond + 32)

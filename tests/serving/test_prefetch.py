@@ -23,7 +23,7 @@ class Overwritten:
         into[:] = bytes([self.answers % 251]) * len(into)
 
 
-def test_what_was_handed_out_does_not_change() -> None:
+def test_prefetched_data_does_not_change_after_delivery() -> None:
     server, rng = Overwritten(), random.Random(5)
     client = cast("Any", server)
     arriving = Arriving("log", SegmentFile(0, SIZE), WantedBytes(0, 0), client, client, lambda: SIZE)

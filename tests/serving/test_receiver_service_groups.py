@@ -32,7 +32,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 # --- groups -----------------------------------------------------------------------------------------
 
 
-def test_what_groups_commit_lets_the_receiver_trim(scene: Scene) -> None:
+def test_commits_of_groups_let_the_receiver_trim(scene: Scene) -> None:
     client, far = scene.client("commit"), scene.end
     near = LogView(scene.directory).advance(Cursor(0), max_rows=700, tail=far.position)
     client.commit_offset(LOG, "fast", far)
@@ -61,7 +61,7 @@ def test_other_retention_keeps_what_may_be_trimmed(scene: Scene) -> None:
     assert scene.consumer.get() == 0
 
 
-def test_what_no_group_can_commit(scene: Scene) -> None:
+def test_invalid_commits_are_refused(scene: Scene) -> None:
     for position in (-1, None, "0", 1.5, True, 1 << 63, [1]):
         assert scene.put("g", position) == 400
     assert scene.put("g", 0, -1) == 400
@@ -219,7 +219,7 @@ def test_an_unexpected_error_with_the_groups_of_one_log_keeps_no_other_unwritten
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_what_was_committed_just_before_a_subscription_ended_is_written(
+def test_commits_just_before_the_end_of_a_subscription_are_written(
     answering: Answering, comes_back: bool
 ) -> None:
     for position in (0, answering.end):

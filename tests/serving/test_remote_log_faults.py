@@ -176,7 +176,7 @@ def test_a_wrong_token_is_an_error_at_once(scene: Scene, server: SceneServer) ->
 @pytest.mark.parametrize(
     ("status", "error"), [(401, LogAccessError), (403, LogAccessError), (404, LogLostError)]
 )
-def test_what_an_address_refuses_is_the_error_although_another_one_is_not_reached(
+def test_a_refusal_outranks_an_unreachable_address(
     server: SceneServer,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
@@ -245,7 +245,7 @@ def test_retries_are_frequent_and_waiting_is_logged_once(
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:99999", "host:²"])
-def test_what_is_no_address(scene: Scene, address: str) -> None:
+def test_an_invalid_address_is_refused(scene: Scene, address: str) -> None:
     with pytest.raises(RangeServerError, match="is not the address"):
         scene.fetch(Served((address,), TOKEN, None))
 
@@ -262,7 +262,9 @@ def refuse(status: int, facts: dict[str, Any], what: str = "frames", **headers: 
     return lambda path: (status, facts, headers) if what in path else None
 
 
-def test_what_was_trimmed_meanwhile(scene: Scene, server: SceneServer, tmp_path: Path) -> None:
+def test_a_range_trimmed_during_a_remote_read_is_lost(
+    scene: Scene, server: SceneServer, tmp_path: Path
+) -> None:
     directory = tmp_path / "log"
     with StreamLog.create(directory, max_bytes=1 << 20, segment_bytes=PAGE, metadata={}) as log:
         for sn in range(1, 200):

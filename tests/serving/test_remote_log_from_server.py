@@ -164,7 +164,7 @@ def test_wrong_token_and_unknown_log(scene: Scene, server: LogServerProcess) -> 
         LogView.over(files).frames(Cursor(0), scene.end)
 
 
-def test_what_is_gone(scene: Scene, server: LogServerProcess, tmp_path: Path) -> None:
+def test_a_removed_segment_fails_as_on_disk(scene: Scene, server: LogServerProcess, tmp_path: Path) -> None:
     other = Scene(tmp_path)
     path = segment_path(other.directory, 1 << 18)
     server.stop()

@@ -56,7 +56,9 @@ def test_a_length_that_is_not_what_was_asked_for(scene: Scene, server: SceneServ
     ],
     ids=lambda server: ascii(b"".join(server.parts)[:60]),
 )
-def test_what_is_no_log_server(scene: Scene, server: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_no_log_server_is_refused(
+    scene: Scene, server: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began = time.monotonic()
     with server, pytest.raises(RangeServerError):
         scene.fetch(server.served, patience=0.4)
@@ -129,7 +131,7 @@ def test_lies_in_the_description_of_a_log(scene: Scene, server: SceneServer, pat
     [b"", b"[", b"[" * 100_000, b'{"v":1,"segments":' + b"[" * 50_000, b"9" * 5000, b"\x00", b"null", b"NaN"],
     ids=lambda raw: ascii(raw[:20]),
 )
-def test_what_is_no_json_of_a_log(scene: Scene, server: SceneServer, raw: bytes) -> None:
+def test_invalid_json_of_a_log_is_refused(scene: Scene, server: SceneServer, raw: bytes) -> None:
     server.change_about = lambda _: raw
     with pytest.raises(RangeServerError, match="cannot be"):
         scene.fetch(server.served)

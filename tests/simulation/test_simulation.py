@@ -50,7 +50,7 @@ def test_a_quiet_network_needs_no_repairs_and_adds_no_latency() -> None:
     assert result.latency(100) < 1
 
 
-def test_what_comes_in_another_order_is_not_taken_for_lost() -> None:
+def test_reordered_samples_are_not_taken_for_lost() -> None:
     result = run(link=Link(delay=MS, jitter=2 * MS), readers=4)
     assert result.repair_bytes == result.duplicates == 0
 

@@ -165,7 +165,9 @@ def test_every_row_once(spark: SparkSession, readers: Readers, way: str) -> None
 
 
 class TestInterceptor:
-    def test_what_it_raises_fails_the_task(self, spark: SparkSession, readers: Readers) -> None:
+    def test_an_exception_of_an_interceptor_fails_the_task(
+        self, spark: SparkSession, readers: Readers
+    ) -> None:
         refusing = "batch_interceptors:refuse"
         with pytest.raises(PySparkException, match=r"five samples of \d+ bytes are enough"):
             save(vehicles(spark, 0, 20), "refused", **BATCH, batch__interceptor=refusing, on_no_reader="drop")
@@ -251,7 +253,7 @@ class TestCoherentAccess:
     OPTIONS: ClassVar = {"presentation__coherent_access": True}
 
     @pytest.mark.parametrize("batch", [{}, BATCH], ids=["data", "data_batch"])
-    def test_what_a_failed_task_wrote_is_not_seen(
+    def test_samples_of_a_failed_task_are_not_received(
         self,
         spark: SparkSession,
         topic: str,

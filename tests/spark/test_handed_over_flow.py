@@ -122,7 +122,7 @@ def test_congestion_control_and_tag_of_a_source(
 
 
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
-def test_what_counts_as_consumed(
+def test_consumption_is_counted_as_configured(
     spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path, consumption: str
 ) -> None:
     df = source(spark, topic, log_dir, flow_control__consumption=consumption)

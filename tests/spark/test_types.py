@@ -141,7 +141,7 @@ class TestEvolution:
 
 
 class TestSink:
-    def test_what_a_sink_writes_needs_no_schema(
+    def test_samples_of_a_sink_need_no_schema(
         self, spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path, node: Node
     ) -> None:
         rows = spark.sql(

@@ -232,7 +232,9 @@ def test_wider_types_at_any_depth() -> None:
         ("long x[2][3]", pa.list_(pa.int32()), "is list"),
     ],
 )
-def test_what_cannot_be_wanted(member: str, wanted: pa.DataType, message: str) -> None:
+def test_columns_that_a_member_cannot_fill_are_refused(
+    member: str, wanted: pa.DataType, message: str
+) -> None:
     idl = f"@bit_bound(8) bitmask M {{ f }}; struct P {{ short a; }}; struct S {{ {member}; }};"
     with pytest.raises(UsageError, match=message):
         codec(idl, pa.schema([("x", wanted)]))
@@ -357,7 +359,7 @@ def test_reasons_of_some() -> None:
     ids=["optional", "sequence", "array", "map", "mutable", "union", "optional in elements"],
 )
 @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
-def test_what_is_no_value_inside_of_others(
+def test_invalid_nested_values_are_malformed(
     idl: str, value: dict[str, Any], representation: DataRepresentation
 ) -> None:
     """Found in the values that only some samples have, or that are elements; the samples beside it are read."""

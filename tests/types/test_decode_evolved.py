@@ -53,7 +53,7 @@ def written(draw: st.DrawFn) -> tuple[Struct, list[dict[str, Any]], int]:
 
 @relaxed(120)
 @given(written())
-def test_what_both_types_have_is_read(case: tuple[Struct, list[dict[str, Any]], int]) -> None:
+def test_members_of_both_types_are_read(case: tuple[Struct, list[dict[str, Any]], int]) -> None:
     """Mutable structs at any depth, appendable ones where their end is known; what the writer lacks is null."""
     struct, rows, seed = case
     rng = random.Random(seed)

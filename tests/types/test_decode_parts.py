@@ -107,7 +107,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("which", HOSTILE)
-def test_what_becomes_too_much_is_decoded_in_parts(which: str, bound: Callable[[int], None]) -> None:
+def test_large_results_are_decoded_in_parts(which: str, bound: Callable[[int], None]) -> None:
     idl, payload = HOSTILE[which]
     c, many = codec(idl), samples(*[payload] * 300)
     whole = c.decode_samples(many)

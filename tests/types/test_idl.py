@@ -332,7 +332,7 @@ def test_constants_of_each_type(text: str, name: str, kind: str, value: object) 
     assert found.members[0].notes == (("default", value),)
 
 
-def test_what_is_ignored_is_noted_once() -> None:
+def test_ignored_idl_is_noted_once() -> None:
     notes: list[str] = []
     parse_idl(
         '@topic @data_representation(XCDR1) struct A { @my::own(a=1, b="x") long x; @my::own long y; };\n'

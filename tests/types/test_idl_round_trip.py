@@ -88,7 +88,7 @@ def struct_of(*types: Type) -> Struct:
     return Struct("S", tuple(Member(f"m{i}", t, i) for i, t in enumerate(types)))
 
 
-def test_what_other_languages_allow_is_printed_so_that_it_is_read_back() -> None:
+def test_enumerators_of_equal_names_are_printed_so_that_they_are_read_back() -> None:
     color, light = Enum("a::Color", (("RED", 0), ("OFF", 1))), Enum("a::Light", (("RED", 2), ("ON", 3)))
     union = Union(
         "a::U", light, (Case("x", LONG, 7, (2,)), Case("y", LONG, 1, (), True)), Extensibility.FINAL

@@ -67,7 +67,7 @@ def test_user_data() -> None:
         Struct("a::msg::dds_::B_", (Member("m", Array(Primitive(PrimitiveKind.FLOAT64), (3, 4)), 0),)),
     ],
 )
-def test_what_is_no_message_has_no_hash(struct: Struct) -> None:
+def test_a_type_that_is_no_message_has_no_hash(struct: Struct) -> None:
     with pytest.raises(TypeDefinitionError):
         type_hash(struct)
     assert user_data_of(struct) == b""

@@ -114,7 +114,7 @@ def test_as_cyclone_announces_it(stem: str) -> None:
             assert their.dependent_count == our.dependent_count
 
 
-def test_what_cyclone_looked_up() -> None:
+def test_types_that_cyclone_looked_up_are_found() -> None:
     """Replies carry complete objects of Rich and of all it is made of, as we make them."""
     rich = LAB["lab::Rich"]
     assert isinstance(rich, Struct)
@@ -161,7 +161,7 @@ def test_type_information_without_a_form() -> None:
     assert information == TypeInformation(None, None)
 
 
-def test_what_is_not_known_is_skipped() -> None:
+def test_unknown_members_are_skipped() -> None:
     """A later version may add members, to mutable structures and at the end of appendable ones."""
     identifier = SizedIdentifier(b"\xf2" + bytes(14), 7)
     known = encode_type_information(TypeInformation(None, Dependencies(identifier, 0, ())))[4:]

@@ -70,7 +70,7 @@ def read(codec: Codec, found: Samples) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "payload", "row"), SENT)
-def test_what_cyclone_dds_sent(name: str, payload: str, row: dict[str, Any]) -> None:
+def test_keys_captured_from_cyclone_dds_are_read(name: str, payload: str, row: dict[str, Any]) -> None:
     codec, sent = Codec(struct(name)), samples(bytes.fromhex(payload))
     assert read(codec, sent) == [row]
     found = InstanceKeys(codec.struct).hashes(sent, np.array([KEY_ONLY], np.uint32), None, codec)

@@ -106,7 +106,7 @@ def our_samples(draw: st.DrawFn) -> list[Sample]:
 
 
 @given(samples=our_samples())
-def test_what_we_write_we_read(samples: list[Sample]) -> None:
+def test_written_batches_are_read_back(samples: list[Sample]) -> None:
     """Byte for byte: padding that the encapsulation headers told is told again."""
     block = framed(samples)
     assert rows_of(block.to_run(PREFIX, NOON)) == expected(samples)

@@ -87,7 +87,7 @@ def test_round_trip(codec: str, content: bytes, kind: int, little_endian: bool) 
 
 
 @CODEC
-def test_what_does_not_become_smaller_stays_as_it_is(codec: str) -> None:
+def test_incompressible_data_stays_as_it_is(codec: str) -> None:
     noise = random.Random(1).randbytes(2000)
     assert compress(encode_submessage(0x15, 0, True, noise), codec) is None
     assert compress(encode_submessage(0x15, 0, True, b""), codec) is None

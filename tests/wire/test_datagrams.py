@@ -561,7 +561,7 @@ def test_a_number_that_wraps_where_it_must_not_is_not_the_next() -> None:
         assert numbers[:3] == [sn, sn + 1, third_is]
 
 
-def test_what_is_built_in_is_left() -> None:
+def test_builtin_writers_are_left_to_the_general_way() -> None:
     """Who sent it matters."""
     datagrams, _ = gso_buffer(1, 1, 15 * 40, 68, 1400)
     each = [flip(datagram, [row + 15 for row in rows_of(datagram)], 0xC0) for datagram in datagrams]

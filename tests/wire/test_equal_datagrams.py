@@ -88,7 +88,7 @@ def test_each_message_is_the_run_that_it_is_by_itself(
         assert [rows_of(run)] == alone(data, at, nbytes, i)
 
 
-def test_what_lies_between_messages_is_passed_over() -> None:
+def test_bytes_between_messages_are_skipped() -> None:
     data, nbytes = gso_buffer(4, hashed=True)
     apart = np.zeros((4, nbytes + 8), np.uint8)
     apart[:, :nbytes] = data.reshape(4, nbytes)

@@ -10,7 +10,7 @@ from spark_rtps.transport.structure import Guid
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_what_is_printed_is_parsed(raw: bytes) -> None:
+def test_a_printed_guid_is_parsed(raw: bytes) -> None:
     guid = Guid.from_bytes(raw)
     assert Guid.parse(str(guid)) == guid
 

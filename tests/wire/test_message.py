@@ -59,7 +59,7 @@ def test_header_cut_at_every_length() -> None:
 
 
 @pytest.mark.parametrize("data", [b"RTPX" + bytes(16), b"rtps" + bytes(16), bytes(20), b"\x16" * 2000])
-def test_what_is_not_rtps(data: bytes) -> None:
+def test_data_that_is_not_rtps_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         read_header(data)
     assert caught.value.reason is DropReason.NOT_RTPS
@@ -113,7 +113,7 @@ def test_lengths_past_the_end() -> None:
     assert reason("01010400") is DropReason.TRUNCATED_SUBMESSAGE
 
 
-def test_what_came_before_a_bad_submessage_counts() -> None:
+def test_submessages_before_a_bad_one_count() -> None:
     message = memoryview(HEADER + bytes.fromhex("01010000 0e010c00 00"))
     found = iter_submessages(message)
     assert next(found) == (1, 1, 24, 24)

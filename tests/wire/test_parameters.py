@@ -53,7 +53,7 @@ def test_a_list_in_both_orders() -> None:
         assert found.encode() == bytes.fromhex(text)
 
 
-def test_what_comes_behind_the_sentinel_is_left() -> None:
+def test_bytes_behind_the_sentinel_are_left() -> None:
     assert read(LITTLE + "deadbeef")[1] == len(bytes.fromhex(LITTLE))
     assert read("0100 ffff")[1] == 4  # the sentinel's length means nothing
 
@@ -303,7 +303,7 @@ def test_negative_duration() -> None:
     assert reason_of(p.decode_duration, bytes.fromhex("feffffff 00000000"), True) is DropReason.BAD_PARAMETER
 
 
-def test_what_follows_a_data_representation_is_ignored() -> None:
+def test_bytes_after_a_data_representation_are_ignored() -> None:
     """RTI appends a compression mask: 12 bytes in all."""
     assert p.decode_i16_sequence(bytes.fromhex("01000000 0200 0000 07000000"), True) == (2,)
 

@@ -57,7 +57,7 @@ def test_slotted_ones_are_equal_by_their_fields_and_not_hashed() -> None:
         hash(Tally("a"))
 
 
-def test_what_a_class_does_itself_is_kept() -> None:
+def test_methods_of_a_class_itself_are_kept() -> None:
     assert ByHand(1) == ByHand(2) and hash(ByHand(1)) == 7 and repr(ByHand(1)) == "by hand"
 
 
