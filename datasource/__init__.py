@@ -1,1 +1,1 @@
-"""All that knows Spark: options, schema, offsets, partitions, readers and writers of ``format("rtps")``."""
+"""Everything that depends on Spark: options, schema, offsets, partitions, readers and writers of ``format("rtps")``."""

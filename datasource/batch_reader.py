@@ -33,7 +33,7 @@ _STEP_SECONDS: Final = 0.01
 
 @dataclass(frozen=True)
 class TopicPartition(InputPartition):
-    """All of a topic: the receiver runs beside the task, and its log is removed with the task."""
+    """The whole topic: the receiver runs next to the task, and its log is removed with the task."""
 
     topic: str
 
@@ -42,7 +42,7 @@ class RtpsBatchReader(DataSourceReader):
     """``spark.read``: each action listens anew; cache the DataFrame to use its rows more than once.
 
     It takes no filters of Spark (``pushFilters``): PySpark 4.3 keeps what was pushed last for all uses of a DataFrame,
-    so that ``df.where(a).union(df.where(b))`` would have the rows of ``b`` alone, without a word.
+    so ``df.where(a).union(df.where(b))`` would silently have the rows of ``b`` alone.
     """
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
@@ -55,7 +55,7 @@ class RtpsBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows as they arrive, until ``read.max_rows`` or ``read.timeout`` is reached.
 
-        Raises NoWriterError if none came because the topic's writers do not match, or it is spelled otherwise.
+        Raises NoWriterError if none came because the topic's writers do not match, or its name is spelled differently.
         """
         settle()
         record_errors()  # the error log of the receiver is removed with its log
@@ -69,7 +69,7 @@ class RtpsBatchReader(DataSourceReader):
                 except LogLostError as error:
                     if self._settings.fail_on_data_loss:
                         raise
-                    _log.warning("%s; going on with a new log because failOnDataLoss=false", error)
+                    _log.warning("%s; continuing with a new log because failOnDataLoss=false", error)
                 finally:
                     session.stop()
                     shutil.rmtree(session.directory, ignore_errors=True)
@@ -78,7 +78,7 @@ class RtpsBatchReader(DataSourceReader):
         at, directory = START, session.directory
         fail_on_data_loss = self._settings.fail_on_data_loss
         last: Cursor | None = (
-            None  # when the time is over: what has arrived by then is read, in more than one turn
+            None  # the end of the log when the time is over: the rest is read up to there, in several turns
         )
         while not listening.has_all and (last is None or at < last):
             if last is None:
@@ -105,7 +105,8 @@ class RtpsBatchReader(DataSourceReader):
 
 @slotted
 class _Listening:
-    """How long a batch read listens (ns), from when its receiver runs, and for how many samples; None: any number."""
+    """How long a batch read listens (ns), from the start of its receiver, and for how many samples; None: any
+    number."""
 
     timeout: int
     left: int | None
@@ -118,12 +119,12 @@ class _Listening:
             self.until = time.monotonic_ns() + self.timeout
 
     def check_time(self) -> None:
-        """Find out whether the time is over."""
+        """Update whether the time is over."""
         self.timed_out = self.until is not None and time.monotonic_ns() >= self.until
 
     @property
     def has_all(self) -> bool:
-        """Whether there are as many samples as are wanted."""
+        """Whether as many samples have arrived as were requested."""
         return self.left is not None and self.left <= 0
 
     @property
@@ -132,4 +133,4 @@ class _Listening:
 
 
 def _ignored(_damage: Damage) -> None:
-    """Those who read the range are told."""
+    """The readers of the range report the damage."""

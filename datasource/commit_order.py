@@ -1,11 +1,11 @@
-"""Whether Spark has written down that a micro-batch is processed before it plans the next one.
+"""Whether Spark records that a micro-batch is processed before it plans the next one.
 
-It has, and tells the source so, by ``commit()``, between the end of the next micro-batch and its partitions: a source
-that is asked for an end can therefore let go everything before. With ``asyncProgressTrackingEnabled`` Spark writes both
-down later, and tells it later still, once more micro-batches come. What was let go would be missing if the driver died
-meanwhile. Where it is kept, a log that is full of what was read has no room for what Spark would commit it with, which
-is warned of. It is no error: Spark's thread of such a query does not outlive one that a Python source raises, and the
-query would neither go on nor end.
+Normally it does, and reports it by ``commit()`` between the end of the next micro-batch and its partitions: a source
+that is asked for an end can therefore release everything before. With ``asyncProgressTrackingEnabled`` Spark records
+both later, and reports it later still, once more micro-batches come. Released samples would be missing if the driver
+died meanwhile. So they are kept, and a log that is full of processed samples has no space for the micro-batch with
+which Spark would commit it: a warning says so. It is not an error: Spark's thread of such a query does not survive one
+that a Python source raises, and the query would neither continue nor end.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _Offset: TypeAlias = Mapping[str, object]
 
 
 class CommitOrder:
-    """The order in which Spark calls one source, which tells of each call."""
+    """The order in which Spark calls one source; each call is recorded here."""
 
     def __init__(self) -> None:
-        #: Whether a micro-batch was planned while the one before was not committed.
+        #: Whether a micro-batch was planned before the previous one was committed.
         self.is_late = False
         self._initial: _Offset | None = None
         self._asked: _Offset | None = None
@@ -31,7 +31,7 @@ class CommitOrder:
         self._planned: _Offset | None = None
 
     def begins(self, initial: _Offset) -> None:
-        """A query begins there, which nothing commits."""
+        """A query begins at ``initial``, which nothing commits."""
         self._initial = initial
 
     def asked(self, start: _Offset) -> None:
@@ -42,14 +42,14 @@ class CommitOrder:
         """Spark asks for the partitions of a micro-batch."""
         is_first = self._planned is None and start == self._initial
         self._planned = end
-        # not: an empty one, one as it should be, or one that an earlier run has planned
+        # not: an empty one, one in the normal order, or one that an earlier run has planned
         if start in (end, self._committed) or start != self._asked or is_first or self.is_late:
             return
         self.is_late = True
         _log.warning(
-            "Spark plans micro-batches before it has written down that those before are processed, as it does with "
-            "asyncProgressTrackingEnabled: samples stay in the stream log until it has, and a log that is full by then "
-            "stays full; remove that option of the sink, or raise log.max_bytes"
+            "Spark plans micro-batches before it records that the previous ones are processed, as with "
+            "asyncProgressTrackingEnabled: samples stay in the stream log until then, and a log that fills up "
+            "meanwhile stays full; remove that option of the sink, or raise log.max_bytes"
         )
 
     def commits(self, end: _Offset) -> None:

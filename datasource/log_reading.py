@@ -1,4 +1,4 @@
-"""The part of the source that runs in tasks: the rows of one partition, of the log on this host, or fetched."""
+"""The part of the source that runs in tasks: the rows of one partition, from the log on this host or a fetched one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .workers import settle
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: Damaged parts of one range that are warned of one by one.
+#: Damaged parts of one range that are logged one by one.
 _REPORTED_MAX: Final = 8
 
 
@@ -57,10 +57,10 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of [start, end) of a log on this host.
 
-    Damage raises LogDamagedError, or is left out, warned of and counted. So is what the log no longer holds, or of
-    which its metadata is gone since the range was planned. A query's ``own`` log is trimmed only once it has committed
-    the rows, so that they may view the log; of another log they never do. Where they are asked for again after that, as
-    by a thread that ``foreachBatch`` has left behind, LogLostError is raised in place of rows that are overwritten.
+    Damage raises LogDamagedError, or is skipped, logged and counted. So are samples that the log no longer holds, and
+    those whose metadata was lost since the range was planned. A query's ``own`` log is trimmed only once it has
+    committed the rows, so that they may view the log; of another log they never do. If they are read again after that,
+    as by a thread that ``foreachBatch`` has left behind, LogLostError is raised instead of returning overwritten rows.
     """
     view = _view(directory, in_place=own and fail_on_data_loss)
     yield from _rows(view, DirectorySidecar(directory), start, end, plan, fail_on_data_loss)
@@ -77,7 +77,7 @@ def _rows(
         for batch in decode_range(view, start, end, plan, None, sidecar):
             view.check_held(start)  # the frames may have been overwritten since they were verified
             yield batch
-        view.check_held(start)  # and so may what the last batch views, while Spark took it
+        view.check_held(start)  # the bytes behind the last batch may be, too, while Spark took it
         return
     damage = _LeftOut(view.directory, plan.topic)
     try:
@@ -92,7 +92,7 @@ def _rows(
 
 @contextmanager
 def _opened(partition: LogPartition, *, in_place: bool) -> Iterator[tuple[LogView, Sidecar]]:
-    """The log of a partition: in its folder if that is here, else where it is served."""
+    """The log of a partition: in its folder if that is on this host, else from its server."""
     directory, served = Path(partition.directory), partition.served
     if served is None or _is_here(partition):
         _check_access(directory, partition.host)
@@ -104,11 +104,11 @@ def _opened(partition: LogPartition, *, in_place: bool) -> Iterator[tuple[LogVie
 
 
 def _check_network(served: Served, host: str) -> None:
-    """Raise RangeServerError, instead of trying for a minute, where this task cannot reach the server."""
+    """Raise RangeServerError at once, instead of trying for a minute, where this task cannot reach the server."""
     if served.network is None or served.network == (here := this_network()) or here is None:
         return
     raise RangeServerError(
-        f"the log is served at {', '.join(served.addresses)} of the driver's host alone ({host}), and this task ran on "
+        f"the log is served at {', '.join(served.addresses)} of the driver's host only ({host}), and this task ran on "
         f"another one, {os.uname().nodename}",
         addresses=served.addresses,
         is_reached=False,
@@ -116,7 +116,7 @@ def _check_network(served: Served, host: str) -> None:
 
 
 def _is_here(partition: LogPartition) -> bool:
-    """Whether the folder is the one that the range was planned by, and this task may read it."""
+    """Whether the folder is the one that the range was planned with, and this task may read it."""
     directory = Path(partition.directory)
     if partition.place is None or LogLocation.of_directory(directory) != partition.place:
         return False
@@ -124,7 +124,7 @@ def _is_here(partition: LogPartition) -> bool:
 
 
 class _LeftOut:
-    """The damage that was gone past in one range of a log."""
+    """The damage that was skipped in one range of a log."""
 
     def __init__(self, directory: Path, topic: str) -> None:
         self._directory = directory
@@ -156,7 +156,7 @@ class _LeftOut:
         self._found.append(damage)
 
     def close(self) -> RangeTally | None:
-        """What is to be counted in the log's report, if there is anything."""
+        """The counts for the log's report, if there are any."""
         if len(self._found) > _REPORTED_MAX:
             more = len(self._found) - _REPORTED_MAX
             _log.warning("topic %r: %d more damaged parts of the log %s", self._topic, more, self._directory)
@@ -187,7 +187,7 @@ def _check_access(directory: Path, host: str) -> None:
     if owner is None or not os.access(directory, os.R_OK | os.X_OK):
         whose = "another user" if owner is None else f"user {owner}"
         raise LogAccessError(
-            f"this task runs as user {os.geteuid()}, who may not read the stream log {directory} of {whose}",
+            f"this task runs as user {os.geteuid()} and may not read the stream log {directory} of {whose}",
             path=directory,
             owner=owner,
         )

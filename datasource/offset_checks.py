@@ -1,7 +1,8 @@
 """Where an offset of a checkpoint lies in a stream log: inside what the log holds, and at the beginning of a frame.
 
-An offset which was given out in this run is right. Others come from a checkpoint, and both it and the log may have been
-damaged, cut or restored since.
+Offsets that this run produced are right. Others come from a checkpoint; the checkpoint or the log may have been
+damaged,
+cut or restored since.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..transport.log.log_view import LogView
 
 __all__ = ["MisplacedOffset", "OffsetChecks", "describe_cursor"]
 
-#: Offsets of a log that are known to be right, or where to go on instead: Spark asks for few again and again.
+#: Checked offsets of a log, and where to continue instead: Spark asks for few of them, repeatedly.
 _KNOWN_MAX: Final = 16
 
 
@@ -28,13 +29,13 @@ class OffsetChecks:
         self._known: OrderedDict[Cursor, Cursor] = OrderedDict()
 
     def trust(self, cursor: Cursor) -> Cursor:
-        """This offset is right: it was made of the log itself."""
+        """Record that this offset is right: it was derived from the log itself."""
         return self._learn(cursor, cursor)
 
     def place(self, cursor: Cursor, *, base: int, tail: Cursor) -> Cursor | MisplacedOffset:
         """Where the samples behind an offset begin, in a log that holds [``base``, ``tail``).
 
-        A misplaced offset is logged once; after that its place is the answer. Raises LogLostError beyond the end.
+        A misplaced offset is logged once, and replaced by the next readable one. Raises LogLostError beyond the end.
         """
         known = self._known.get(cursor)
         if known is not None and known.position >= base and cursor <= tail:

@@ -24,16 +24,16 @@ _GROUP_MAX: Final = 128
 
 @value
 class Offset:
-    """Everything before ``cursor`` in the stream log called ``log`` (a UUID) has been planned."""
+    """Everything before ``cursor`` in the stream log called ``log`` (a UUID) of one receiver has been planned."""
 
     log: str
     cursor: Cursor
 
     def to_json(self) -> dict[str, Json]:
-        place: dict[str, Json] = {"log": self.log, "position": self.cursor.position}
+        found: dict[str, Json] = {"log": self.log, "position": self.cursor.position}
         if self.cursor.row:
-            place["row"] = self.cursor.row
-        return {"v": VERSION, "receivers": {EMBEDDED: place}}
+            found["row"] = self.cursor.row
+        return {"v": VERSION, "receivers": {EMBEDDED: found}}
 
     @classmethod
     def from_json(cls, raw: object) -> Offset:
@@ -56,29 +56,26 @@ class Offset:
 
 
 @value
-class LogOffset:
-    """Everything before ``cursor`` in the stream log called ``log`` (a UUID) of one receiver has been planned."""
-
-    log: str
-    cursor: Cursor
-
-
-@value
 class ReceiverServiceOffset:
-    """A place at each receiver service by its name, and the consumer group that commits them.
+    """An offset for each receiver service by its name, and the consumer group that commits them.
 
-    The end of a query's first micro-batch says ``since`` when: Spark keeps no beginning, and asks for it again if this
-    micro-batch has to be repeated. Receivers that have not answered yet have no place: they are ``awaited`` since a
-    time, in ns since 1970, from which on their samples are read.
+    The end of a query's first micro-batch contains its beginning as ``since``: Spark does not keep the beginning, and
+    asks
+    for it again if this micro-batch has to be repeated. Receivers that have not answered yet have no offset: they are
+    ``awaited`` since a time, in ns since 1970, and their samples are read from that time on.
     """
 
     group: str
-    places: Mapping[str, LogOffset]
-    since: Mapping[str, LogOffset] | None = None
+    by_receiver: Mapping[str, Offset]
+    since: Mapping[str, Offset] | None = None
     awaited: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {"v": VERSION, "group": self.group, "receivers": _announced(self.places)}
+        found: dict[str, Json] = {
+            "v": VERSION,
+            "group": self.group,
+            "receivers": _announced(self.by_receiver),
+        }
         if self.since is not None:
             found["since"] = _announced(self.since)
         if self.awaited:
@@ -93,8 +90,8 @@ class ReceiverServiceOffset:
                 len(group) <= _GROUP_MAX
             ):
                 since = rest.get("since")
-                since = None if since is None else _places(since, raw)
-                return cls(group, _places(receivers, raw), since, _awaited(rest.get("awaited"), raw))
+                since = None if since is None else _offsets_of(since, raw)
+                return cls(group, _offsets_of(receivers, raw), since, _awaited(rest.get("awaited"), raw))
             case {"receivers": {"embedded": _}}:
                 raise UsageError(
                     "the checkpoint is one of a query with its own receiver; remove the option receivers, or start "
@@ -103,16 +100,16 @@ class ReceiverServiceOffset:
         raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 
-def _announced(places: Mapping[str, LogOffset]) -> dict[str, Json]:
+def _announced(log_offsets: Mapping[str, Offset]) -> dict[str, Json]:
     return {
-        name: {"log": place.log, "position": place.cursor.position, "row": place.cursor.row}
-        for name, place in sorted(places.items())
+        name: {"log": log_offset.log, "position": log_offset.cursor.position, "row": log_offset.cursor.row}
+        for name, log_offset in sorted(log_offsets.items())
     }
 
 
-def _places(announced: object, raw: object) -> dict[str, LogOffset]:
+def _offsets_of(announced: object, raw: object) -> dict[str, Offset]:
     found = announced.items() if isinstance(announced, dict) else [("", None)]
-    return {str(name): _place(place, raw) for name, place in found}
+    return {str(name): _offset_of(log_offset, raw) for name, log_offset in found}
 
 
 def _awaited(announced: object, raw: object) -> dict[str, int] | None:
@@ -123,11 +120,11 @@ def _awaited(announced: object, raw: object) -> dict[str, int] | None:
     return {str(name): time_ns for name, time_ns in announced.items()}
 
 
-def _place(announced: object, raw: object) -> LogOffset:
+def _offset_of(announced: object, raw: object) -> Offset:
     match announced:
         case {"log": str(log), "position": position, "row": row} if _is_uuid(log):
             if _is_count(position) and _is_count(row):
-                return LogOffset(log, Cursor(position, row))
+                return Offset(log, Cursor(position, row))
     raise UsageError(f"the checkpoint holds no offset of receiver services: {raw!r:.200}")
 
 

@@ -19,7 +19,7 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 
 class PartitionPlanner:
-    """Plans ranges of the logs of one query, which are served to tasks as long as it runs."""
+    """Plans ranges of the logs of one query, which are served to tasks as long as the query runs."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -50,11 +50,11 @@ class PartitionPlanner:
                 begin = Cursor(view.next_frame(begin.position))
             found = self.plan_range(directory, begin, last)
         except (LogError, OSError) as error:
-            _log.info("%s: nothing of it can be read: %s", directory, error)
+            _log.info("%s: no part of the log can be read: %s", directory, error)
             return []
         if found:
             _log.warning(
-                "reading on from %s to %s of the log %s, which is lost",
+                "reading the rest of the lost log, from %s to %s: %s",
                 describe_cursor(begin),
                 describe_cursor(last),
                 log,

@@ -22,7 +22,7 @@ PARTITION_BYTES: Final = 32 << 20
 class LogPartition(InputPartition):
     """The samples of one log in [start, end).
 
-    The log is read in ``directory`` if that is its ``place``; else it is fetched from where it is ``served``.
+    The log is read in ``directory`` if that is at ``place``; otherwise it is fetched from where it is ``served``.
     """
 
     directory: str
@@ -69,8 +69,8 @@ def plan_end(directory: Path, start: Cursor, tail: Cursor, limits: Limits, *, lo
 def half_of_log(limits: Limits, start: Cursor, tail: Cursor, log_max_bytes: int) -> Limits:
     """The limits of a micro-batch, which never takes more than half of a log.
 
-    Spark commits a batch when it plans the next one: a batch that took all of a full log would leave nothing to plan
-    and no room for new samples, for ever.
+    Spark commits a batch when it plans the next one: if a batch took all of a full log, nothing would be left to plan,
+    and there would never be space for new samples.
     """
     half = log_max_bytes // 2
     if tail.position - start.position <= half:
@@ -81,8 +81,8 @@ def half_of_log(limits: Limits, start: Cursor, tail: Cursor, log_max_bytes: int)
 def pieces_of(start: Cursor, end: Cursor, least: int) -> int:
     """How many pieces a range is divided into: ``least`` or, if it is long, a multiple of that.
 
-    It is about as many as tasks that run at a time: with three equal pieces for two cores, one core would be idle while
-    the other one reads the third.
+    It is near a multiple of the tasks that run at a time: with three equal pieces for two cores, one core would be idle
+    while the other one reads the third.
     """
     return least * max(1, -(-(end.position - start.position) // (PARTITION_BYTES * least)))
 
@@ -115,7 +115,7 @@ class LimitShares:
         self._turn = 0
 
     def divide(self, names: list[str], limits: Limits) -> dict[str, Limits]:
-        """What each receiver that is behind may add to a batch: equal parts, those in turn that get one."""
+        """The limits of each receiver that is behind: equal parts; if there are too few, receivers take turns."""
         rows, nbytes = limits.max_rows, limits.max_bytes
         if not names:
             return {}

@@ -1,4 +1,5 @@
-"""Where tasks on other hosts fetch the samples of a query's log: what listens, and what tasks are told of it."""
+"""Where tasks on other hosts fetch the samples of a query's log: the listening server, and its description for
+tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _NONE: Final = "none"
 #: The address that the user has chosen for Spark on this host.
 _SPARK_ADDRESS: Final = "SPARK_LOCAL_IP"
 _TOKEN_BYTES: Final = 32
-#: How long the addresses of this host are taken to stay as they are.
+#: How long the addresses of this host count as unchanged.
 _LOOK_SECONDS: Final = 5.0
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -50,9 +51,9 @@ class Listen(Protocol):
 
 
 class RangeServing:
-    """Listens from when a range is planned first. A server runs when a task has connected.
+    """Listens as soon as the first range is planned. A server runs once a task has connected.
 
-    Where the user has set an address or a certificate, it runs at once, so that what is wrong with them is said early.
+    Where the user has set an address or a certificate, it starts at once, so that errors in them surface early.
     """
 
     def __init__(self, settings: Settings, *, listen: Listen = OnDemandServer) -> None:
@@ -82,7 +83,7 @@ class RangeServing:
             server.stop()
 
     def _look(self, server: QueryLogServer) -> Served:
-        """Where this host is reached now."""
+        """Where other hosts reach this one now."""
         hosts = reached_at(os.environ.get(_SPARK_ADDRESS)) if self._address == _ANY else [self._address]
         addresses = tuple(f"{host}:{server.port}" for host in hosts)
         return Served(addresses, self._token, self._certificate, network=loopback_network(addresses))
@@ -113,7 +114,7 @@ class RangeServing:
         return server
 
     def _crossed(self, peer: str) -> None:
-        """Somebody on another host has been let in."""
+        """The first peer on another host has been admitted."""
         if self._settings.serve_certificate is None:
             _log.warning(
                 "topic %r: tasks on other hosts, the first at %s, fetch samples in the clear; set serve.certificate "
@@ -124,7 +125,7 @@ class RangeServing:
 
 
 def _own_address(interface: str | None) -> str:
-    """All addresses; loopback alone where the query is to stay there, or where there is nothing else."""
+    """All addresses; only loopback where the query is to stay there, or where there is nothing else."""
     chosen = interfaces() if interface is None else select(interface)
     return _LOOPBACK if all(each.is_loopback for each in chosen) else _ANY
 

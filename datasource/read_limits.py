@@ -1,4 +1,4 @@
-"""How much a micro-batch may take: Spark's read limits, and those that the options of a query come to."""
+"""How much a micro-batch may take: Spark's read limits, and those of a query's options."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..options import Settings
 from ..transport.errors import UsageError
 from .range_calculator import Limits
 
-#: No limit, said so that it is told from the ReadAllAvailable of Trigger.Once, which asks for no default.
+#: No limit. It differs from the ReadAllAvailable of Trigger.Once, which does not ask for a default.
 UNLIMITED: Final = ReadMaxBytes((1 << 63) - 1)
 
 
 def default_read_limit(settings: Settings) -> ReadLimit:
-    """What Spark is told. It has no composite limit: with both options, :func:`limits_of` adds the one in bytes."""
+    """The default limit for Spark. It has no composite limit: with both options, :func:`limits_of` adds the bytes."""
     if settings.max_rows_per_trigger is not None:
         return ReadMaxRows(settings.max_rows_per_trigger)
     if settings.max_bytes_per_trigger is not None:
@@ -33,7 +33,7 @@ def refuse_once(limit: ReadLimit) -> None:
 
 
 def limits_of(limit: ReadLimit, settings: Settings) -> Limits:
-    """What Spark's limit comes to."""
+    """The limits that Spark's read limit stands for."""
     if limit == UNLIMITED:
         return Limits()
     if isinstance(limit, ReadMaxRows):

@@ -23,8 +23,8 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 
 class ReceiverServiceBatchReader(DataSourceReader):
-    """From startingTimestamp or startingOffsets, by default the earliest, to endingTimestamp or endingOffsets, by
-    default to what is there."""
+    """Reads from startingTimestamp or startingOffsets (default: the earliest) to endingTimestamp or endingOffsets
+    (default: the present end)."""
 
     def __init__(self, settings: Settings, plan: TopicPlan, *, make: Connect = connect) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class ReceiverServiceBatchReader(DataSourceReader):
 
     @explained()
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises RangeServerError if a receiver is out of reach: a batch waits for none."""
+        """Raises RangeServerError if a receiver is out of reach: a batch does not wait for receivers."""
         settings, found = self._settings, list[LogPartition]()
         receivers = receiver_services(settings, self._make)
         try:
@@ -50,7 +50,7 @@ class ReceiverServiceBatchReader(DataSourceReader):
                 log = logs[name].log
                 tail = receiver.await_log(log)
                 begin, end = receiver.begin(log, tail, default="earliest"), receiver.end_of_batch(log, tail)
-                if settings.starting_time is not None:  # looked for in what may have been received since
+                if settings.starting_time is not None:  # the search may end in samples received since
                     begin = min(begin, Cursor(tail.position))
                 if begin > end:
                     raise UsageError(

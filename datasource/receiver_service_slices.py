@@ -1,6 +1,6 @@
-"""Slices of a topic among the receivers of a query: each has to be there once, and no receiver without one beside them.
+"""Checks the slices of a topic among a query's receivers: each slice once, and no other receiver of all writers.
 
-Receivers share a topic where they receive it in the same domain and the same partitions; others have other writers.
+Receivers share a topic if they receive it in the same domain and the same partitions; others have other writers.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _Shares: TypeAlias = dict[str, Slice | None]
 
 
 def check_slices(found: Mapping[str, SubscriptionInfo], settings: Settings) -> str | None:
-    """What to warn of, if anything: with ``failOnDataLoss`` it is a UsageError.
+    """The warning about wrong slices, or None; with ``failOnDataLoss`` it is a UsageError.
 
     ``found`` are the subscriptions that are known by now, by the names of their receivers.
     """
-    if settings.slice is not None:  # the query asked for this one, and somebody else reads the others
+    if settings.slice is not None:  # the query asks for one slice; other queries read the others
         return None
     why = wrong_slices(found, [name for name, _ in settings.receivers])
     if why is None:
         return None
     why = f"topic {settings.topic!r}: {why}"
     if settings.fail_on_data_loss:
-        fix = "Change slice in the receivers' files, or receivers; or set failOnDataLoss=false to go on"
+        fix = "Change slice in the receivers' files, or receivers; or set failOnDataLoss=false to continue"
         raise UsageError(f"{why}. {fix}")
-    return f"{why}; going on because failOnDataLoss=false"
+    return f"{why}; continuing because failOnDataLoss=false"
 
 
 def wrong_slices(found: Mapping[str, SubscriptionInfo], receivers: Collection[str]) -> str | None:
-    """What a query reads twice, or not at all, in words that name receivers and slices; None: nothing.
+    """Which samples a query reads twice, or not at all, naming receivers and slices; None: none.
 
-    ``found`` are the subscriptions that are known by now, of some of all ``receivers``: whether a slice is missing is
-    not known before all are.
+    ``found`` are the known subscriptions of some of all ``receivers``: a slice counts as missing only once all are
+    known.
     """
     places: dict[tuple[int, str], _Shares] = defaultdict(dict)
     for name in sorted(found):
@@ -67,7 +67,7 @@ def _wrong(shares: _Shares, *, is_whole: bool) -> list[str]:
         return [f"{shown}, and {_listed(others)} has none and reads the writers of all slices again"]
     if len({each.count for each in slices.values()}) > 1:
         return [
-            f"{shown}: with different numbers of slices, some writers are read twice, and others by nobody"
+            f"{shown}: with different numbers of slices, some writers are read twice, and others not at all"
         ]
     by_slice: dict[Slice, list[str]] = defaultdict(list)
     for name, each in slices.items():
@@ -79,7 +79,7 @@ def _wrong(shares: _Shares, *, is_whole: bool) -> list[str]:
         lacking = (str(each) for each in (Slice(i, count) for i in range(count)) if each not in by_slice)
         missing = list(itertools.islice(lacking, _NAMED_MAX))
         more = count - len(by_slice) - len(missing)
-        wrong.append(f"{shown}, and nobody reads slice {_listed(missing, more)}")
+        wrong.append(f"{shown}; no receiver has slice {_listed(missing, more)}")
     return wrong
 
 

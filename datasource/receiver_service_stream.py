@@ -1,6 +1,6 @@
-"""The streaming source over receiver services: it plans ranges of their logs, each from where it was.
+"""The streaming source over receiver services: it plans ranges of their logs, each from its last offset.
 
-What the versions of PySpark ask of a source differs: :mod:`.receiver_service_stream_reader` and
+The versions of PySpark call a source differently: :mod:`.receiver_service_stream_reader` and
 :mod:`.receiver_service_stream_reader_4_0`.
 """
 
@@ -25,7 +25,7 @@ from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.log_once import LogOnce
 from .commit_order import CommitOrder
-from .offsets import Json, LogOffset, ReceiverServiceOffset
+from .offsets import Json, Offset, ReceiverServiceOffset
 from .range_calculator import Limits, LimitShares, LogPartition, half_of_log
 from .receiver_service_commits import GroupCommits
 from .receiver_service_offsets import OffsetPlacement
@@ -35,7 +35,7 @@ from .task_reader import TaskReader, reduce
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: How often the beginning of a range is asked for that is trimmed while it is planned.
+#: How often the beginning of a range is requested again after it was trimmed during planning.
 _TRIES: Final = 3
 
 
@@ -49,8 +49,8 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._receivers: dict[str, ReceiverService] = {}
         self._group = settings.receiver_group or ""
         self._order = CommitOrder()
-        #: Trigger.AvailableNow goes no further than this.
-        self._targets: dict[str, LogOffset] | None = None
+        #: Trigger.AvailableNow reads no further than this.
+        self._targets: dict[str, Offset] | None = None
         self._shares = LimitShares()
         self._tails: dict[str, tuple[str, LogTail]] = {}
         self._initial: ReceiverServiceOffset | None = None
@@ -64,7 +64,7 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._offsets = OffsetPlacement(
             self._receivers, self._say, fails_on_data_loss=settings.fail_on_data_loss
         )
-        #: The subscriptions whose slices were looked at last.
+        #: The subscriptions whose slices were checked last.
         self._sliced: dict[str, SubscriptionInfo] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,7 +74,8 @@ class ReceiverServiceStream(DataSourceStreamReader):
 
     @explained()
     def initialOffset(self) -> dict[str, Json]:  # noqa: N802
-        """Where startingOffsets or startingTimestamp says, at each receiver that answers. Spark calls this twice, and
+        """The offsets of startingOffsets or startingTimestamp, at each receiver that answers. Spark calls this twice,
+        and
         again if the query was stopped in its first micro-batch."""
         return self._beginning().to_json()
 
@@ -83,14 +84,16 @@ class ReceiverServiceStream(DataSourceStreamReader):
             seen = self._seen
             if seen is not None and seen.since is not None:
                 self._initial = ReceiverServiceOffset(seen.group, seen.since)
-            elif seen is not None:  # there was nothing to read: it ended where it began
+            elif seen is not None:  # nothing was read: the range ended where it began
                 self._initial = seen
             else:
                 self._group = self._group or str(uuid.uuid4())
                 now = time.time_ns()
-                places = self._new(self._group, self._poll(), {}, {})
+                log_offsets = self._new(self._group, self._poll(), {}, {})
                 self._initial = ReceiverServiceOffset(
-                    self._group, places, awaited=self._awaited_now(places, dict.fromkeys(self._open(), now))
+                    self._group,
+                    log_offsets,
+                    awaited=self._awaited_now(log_offsets, dict.fromkeys(self._open(), now)),
                 )
             self._order.begins(self._initial.to_json())
         return self._initial
@@ -98,31 +101,32 @@ class ReceiverServiceStream(DataSourceStreamReader):
     def _plan_end(
         self, start: ReceiverServiceOffset, limits: Limits, *, is_processed: bool = True
     ) -> ReceiverServiceOffset:
-        """The end of the next micro-batch. What is out of reach stays where it is.
+        """The end of the next micro-batch. Receivers out of reach keep their offset.
 
-        ``is_processed`` says that nothing before ``start`` has to be read any more.
+        ``is_processed``: nothing before ``start`` has to be read again.
         """
         self._order.asked(start.to_json())
         offset = self._known(start)
         tails = self._poll()
         group = self._settings.receiver_group or offset.group
         if is_processed and not self._order.is_late:
-            # Spark calls commit() only when there is more: a receiver that waits for its groups, and has a full log,
-            # would wait for that for ever.
+            # Spark calls commit() only when there is more: a receiver whose full log waits for its groups would
+            # otherwise
+            # wait for that for ever.
             self._commits.commit(
-                group, {name: place for name, place in offset.places.items() if name in tails}
+                group, {name: log_offset for name, log_offset in offset.by_receiver.items() if name in tails}
             )
-        places, behind = dict(offset.places), dict[str, Cursor]()
-        for name, place in offset.places.items():
+        log_offsets, behind = dict(offset.by_receiver), dict[str, Cursor]()
+        for name, log_offset in offset.by_receiver.items():
             if name not in tails:
                 continue
             log, tail = tails[name]
-            if log != place.log:
-                places[name] = self._offsets.on_another_log(name, place, log, tail)
-                self._commits.commit(group, {name: places[name]})  # so that it is held from now on
+            if log != log_offset.log:
+                log_offsets[name] = self._offsets.on_another_log(name, log_offset, log, tail)
+                self._commits.commit(group, {name: log_offsets[name]})  # the group holds the log from now on
                 continue
             try:
-                begin = self._offsets.place(name, place, tail)
+                begin = self._offsets.place(name, log_offset, tail)
             except RangeServerError as error:
                 self._receivers[name].missed(error)
                 continue
@@ -130,8 +134,8 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 behind[name] = begin
                 continue
             self._receivers[name].planned()
-            if begin < place.cursor:  # the log was cut, and goes on from here
-                places[name] = LogOffset(log, begin)
+            if begin < log_offset.cursor:  # the log was cut, and continues from here
+                log_offsets[name] = Offset(log, begin)
         for name, share in self._shares.divide(list(behind), limits).items():
             try:
                 end = self._end(name, behind[name], *tails[name], share)
@@ -139,31 +143,32 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 self._receivers[name].missed(error)
                 continue
             self._receivers[name].planned()
-            places[name] = self._offsets.trust(name, LogOffset(tails[name][0], end))
-        places |= self._new(offset.group, tails, places, offset.awaited or {})
-        since = start.places if start == self._initial else None
-        if places == start.places:
+            log_offsets[name] = self._offsets.trust(name, Offset(tails[name][0], end))
+        log_offsets |= self._new(offset.group, tails, log_offsets, offset.awaited or {})
+        since = start.by_receiver if start == self._initial else None
+        if log_offsets == start.by_receiver:
             self._planned = start
         else:
-            awaited = self._awaited_now(places, offset.awaited or {})
-            self._planned = ReceiverServiceOffset(offset.group, places, since, awaited)
+            awaited = self._awaited_now(log_offsets, offset.awaited or {})
+            self._planned = ReceiverServiceOffset(offset.group, log_offsets, since, awaited)
         return self._planned
 
     def _end(self, name: str, begin: Cursor, log: str, tail: LogTail, share: Limits) -> Cursor:
         """The end of a receiver's range that begins at ``begin``.
 
-        What is trimmed meanwhile raises LogLostError. If failOnDataLoss is false the range begins behind it; if that is
-        trimmed again and again, the next one does.
+        Raises LogLostError if the range is trimmed meanwhile. With failOnDataLoss=false it begins behind the trimmed
+        part; if
+        that is trimmed again and again, the next micro-batch does.
         """
         end = self._target(name, log, tail)
         for _ in range(_TRIES):
             try:
                 limits = half_of_log(share, begin, end, tail.max_bytes)
                 return self._receivers[name].advance(log, begin, end, limits)
-            except LogLostError:  # trimmed since it was placed
+            except LogLostError:  # trimmed since it was located
                 if self._settings.fail_on_data_loss:
                     raise
-                begin = self._offsets.locate(name, LogOffset(log, begin))
+                begin = self._offsets.locate(name, Offset(log, begin))
                 if begin >= end:
                     return end
         return begin
@@ -181,26 +186,30 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self._seen = self._seen or last
         # not: a new receiver, nothing to read, or a log that is lost
         ranges = {
-            name: (before, place)
-            for name, place in last.places.items()
-            if (before := first.places.get(name)) is not None and before != place and before.log == place.log
+            name: (before, log_offset)
+            for name, log_offset in last.by_receiver.items()
+            if (before := first.by_receiver.get(name)) is not None
+            and before != log_offset
+            and before.log == log_offset.log
         }
         tails = self._tails_of(list(ranges))
         found: list[LogPartition] = []
-        for name, (before, place) in ranges.items():
+        for name, (before, log_offset) in ranges.items():
             receiver, begin = self._receivers[name], before.cursor
             if name in tails:
                 log, tail = tails[name]
-                if log != place.log:
-                    self._offsets.on_another_log(name, place, log, tail)
+                if log != log_offset.log:
+                    self._offsets.on_another_log(name, log_offset, log, tail)
                     continue
                 try:
                     begin = self._offsets.place(name, before, tail)
                 except RangeServerError as error:
                     receiver.missed(error)
-            if begin >= place.cursor:
+            if begin >= log_offset.cursor:
                 continue
-            found += receiver.partitions(place.log, begin, place.cursor, self._settings.min_partitions)
+            found += receiver.partitions(
+                log_offset.log, begin, log_offset.cursor, self._settings.min_partitions
+            )
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -209,19 +218,21 @@ class ReceiverServiceStream(DataSourceStreamReader):
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:
-        """Tell each receiver how far its group is. One that is not told now is told when the next batch is planned."""
+        """Commit each receiver's offset for the group. One that fails is repeated when the next batch is planned."""
         self._order.commits(end)
         offset, receivers = ReceiverServiceOffset.from_json(end), self._open()
         group = self._settings.receiver_group or offset.group
         unreported = self._commits.unreported(
-            {n: place for n, place in offset.places.items() if n in receivers}
+            {n: log_offset for n, log_offset in offset.by_receiver.items() if n in receivers}
         )
         if unreported:
             tails = self._tails_of(list(unreported))
-            self._commits.commit(group, {name: place for name, place in unreported.items() if name in tails})
+            self._commits.commit(
+                group, {name: log_offset for name, log_offset in unreported.items() if name in tails}
+            )
 
     def stop(self) -> None:
-        """Close the connections. The receivers go on."""
+        """Close the connections. The receivers continue."""
         for each in self._receivers.values():
             each.client.close()
 
@@ -239,13 +250,14 @@ class ReceiverServiceStream(DataSourceStreamReader):
         return self._tails
 
     def _tails_of(self, names: list[str]) -> dict[str, tuple[str, LogTail]]:
-        """Those of some receivers. They are asked at the same time: each that is out of reach takes half a second."""
+        """Those of some receivers, which are asked at the same time: each that is out of reach takes half a second."""
         found = zip(names, at_once(lambda name: self._receivers[name].tail(), names), strict=True)
         self._check_slices()
         return {name: tail for name, tail in found if tail is not None}
 
     def _check_slices(self) -> None:
-        """Raise UsageError where a slice is missing or there twice, or say so, once one told its subscription."""
+        """Raise or log a UsageError for missing or repeated slices, once a receiver has answered with its
+        subscription."""
         found = {n: each.known for n, each in self._receivers.items() if each.known is not None}
         if found == self._sliced:
             return
@@ -258,11 +270,11 @@ class ReceiverServiceStream(DataSourceStreamReader):
         self,
         group: str,
         tails: dict[str, tuple[str, LogTail]],
-        known: Mapping[str, LogOffset],
+        known: Mapping[str, Offset],
         awaited: Mapping[str, int],
-    ) -> dict[str, LogOffset]:
-        """Where to begin with receivers that no offset has a place of. They hold it for the group from now on."""
-        found: dict[str, LogOffset] = {}
+    ) -> dict[str, Offset]:
+        """Where to begin with receivers that have no offset yet. They hold it for the group from now on."""
+        found: dict[str, Offset] = {}
         for name, (log, tail) in tails.items():
             if name in known:
                 continue
@@ -273,30 +285,30 @@ class ReceiverServiceStream(DataSourceStreamReader):
                 receiver.missed(error)
                 continue
             receiver.planned()
-            found[name] = self._offsets.trust(name, LogOffset(log, cursor))
+            found[name] = self._offsets.trust(name, Offset(log, cursor))
         self._commits.commit(self._settings.receiver_group or group, found)
         return found
 
     def _awaited_now(
-        self, places: Mapping[str, LogOffset], known: Mapping[str, int]
+        self, log_offsets: Mapping[str, Offset], known: Mapping[str, int]
     ) -> dict[str, int] | None:
-        """Since when the receivers are awaited that have no place yet; None: there are none."""
+        """Since when receivers without an offset are awaited; None: there are none."""
         now = time.time_ns()
         for name in self._open():
-            if name not in places:
+            if name not in log_offsets:
                 self._awaited.setdefault(name, known.get(name, now))
-        return {name: since for name, since in self._awaited.items() if name not in places} or None
+        return {name: since for name, since in self._awaited.items() if name not in log_offsets} or None
 
     def _known(self, offset: ReceiverServiceOffset) -> ReceiverServiceOffset:
         """The offset without receivers that the option does not name; that is an error, or a warning."""
-        missing = sorted(offset.places.keys() - self._open().keys())
+        missing = sorted(offset.by_receiver.keys() - self._open().keys())
         if not missing:
             return offset
         what = f"the checkpoint has positions of {', '.join(missing)}, which receivers does not name"
         if self._settings.fail_on_data_loss:
-            raise UsageError(f"{what}; name them, or set failOnDataLoss=false to go on without them")
-        self._say(f"{what}; going on without them because failOnDataLoss=false")
-        return replace(offset, places={n: p for n, p in offset.places.items() if n not in missing})
+            raise UsageError(f"{what}; name them, or set failOnDataLoss=false to continue without them")
+        self._say(f"{what}; continuing without them because failOnDataLoss=false")
+        return replace(offset, by_receiver={n: p for n, p in offset.by_receiver.items() if n not in missing})
 
     def _target(self, name: str, log: str, tail: LogTail) -> Cursor:
         if self._targets is None:

@@ -1,7 +1,7 @@
-"""The streaming source over receiver services as PySpark 4.2 and newer want it.
+"""The streaming source over receiver services, for PySpark 4.2 and newer.
 
-Spark tells where a micro-batch begins and how much it may take, stops where Trigger.AvailableNow began, and shows
-how far the receivers are.
+Spark passes the beginning and the limits of a micro-batch, stops at the end where Trigger.AvailableNow began, and shows
+the progress of the receivers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from ..monitoring.stream_counters import lost, rejected
 from ..options.explanations import explained
 from ..transport.log.frame import Cursor
-from .offsets import Json, LogOffset, ReceiverServiceOffset
+from .offsets import Json, Offset, ReceiverServiceOffset
 from .read_limits import default_read_limit, limits_of
 from .receiver_service_stream import ReceiverServiceStream
 
 
 class ReceiverServiceStreamReader(ReceiverServiceStream, SupportsTriggerAvailableNow):
-    """Spark calls all methods but ``read`` in one process on the driver, and that one in tasks."""
+    """Spark calls all methods but ``read`` in one process on the driver, and ``read`` in tasks."""
 
     _available_now = False
 
@@ -31,20 +31,18 @@ class ReceiverServiceStreamReader(ReceiverServiceStream, SupportsTriggerAvailabl
         """The end of the next micro-batch."""
         offset = ReceiverServiceOffset.from_json(start)
         if self._available_now and self._targets is None:
-            self._targets = {
-                n: LogOffset(log, Cursor(tail.position)) for n, (log, tail) in self._poll().items()
-            }
+            self._targets = {n: Offset(log, Cursor(tail.position)) for n, (log, tail) in self._poll().items()}
         return self._plan_end(offset, limits_of(limit, self._settings)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._available_now = True
 
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
-        """The ends of the logs as of the last look, and the state of each receiver; Spark only shows it."""
+        """The ends of the logs as last seen, and the state of each receiver; Spark only shows it."""
         if self._planned is None:
             return None
-        ends = {n: LogOffset(log, Cursor(tail.position)) for n, (log, tail) in self._tails.items()}
-        shown = ReceiverServiceOffset(self._planned.group, {**self._planned.places, **ends}).to_json()
+        ends = {n: Offset(log, Cursor(tail.position)) for n, (log, tail) in self._tails.items()}
+        shown = ReceiverServiceOffset(self._planned.group, {**self._planned.by_receiver, **ends}).to_json()
         shown["status"] = {name: self._status(name) for name in sorted(self._open())}
         return shown
 
@@ -52,8 +50,8 @@ class ReceiverServiceStreamReader(ReceiverServiceStream, SupportsTriggerAvailabl
         if name not in self._tails or self._planned is None:
             return {"state": "unreached"}
         log, tail = self._tails[name]
-        place = self._planned.places.get(name)
-        at = place.cursor.position if place is not None and place.log == log else tail.base
+        log_offset = self._planned.by_receiver.get(name)
+        at = log_offset.cursor.position if log_offset is not None and log_offset.log == log else tail.base
         counters = dict(tail.counters)
         return cast(
             "Json",

@@ -1,12 +1,12 @@
-"""The streaming source over receiver services as PySpark 4.0 and 4.1 want it.
+"""The streaming source over receiver services, for PySpark 4.0 and 4.1.
 
-These versions ask for the end of a micro-batch without saying where it begins. It begins where the one before has
-ended: this process has planned it, or, after a restart, Spark has first asked for the partitions of an empty range
+These versions ask for the end of a micro-batch without passing its beginning. It begins where the previous one ended:
+this process has planned that one, or, after a restart, Spark has first asked for the partitions of an empty range
 there. A new query is asked for an end before it is asked for its beginning.
 
 With Trigger.AvailableNow, and after a restart, they ask for the end even before they repeat the last micro-batch, if it
-has not been committed, and ask no second time. Whether that was committed they tell by commit() alone, when there is
-more: until then the consumer group is held where it is.
+has not been committed, and do not ask again. Only commit() shows whether that was committed, and it is called when
+there is more: until then the consumer group is held where it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .receiver_services import at_once
 
 
 class ReceiverServiceStreamReader40(ReceiverServiceStream):
-    """Spark calls all methods but ``read`` in one process on the driver, and that one in tasks."""
+    """Spark calls all methods but ``read`` in one process on the driver, and ``read`` in tasks."""
 
     @explained()
     def latestOffset(self) -> dict[str, Json]:  # type: ignore[override]  # noqa: N802
@@ -34,7 +34,7 @@ class ReceiverServiceStreamReader40(ReceiverServiceStream):
         return self._plan_end(start, limits, is_processed=not is_resumed).to_json()
 
     def _hold(self, group: str) -> None:
-        """Have the receivers keep the group where it is. One that lost it keeps all that its log has."""
+        """Have the receivers keep the group where it is. A receiver that lost the group keeps its whole log."""
 
         def hold(name: str) -> None:
             log, tail = tails[name]
@@ -42,7 +42,7 @@ class ReceiverServiceStreamReader40(ReceiverServiceStream):
             try:
                 client.commit_offset(log, group, client.groups(log).get(group, Cursor(tail.base)))
             except (RangeServerError, LogLostError) as error:
-                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+                self._say(f"receiver {name}: {error}; the next commit repeats the offset")
 
         tails = self._poll()
         at_once(hold, list(tails))

@@ -1,4 +1,4 @@
-"""The type of a topic, or of topics, whose writers told theirs to receiver services."""
+"""The type of one or several topics, whose writers announced theirs to receiver services."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from .receiver_services import Connect, ReceiverService, connect, receiver_servi
 
 _POLL_SECONDS: Final = 0.1
 _FIX: Final = "set type or type.file, or give the columns with .schema(...)"
-#: In place of what is known where a log has one topic.
+#: Stands for the topic where a log has only one.
 _THE_TOPIC: Final = WriterTopic()
 
 
 @slotted
 class _AnnouncedTypes:
-    """What writers told all receivers."""
+    """The types that writers announced to all receivers."""
 
-    #: The receivers to which writers told a type.
+    #: The receivers to which writers announced a type.
     structs: dict[Struct, dict[str, None]] = field(default_factory=dict)
-    #: What the writers of topics that share a log call these types, and the topics that have told one, whatever it is.
+    #: The type names of writers whose topics share a log, and the topics with any announced type.
     type_names: set[str | None] = field(default_factory=set)
     topics: set[str | None] = field(default_factory=set)
 
 
 def receiver_service_type(settings: Settings, make: Connect = connect) -> TopicType | None:
-    """The type with most members of those that writers told any receiver, as which all the others can be read.
+    """Of the types announced to any receiver, the one with most members, as which all the others can be read.
 
-    Topics that are read together have none if their types differ. A first writer is waited for, of a list of topics
-    one of each, as long as type.discovery_timeout says. Raises OptionError if nobody has told a type by then, or if the
-    types of one topic contradict each other.
+    Topics that are read together have no common type if theirs differ. The call waits for a first writer (of a list of
+    topics, one of each) as long as type.discovery_timeout. Raises OptionError if no type is announced by then, or if
+    the types of one topic contradict each other.
     """
     receivers = receiver_services(settings, make)
     deadline = time.monotonic() + settings.type_discovery_timeout / NANOSECONDS
@@ -54,7 +54,7 @@ def receiver_service_type(settings: Settings, make: Connect = connect) -> TopicT
             each.client.close()
     if not announced.structs:
         binary = "" if settings.topics is None else ", or set payload=binary"
-        why = f"no writer has told its type to the receivers yet: {_FIX}{binary}"
+        why = f"no writer has announced its type to the receivers yet: {_FIX}{binary}"
         raise OptionError("type.file", None, why)
     if len(announced.type_names) > 1:
         return None
@@ -72,7 +72,7 @@ def _announced(receivers: Iterable[ReceiverService], settings: Settings) -> _Ann
     for each in receivers:
         try:
             types = each.client.writer_types(each.find().log)
-        except LogLostError:  # its receiver starts
+        except LogLostError:  # its receiver is starting
             continue
         for writer, struct in types.by_writer.items():
             if struct is None:
@@ -86,7 +86,7 @@ def _announced(receivers: Iterable[ReceiverService], settings: Settings) -> _Ann
 
 
 def _topics(types: AnnouncedTypes, writer: Guid, settings: Settings) -> Sequence[WriterTopic]:
-    """The topics of a writer that are read."""
+    """The topics of a writer that the query reads."""
     selection = settings.topics
     if selection is None:
         return [_THE_TOPIC]
@@ -95,11 +95,11 @@ def _topics(types: AnnouncedTypes, writer: Guid, settings: Settings) -> Sequence
 
 
 def _widest(announced: _AnnouncedTypes, settings: Settings) -> Struct:
-    """As the topic's peers are asked where a query has its own receiver (transport.net.topic_types)."""
+    """As transport.net.topic_types does with the types of a topic's peers for a query with its own receiver."""
     try:
         found, clash = one_for_all(announced.structs, settings.qos.type_consistency)
     except UsageError as error:
-        raise OptionError("type.file", None, f"writers told the receivers {error}: {_FIX}") from None
+        raise OptionError("type.file", None, f"writers announced to the receivers {error}: {_FIX}") from None
     if clash is None:
         return found
     reader, writer, reasons = clash

@@ -1,4 +1,4 @@
-"""The receiver services of a query: which answers, the subscription at each, and where its log is read."""
+"""The receiver services of a query: which ones answer, the subscription at each, and the folder of its log."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .range_calculator import Limits, LogPartition, pieces_of
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: How long planning waits for one receiver that does not say where its log ends, and how long it then leaves it alone.
+#: How long planning waits for the end of one receiver's log, and the pause after that failed.
 _PATIENCE_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 1.0
-#: How long it waits for a receiver that has said so: it looks for a place in its log, or writes one to a disk.
+#: How long it waits for a receiver that has answered: it may search its log, or write to a disk.
 _WORK_SECONDS: Final = 15.0
-#: How long a receiver may take to make a subscription, and to have its log, on a busy host.
+#: How long a receiver may take to make a subscription and its log, on a busy host.
 _START_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 #: Receivers that are asked at the same time.
@@ -62,12 +62,12 @@ Connect: TypeAlias = Callable[[Served], Client]
 
 
 def connect(served: Served) -> Client:
-    """A client that gives up soon, for planning."""
+    """A client with little patience, for planning."""
     return ReceiverClient(served, patience=_PATIENCE_SECONDS, work_patience=_WORK_SECONDS)
 
 
 class ReceiverService:
-    """One receiver, by the name that offsets have. What it raises is that of the client."""
+    """One receiver, by its name in offsets. Its methods raise the client's errors."""
 
     def __init__(self, name: str, served: Served, settings: Settings, make: Connect) -> None:
         self.name = name
@@ -75,17 +75,17 @@ class ReceiverService:
         self._served = served
         self._settings = settings
         self._info: SubscriptionInfo | None = None
-        #: The subscription as the receiver told it last, be it in reach or not.
+        #: The subscription as last received, whether or not the receiver is in reach.
         self.known: SubscriptionInfo | None = None
         self._gone_since: float | None = None
-        #: Whether planning failed last, so that it is not back because it says where its log ends.
+        #: Whether planning failed last: then an answer about the log's end does not prove that it is back.
         self._is_unplanned = False
         self._next_try = 0.0
-        #: Whether it is out of reach for longer than ``receiver.timeout``, and that was said.
+        #: Whether it is out of reach for longer than ``receiver.timeout``, and that was logged.
         self._given_up = False
 
     def find(self) -> SubscriptionInfo:
-        """The subscription that the query reads. Raises UsageError if there is none, or no single one."""
+        """The subscription that the query reads. Raises UsageError if there is none, or more than one."""
         if self._info is None:
             asked = self._settings.receiver_subscribes
             self._info = (
@@ -110,7 +110,7 @@ class ReceiverService:
         except RangeServerError as error:
             self._missed(error)
             return None
-        except LogLostError as error:  # which its receiver begins just now
+        except LogLostError as error:  # its receiver is just making it
             self._missed(RangeServerError(str(error), is_reached=False))
             return None
         if not self._is_unplanned:
@@ -118,13 +118,14 @@ class ReceiverService:
         return found
 
     def planned(self) -> None:
-        """It has answered all that was asked to plan a micro-batch."""
+        """It has answered every request for planning a micro-batch."""
         self._is_unplanned = False
         self._is_back()
 
     def missed(self, error: RangeServerError) -> None:
-        """It did not answer what was asked to plan a micro-batch: say so once. Raises the error if it answered wrongly,
-        or has been gone for too long."""
+        """It did not answer a request for planning a micro-batch: log that once. Raises the error if the answer was
+        wrong,
+        or it has been out of reach for too long."""
         self._is_unplanned = True
         self._missed(error)
 
@@ -141,7 +142,9 @@ class ReceiverService:
         if self._gone_since is None:
             self._gone_since = now
             _log.warning(
-                "receiver %s: %s; its samples wait there, going on with the others", self.name, error
+                "receiver %s: %s; its samples wait there; continuing with the other receivers",
+                self.name,
+                error,
             )
         gone = now - self._gone_since
         if gone * NANOSECONDS < self._settings.receiver_timeout or self._given_up:
@@ -150,13 +153,14 @@ class ReceiverService:
         if self._settings.fail_on_data_loss:
             raise RangeServerError(why, addresses=error.addresses, is_reached=False) from error
         self._given_up = True
-        _log.warning("%s; going on without it because failOnDataLoss=false", why)
+        _log.warning("%s; continuing without it because failOnDataLoss=false", why)
 
     def begin(self, log: str, tail: LogTail, *, default: str, since: int | None = None) -> Cursor:
         """Where a query begins that has not read this log.
 
-        ``latest`` is the end that the log had at ``since`` (ns since 1970), when the query has begun without an answer
-        of this receiver; None: it answers at once.
+        ``latest`` is the end that the log had at ``since`` (ns since 1970), if the query began without an answer of
+        this
+        receiver; None: it answered at once.
         """
         if self._settings.starting_time is not None:
             return self.client.at(log, self._settings.starting_time)
@@ -182,16 +186,16 @@ class ReceiverService:
             found = self.client.place(log, Cursor(wanted))
             if isinstance(found, Cursor):
                 return found
-            what = "is trimmed" if wanted < tail.base else "is no beginning of a frame"
+            what = "is trimmed" if wanted < tail.base else "is not the beginning of a frame"
             place = found.place
         what = (
             f"position {wanted} of receiver {self.name} {what}; its log {log} holds positions {tail.base} to "
-            f"{tail.position}, and the next place to read at is {place.position}"
+            f"{tail.position}, and the next readable position is {place.position}"
         )
         if self._settings.fail_on_data_loss:
-            fix = f"{what}: name that one, or set failOnDataLoss=false to go on there"
+            fix = f"{what}: name that one, or set failOnDataLoss=false to continue there"
             raise OptionError(option, f'{{"{self.name}": {wanted}}}', fix)
-        _log.warning("%s: %s; going on there because failOnDataLoss=false", option, what)
+        _log.warning("%s: %s; continuing there because failOnDataLoss=false", option, what)
         return place
 
     def advance(self, log: str, start: Cursor, end: Cursor, limits: Limits) -> Cursor:
@@ -200,9 +204,9 @@ class ReceiverService:
         return self.client.advance(log, start, end, max_rows=limits.max_rows, max_bytes=limits.max_bytes)
 
     def partitions(self, log: str, start: Cursor, end: Cursor, min_pieces: int) -> list[LogPartition]:
-        """[start, end) in pieces; in one, if the receiver is out of reach: tasks wait for it longer.
+        """[start, end) in pieces; in one piece if the receiver is out of reach: tasks wait for it longer.
 
-        Raises LogLostError for what is trimmed, unless failOnDataLoss is false: tasks read what is still held then.
+        Raises LogLostError for a trimmed part, unless failOnDataLoss is false: tasks then read what is still held.
         """
         if start >= end:
             return []
@@ -223,7 +227,7 @@ class ReceiverService:
         return [LogPartition(str(directory), host, *a, *b, self._served, place) for a, b in ranges]
 
     def _subscribed(self, asked: Mapping[str, str]) -> SubscriptionInfo:
-        self.client.subscriptions()  # who is out of reach is not waited for as long as who is busy
+        self.client.subscriptions()  # fails soon if the receiver is out of reach; a busy one gets more time below
         info = self.client.subscribe(asked, patience=_START_SECONDS)
         self.await_log(info.log)
         return info
@@ -255,7 +259,7 @@ class ReceiverService:
 
 
 def _is_of(info: SubscriptionInfo, settings: Settings) -> bool:
-    """Whether a subscription has the query's topic, or its topics."""
+    """Whether a subscription has the query's topic or topics."""
     if info.topics is None or settings.topics is None:
         return info.topics is settings.topics and info.topic == settings.topic
     return info.topics.is_like(settings.topics)
@@ -268,7 +272,7 @@ def _topics(of: SubscriptionInfo | Settings) -> str:
 
 
 def receiver_services(settings: Settings, make: Connect = connect) -> dict[str, ReceiverService]:
-    """All receivers of a query by name; nothing is asked yet. Raises OptionError for a file that cannot be read."""
+    """All receivers of a query by name, not yet asked. Raises OptionError for an unreadable file."""
     token = _token(settings)
     pem = (
         _pem("receiver.ca", settings.receiver_ca, "CERTIFICATE"),
@@ -284,7 +288,7 @@ def receiver_services(settings: Settings, make: Connect = connect) -> dict[str, 
 
 
 def at_once(ask: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
-    """What ``ask`` answers for each receiver, all of which are asked at the same time. Raises what the first raised."""
+    """The answers of ``ask`` for all receivers, asked at the same time. Raises the first error."""
     if len(names) < 2:
         return [ask(name) for name in names]
     with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as pool:
@@ -292,7 +296,7 @@ def at_once(ask: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
 
 
 def _token(settings: Settings) -> str:
-    """Empty: there is none. Raises OptionError for what cannot be one; a line's end, as files have it, is no part."""
+    """Empty: there is none. Raises OptionError if it is invalid; a final line end, as in files, is ignored."""
     source, token = "receiver.token", settings.receiver_token
     if token is None and settings.receiver_token_file is not None:
         source = "receiver.token.file"

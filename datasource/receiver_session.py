@@ -1,4 +1,4 @@
-"""The receiver of one stream and its log, as the process of the source on the driver sees them."""
+"""The receiver of one stream and its log, as the source's process on the driver sees them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 #: Where a log begins.
 START: Final = Cursor(0)
-#: Spark has written a batch's offsets before it asks for the partitions; a query that does so later gets more chances.
+#: Spark has written a batch's offsets before it asks for the partitions; a query that writes later gets more chances.
 _LOOKS: Final = 3
 #: If a receiver dies more often than this within a minute, the query fails.
 _DEATHS_MAX: Final = 3
 
 
 def make_log(settings: Settings, plan: TopicPlan, log: str) -> Path:
-    """A new log without a receiver; logs that ended and are no longer kept are removed first. Returns its folder.
+    """A new log without a receiver; ended logs past their retention are removed first. Returns its folder.
 
     Raises OptionError or LogError.
     """
@@ -81,7 +81,7 @@ class ReceiverSession:
         self.directory = settings.log_dir / log
         self._start = start
         self._config = receiver_config(settings, plan, self.directory, ephemeral=ephemeral)
-        if not ephemeral:  # a batch read is over before there is anything to clean
+        if not ephemeral:  # a batch read ends before there is anything to clean
             self._config = replace(
                 self._config,
                 ended_logs_period_ns=settings.log_retention,
@@ -90,9 +90,9 @@ class ReceiverSession:
         if not ephemeral:  # an ephemeral receiver runs in a task, and the driver has logged the warnings
             for warning in settings.warnings:
                 _log.warning("topic %r: %s", settings.topic, warning)
-        #: How often it is still worth looking for a temporary checkpoint.
+        #: How often the session still looks for a temporary checkpoint.
         self._looks = 0 if ephemeral else _LOOKS
-        #: Whether there is one, so that nobody can go on with the log once the query has ended.
+        #: Whether there is one, so that no query can resume the log once this one has ended.
         self.is_temporary = False
         self.supervision = ReceiverSupervision(
             self._start_with_modules, is_stopping=stopping, deaths_max=_DEATHS_MAX
@@ -110,7 +110,7 @@ class ReceiverSession:
         stopping: Callable[[], bool] = bool,
         ephemeral: bool = False,
     ) -> ReceiverSession:
-        """A receiver with a new log; logs that ended and are no longer kept are removed first.
+        """A receiver with a new log; ended logs past their retention are removed first.
 
         The receiver removes an ``ephemeral`` log, even if this process is killed.
         """
@@ -154,7 +154,7 @@ class ReceiverSession:
         try:
             self._receiver.check()
         except LogFullError:
-            raise  # it was to end rather than hold its writers back
+            raise  # on_log_full=fail asks for this end
         except RtpsError as error:
             self._revive(error)
         tail = self._receiver.cursor()
@@ -162,7 +162,7 @@ class ReceiverSession:
         return tail
 
     def commit_offset(self, cursor: Cursor) -> None:
-        """Spark is done with everything before ``cursor``."""
+        """Spark has processed everything before ``cursor``."""
         self._receiver.commit_position(cursor.position)
 
     def note_checkpoint(self) -> None:
@@ -183,13 +183,13 @@ class ReceiverSession:
         return self._receiver.counters()
 
     def why_unmatched(self) -> str | None:
-        """Why an ephemeral receiver has matched no writer so far, in words; None: it has, or nothing is known."""
+        """Why an ephemeral receiver has matched no writer so far; None: it has matched one, or nothing is known."""
         return self._receiver.why_unmatched()
 
     def stop(self, *, dispose: bool = True) -> None:
         """End the receiver; without a ``dispose`` writers still wait for the next receiver on the log.
 
-        With it, the samples go if the checkpoint is a temporary one, with which nobody starts the query again.
+        With it, the log is removed if the checkpoint is a temporary one, which no query starts from again.
         """
         self._receiver.stop(dispose=dispose)
         if dispose and self.is_temporary:

@@ -1,4 +1,4 @@
-"""``spark.read`` of a recording: its files, divided among tasks, and only the parts that a query asks for."""
+"""``spark.read`` of a recording: its files, divided among tasks, which read only the parts that a query asks for."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class RecordingPartition(InputPartition):
 
 
 def type_of_recording(settings: Settings) -> TopicType | None:
-    """The type that the files give the topic, unless options do; None: it does not matter, or topics have several."""
+    """The topic's type in the files, unless options give it; None: it is not needed, or topics have several types."""
     if settings.payload is not Payload.CDR:
         return None
     return type_of_topics(settings)
 
 
 def times_of(settings: Settings) -> Times:
-    """What startingTime and endingTime select."""
+    """The time range of startingTime and endingTime."""
     since, until = settings.recording_since, settings.recording_until
     return Times(TIME_MIN if since is None else since, TIME_MAX if until is None else until)
 
@@ -62,7 +62,7 @@ class RecordingReader(DataSourceReader):
     """The rows of a recording, in the order of its files.
 
     It takes no filters of Spark (``pushFilters``): PySpark 4.3 keeps what was pushed last for all uses of a DataFrame,
-    so that a union of two ``where`` would have the rows of one of them twice.
+    so a union of two ``where`` would have the rows of one of them twice.
     """
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
@@ -89,7 +89,7 @@ def read_piece(
     path, is_lenient = partition.piece.path, not settings.fail_on_data_loss
     if is_lenient and not os.path.exists(path):
         _log.warning(
-            "%s: it was removed before it was read; going on without it because failOnDataLoss=false", path
+            "%s: it was removed before it was read; continuing without it because failOnDataLoss=false", path
         )
         return
     with explained():

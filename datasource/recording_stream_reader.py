@@ -1,7 +1,7 @@
-"""A recording as a stream: files that come into a folder, each read once, by name and position.
+"""A recording as a stream: files that appear in a folder, each read once, by name and position.
 
-An offset has, for each file, how far it is read: bytes of an MCAP file or a capture, or rows of a bag. An MCAP file is
-taken when it is whole; of bags and captures, which have no end, what they have by then.
+An offset has the position reached in each file: bytes of an MCAP file or a capture, rows of a bag. An MCAP file is read
+once it is complete; bags and captures, which have no end mark, are read as far as they are written.
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ class RecordingOffset:
 
 @value
 class _File:
-    """What a file has of the topic."""
+    """The contents of a file for the topic."""
 
     form: str
     channels: tuple[Channel, ...]
     sections: tuple[FileSection, ...]
 
     def has(self, path: str, position: int) -> bool:
-        """Whether a file that was read, or planned, up to there has such a position still: if not, it is another one,
-        or was shortened."""
+        """Whether a file that was read, or planned, up to ``position`` still has it: if not, it was replaced or
+        shortened."""
         if self.form == BagFile.form:
             return position <= max((section.stop for section in self.sections), default=0)
         if self.form == McapFile.form and any(s.start < position < s.stop for s in self.sections):
             return False
         try:
             return position <= os.path.getsize(path)
-        except OSError:  # it was removed meanwhile, which its reader says
+        except OSError:  # it was removed meanwhile, which its reader reports
             return True
 
 
@@ -92,7 +92,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
         self._settings = settings
         self._plan = plan
-        #: By path, size and time of change: a file is looked into once.
+        #: By path, size and time of change: each version of a file is opened once.
         self._known: dict[tuple[str, int, int], _File | None] = {}
         self._available_now = False
         self._target: dict[str, int] | None = None
@@ -122,7 +122,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         for path, file in self._files():
             if not file.has(path, at.get(path, 0)):
                 self._say(
-                    f"{path}: it is not the file that was read, or was shortened, and is not read again; {_NAMES}"
+                    f"{path}: it was replaced or shortened since it was read, and is not read again; {_NAMES}"
                 )
                 continue
             most = _BEHIND_ALL if self._target is None else self._target.get(path, 0)
@@ -133,7 +133,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 taken += section.nbytes
         if len(at) > _FILES_LOGGED:
             self._say(
-                f"{len(at)} files are in each offset; a new checkpoint, and files moved away, make it short"
+                f"{len(at)} files are in each offset; move files away and start with a new checkpoint, to shorten it"
             )
         return RecordingOffset(at).to_json()
 
@@ -167,7 +167,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # --- inside ------------------------------------------------------------------------------------
 
     def _files(self) -> list[tuple[str, _File]]:
-        """The files that are there, and have the topic."""
+        """The present files that have the topic."""
         paths = recording_files(self._settings.recording, must_exist=False)
         found = [(path, file) for path in paths if (file := self._look(path)) is not None]
         if self._available_now and self._target is None:
@@ -175,7 +175,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found
 
     def _look(self, path: str) -> _File | None:
-        """What a file has of the topic; None if it has nothing yet, or is not whole yet."""
+        """The file's contents for the topic; None if it has none yet, or is not complete yet."""
         try:
             state = os.stat(path)
         except FileNotFoundError:
@@ -186,7 +186,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             try:
                 self._known[key] = self._read(path)
             except RecordingError as error:
-                self._say(f"{error}; it is looked at again when it has changed")
+                self._say(f"{error}; it is read again when it has changed")
                 self._known[key] = None
         return self._known[key]
 
@@ -194,8 +194,8 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not os.path.exists(path):
             what = "it was removed before it was read"
             if self._settings.fail_on_data_loss:
-                raise RecordingError(f"{what}; failOnDataLoss=false goes on without it", path=path)
-            self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
+                raise RecordingError(f"{what}; failOnDataLoss=false continues without it", path=path)
+            self._say(f"{path}: {what}; continuing without it because failOnDataLoss=false")
             return None
         settings = self._settings
         ros, distribution = settings.ros is not None, settings.ros_distribution
@@ -207,14 +207,14 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _File(file.form, channels, tuple(file.sections(channels, ALL_TIMES)))
 
     def _is_gone(self, path: str, file: _File, since: int, until: int) -> bool:
-        """Whether what was planned is not in the file any more. Raises RecordingError then, with failOnDataLoss."""
+        """Whether planned sections are no longer in the file. Raises RecordingError then, with failOnDataLoss."""
         if file.has(path, since) and file.has(path, until):
             return False
         what = "it was replaced or shortened before it was read"
         if self._settings.fail_on_data_loss:
-            fix = f"failOnDataLoss=false goes on without it. {_NAMES.capitalize()}"
+            fix = f"failOnDataLoss=false continues without it. {_NAMES.capitalize()}"
             raise RecordingError(f"{what}; {fix}", path=path)
-        self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
+        self._say(f"{path}: {what}; continuing without it because failOnDataLoss=false")
         return True
 
     def _say(self, sentence: str) -> None:
@@ -231,7 +231,7 @@ def _between(sections: Iterable[FileSection], since: int, until: int) -> Iterato
 
 
 def _groups(sections: Iterable[FileSection], nbytes: int) -> Iterator[tuple[FileSection, ...]]:
-    """Sections of about so many bytes together."""
+    """Groups of sections, of about ``nbytes`` each."""
     held: list[FileSection] = []
     size = 0
     for section in sections:

@@ -1,4 +1,4 @@
-"""Schemas of Spark and of Arrow: what Spark expects of a Python data source, and what columns of a topic become."""
+"""Schemas of Spark and of Arrow: what Spark expects of a Python data source, and the columns of a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .spark_versions import TIMESTAMPS_IN_UTC
 
 
 def source_schema(settings: Settings, found: TopicType | None) -> StructType:
-    """The schema of a source without one; raises now whatever would be wrong with reading it."""
+    """The schema of a source without one; raises early whatever would fail when it is read."""
     schema = to_spark(schema_to_read(settings, found))
     plan_source(settings, schema, found)
     return schema
@@ -35,7 +35,7 @@ def plan_sink(settings: Settings, schema: StructType) -> Routing:
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """The very Arrow schema that Spark expects from, and passes to, a Python data source.
+    """The exact Arrow schema that Spark expects from, and passes to, a Python data source.
 
     Raises TypeDefinitionError naming a column that Spark has no Arrow type for.
     """

@@ -1,10 +1,10 @@
-"""``spark-submit --py-files`` and ``addPyFile``: streams start in a process without what was shipped on its path.
+"""``spark-submit --py-files`` and ``addPyFile``: a stream's process starts without the shipped files on its path.
 
 Spark runs a stream's source in a process whose include directory is ``<SparkFiles root>/streaming_job``,
 while files shipped with ``--py-files`` lie in the root itself. That process gets a pickled data source; if the package
 comes from a zip or folder in the root, the pickle first puts that on the path. Modules of the user's, which options
-name as ``module:class``, are put there before something is made that imports them: a receiver has the path of the
-process that starts it.
+comes from a zip or folder in the root, the pickle first puts that on the path. The user's modules, which options
+name as ``module:class``, are put there before an object is made that imports them: a receiver has the path of the
 """
 
 from __future__ import annotations

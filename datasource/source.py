@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: What Spark adds to the options of CREATE TABLE, and of nothing else.
+#: What Spark adds to the options of CREATE TABLE only.
 _OF_A_TABLE: Final = frozenset({"provider", "owner"})
 _VIEW: Final = "CREATE TEMPORARY VIEW name USING rtps OPTIONS (topic 'Square')"
 _NO_TABLES: Final = (
@@ -198,8 +198,8 @@ class RtpsDataSource(DataSource):
             fix = "the topics have different types, which no columns fit: set binary, and decode value by from_cdr"
             raise OptionError("payload", "cdr", fix)
         _log.warning(
-            "topics %r: they have different types, so that rows have their payloads, as with payload=binary; set that, "
-            "and the columns are the same whoever is there when the query starts",
+            "topics %r: they have different types, so the rows have payloads, as with payload=binary; set that for "
+            "columns that do not depend on which writers are there when the query starts",
             settings.topic,
         )
         settings = replace(settings, payload=Payload.BINARY)

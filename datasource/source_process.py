@@ -17,7 +17,7 @@ _DYING_SECONDS: Final = 0.5
 
 
 class SourceProcess:
-    """Spark ends the process by SIGTERM and by closing its socket; a driver that was killed only closes sockets."""
+    """Spark ends the process by SIGTERM and by closing its socket; a killed driver only closes sockets."""
 
     def __init__(self) -> None:
         self.is_stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
@@ -27,7 +27,7 @@ class SourceProcess:
         self._pid = 0
 
     def attach(self, stop: Callable[[], None]) -> None:
-        """A receiver belongs to this process from now on; ``stop`` is called at the end of the process."""
+        """From now on a receiver belongs to this process; ``stop`` is called at the end of the process."""
         if not self.attached_at:
             atexit.register(stop)
         self.attached_at, self._parent, self._pid = time.monotonic_ns(), os.getppid(), os.getpid()
@@ -39,7 +39,7 @@ class SourceProcess:
         self.is_stopping = True
 
     def is_forked(self) -> bool:
-        """Whether this is a child of the process: its receiver is its parent's."""
+        """Whether this is a child of the process: its receiver belongs to its parent."""
         return os.getpid() != self._pid
 
     def is_orphaned(self) -> bool:

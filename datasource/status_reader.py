@@ -1,7 +1,7 @@
-"""``statuses=true``: the communication statuses of sources and sinks as rows, one for each that changed.
+"""``statuses=true``: the communication statuses of sources and sinks as rows, one for each change.
 
-An offset is a snapshot of all of them (:mod:`..monitoring.status_changes`), and a micro-batch is what changed between
-two: a query that goes on from its checkpoint has each change once, without a log of its own.
+An offset is a snapshot of all statuses (:mod:`..monitoring.status_changes`), and a micro-batch is the difference of two
+snapshots: a query that restarts from its checkpoint has each change once, without a log of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True)
 class StatusPartition(InputPartition):
-    """What changed between two snapshots, as JSON."""
+    """The changes between two snapshots, as JSON."""
 
     start: str
     end: str
@@ -73,7 +73,7 @@ def check_schema(schema: StructType) -> None:
 
 
 class _StatusReader:
-    """What both readers do."""
+    """The common part of both readers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -96,14 +96,14 @@ class _StatusReader:
 
 
 class StatusBatchReader(_StatusReader, DataSourceReader):
-    """``spark.read``: the statuses as they are when Spark plans the DataFrame, which it does once."""
+    """``spark.read``: the statuses when Spark plans the DataFrame, which it does once."""
 
     def partitions(self) -> Sequence[InputPartition]:
         return [StatusPartition(json.dumps(nothing_yet()), json.dumps(self._snapshot()))]
 
 
 class StatusStreamReader(_StatusReader, DataSourceStreamReader):
-    """``spark.readStream``: the statuses as they are, and then each change."""
+    """``spark.readStream``: first the present statuses, then each change."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -114,7 +114,7 @@ class StatusStreamReader(_StatusReader, DataSourceStreamReader):
         return _offset(nothing_yet())
 
     def latestOffset(self) -> dict[str, Json]:  # type: ignore[override]  # noqa: N802
-        """The statuses now; the offset of before, as long as none has changed."""
+        """The statuses now; the previous offset while none has changed."""
         now = time.monotonic_ns()
         if self._latest is None or now >= self._look_at:
             self._look_at = now + _LOOK_NS
@@ -125,10 +125,10 @@ class StatusStreamReader(_StatusReader, DataSourceStreamReader):
 
     @explained()
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
-        """One task for all that changed, or none. After a restart Spark calls this first."""
+        """One task for all changes, or none. After a restart Spark calls this first."""
         first, last = _snapshot_of(start), _snapshot_of(end)
         if self._latest is None:
-            self._latest = last  # nothing has changed since the checkpoint unless a look says so
+            self._latest = last  # nothing has changed since the checkpoint unless a snapshot shows it
         if next(changes_between(first, last), None) is None:
             return []
         return [StatusPartition(json.dumps(first), json.dumps(last))]
@@ -139,7 +139,7 @@ def _offset(snapshot: dict[str, Json]) -> dict[str, Json]:
 
 
 def _snapshot_of(offset: object) -> dict[str, Json]:
-    """Raises UsageError for an offset that another source has written."""
+    """Raises UsageError for an offset of another source."""
     match offset:
         case {"v": 1, "statuses": {"at": int(), "endpoints": dict()} as snapshot}:
             return cast("dict[str, Json]", snapshot)

@@ -49,12 +49,13 @@ _LISTEN_STEP_SECONDS: Final = 0.02
 class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark calls all methods but ``read`` in one process on the driver, which lives as long as the query.
 
-    Tasks are sent its :class:`TaskReader`.
+    Tasks get its :class:`TaskReader`.
 
-    Nothing is received into a log that the checkpoint does not name: whoever started the query again could not find it,
-    nor the GUID for which writers wait. The end of a query's first micro-batch is therefore the beginning of its log,
-    and the receiver starts when Spark has written that down and asks for the partitions. The same holds for a log in
-    place of one that is lost.
+    Nothing is received into a log that the checkpoint does not name: a restarted query could find neither the log nor
+    the
+    GUID for which writers wait. The end of a query's first micro-batch is therefore the beginning of its log, and the
+    receiver starts when Spark has recorded that and asks for the partitions. The same holds for a log that replaces a
+    lost one.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._order = CommitOrder()
         self._planner = PartitionPlanner(settings)
         self._process = SourceProcess()
-        #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
+        #: Trigger.AvailableNow: the query listens for a while, and then reads no further than the target.
         self._available_now = False
         self._target: Cursor | None = None
         self._planned = START
@@ -94,7 +95,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
-        """The end of the next micro-batch: this reads a counter, and walks frame headers if there is a limit."""
+        """The end of the next micro-batch: this reads a counter, and scans frame headers if there is a limit."""
         refuse_once(limit)
         self._order.asked(start)
         try:
@@ -109,7 +110,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(self._new.name, START).to_json()
         session, begin = self._attach_to(first)
         # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
-        # wait for that for ever, and so would a writer's window that only commits open.
+        # otherwise wait for ever, and so would a writer's window that only commits open.
         if begin > START and not self._order.is_late:
             session.commit_offset(begin)
         if self._available_now and self._target is None:
@@ -125,7 +126,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the log, and the state of the subscription.
 
         Spark calls this after each :meth:`latestOffset` and only shows the answer, as ``sources[i].latestOffset`` of
-        the query's progress: the one place there for numbers of a Python source.
+        the query's progress: the only place there for numbers of a Python source.
         """
         session = self._session
         if session is None:
@@ -133,7 +134,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             tail, counters = session.tail(), session.counters()
         except LogLostError:
-            return None  # the next plan finds out, and says so
+            return None  # the next plan finds the cause and reports it
         counters |= read_decoding_report(session.directory).counters()
         offset = self._offset(tail)
         offset["status"] = {
@@ -160,7 +161,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = START
         if first.log == last.log:
             begin = first.cursor
-        elif first.log != self._new.name:  # it is lost, and failOnDataLoss was false
+        elif first.log != self._new.name:  # the log is lost, and failOnDataLoss was false
             left_over = self._planner.plan_lost(first.log, first.cursor)
         try:
             session, last_cursor = self._attach_to(last)
@@ -188,7 +189,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except LogLostError as error:
             if self._settings.fail_on_data_loss:
                 raise _unprocessed(error) from error
-            _log.warning("%s; nothing is committed", error)  # what is planned next goes on with a new log
+            _log.warning("%s; nothing is committed", error)  # the next plan continues with a new log
 
     def stop(self) -> None:
         """Leave the domain. Writers wait for the next run of the query only if the driver was killed, or if the user
@@ -205,9 +206,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside ------------------------------------------------------------------------------------
 
     def _attach_to(self, offset: Offset) -> tuple[ReceiverSession, Cursor]:
-        """The receiver, and the place of ``offset`` in its log: the start, if that is another log.
+        """The receiver, and the cursor of ``offset`` in its log: the start, if that is another log.
 
-        Raises LogLostError if the offset's log is lost, or has no such place.
+        Raises LogLostError if the offset's log is lost, or does not have that position.
         """
         session = self._session
         if session is None:
@@ -227,7 +228,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _place(self, session: ReceiverSession, cursor: Cursor) -> Cursor:
         """Where the samples behind an offset of the session's log begin.
 
-        Raises LogLostError if the log ends before it, or if the offset is none of the log and failOnDataLoss is true.
+        Raises LogLostError if the log ends before it, or if the log does not have that offset and failOnDataLoss is
+        true.
         """
         found = self._checks.place(cursor, base=session.base(), tail=session.tail())
         if isinstance(found, Cursor):
@@ -235,16 +237,16 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._settings.fail_on_data_loss:
             raise LogLostError(found.what, path=session.directory, position=cursor.position)
         _log.warning(
-            "%s; going on at %s because failOnDataLoss=false", found.what, describe_cursor(found.place)
+            "%s; continuing at %s because failOnDataLoss=false", found.what, describe_cursor(found.place)
         )
         nbytes = found.place.position - cursor.position if found.cause == NOT_HELD else 0
         _record_loss(session.directory, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
         return found.place
 
     def _go_on_anew(self, error: LogLostError, log: str) -> None:
-        """Have a new log in place of one that is lost, if that is allowed: the next offset names it.
+        """Replace a lost log by a new one, if that is allowed: the next offset names it.
 
-        The lost one is that of the session, or ``log``. Spark asks for its ranges again, and it is lost once.
+        The lost one is that of the session, or ``log``. Spark asks for its ranges again, but the log is lost once.
         """
         if self._settings.fail_on_data_loss:
             raise _unprocessed(error) from error
@@ -257,7 +259,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = None  # a position of the old log
         directory = self._new.replace(log)
         _log.warning(
-            "%s; samples are lost, going on because failOnDataLoss=false, from the beginning of a new log: %s",
+            "%s; samples are lost; continuing with a new log because failOnDataLoss=false: %s",
             error,
             directory,
         )
@@ -277,7 +279,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _start_monitoring(settings: Settings) -> None:
-    """Record errors and start the exporter of metrics; OptionError if that is not possible."""
+    """Record errors and start the exporter of metrics. Raises OptionError if that is not possible."""
     record_errors()
     if settings.metrics_port:
         from ..monitoring.metrics import start_exporter
@@ -291,14 +293,14 @@ def _record_loss(directory: Path, part: LostPart) -> None:
 
 
 def _check_log(directory: Path) -> None:
-    """Raise LogLostError if the log was taken away under its receiver: no task could read it."""
+    """Raise LogLostError if the log was removed under its receiver: no task could read it."""
     if not StreamLog.exists(directory):
         raise LogLostError(f"the stream log {directory} was removed", path=directory)
     _ = LogView(directory).metadata
 
 
 def _unprocessed(error: LogLostError) -> LogLostError:
-    """The error to raise for what failOnDataLoss=true refuses to go past."""
+    """The error for a loss that failOnDataLoss=true does not skip."""
     return LogLostError(
         f"{error}. Samples that were received but not processed are lost",
         path=error.path,

@@ -1,4 +1,4 @@
-"""The streaming sink, as PySpark 4.1 and newer have it: 4.0 hands rows to it one by one."""
+"""The streaming sink for PySpark 4.1 and newer; 4.0 passes it rows one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a streaming source that tasks get."""
+"""The part of a streaming source that runs in tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .workers import unpickled
 
 @value
 class TaskReader:
-    """Decodes ranges of logs; ``notes_query``: the query is noted beside the log, which is its own."""
+    """Decodes ranges of logs; ``notes_query``: the query is noted in the log's folder, since the log is the query's
+    own."""
 
     plan: TopicPlan
     fail_on_data_loss: bool
@@ -29,7 +30,7 @@ class TaskReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
-        # here: the process on the driver decodes nothing, and starts sooner without it
+        # imported here: the process on the driver decodes nothing, and starts sooner without it
         from .log_reading import read_log
 
         assert isinstance(partition, LogPartition)

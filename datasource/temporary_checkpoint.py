@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 _NAMES: Final = "temporary-*/offsets"
-#: A JVM that has a temporary directory of its own is at most so far above this process.
+#: A JVM with its own temporary directory is at most this far above the process.
 _ANCESTORS_MAX: Final = 6
 _TMPDIR: Final = b"-Djava.io.tmpdir="
-#: Folders that are looked into; the newest first.
+#: Folders that are searched; the newest first.
 _FOLDERS_MAX: Final = 1_000
 
 
@@ -27,7 +27,7 @@ def find_temporary_checkpoint(log: str) -> Path | None:
         try:
             folders = sorted(root.glob(_NAMES), key=lambda each: each.stat().st_mtime_ns, reverse=True)
         except OSError:
-            continue  # one of them was removed meanwhile; whoever asks asks again
+            continue  # one of them was removed meanwhile; the caller asks again
         for offsets in folders[:_FOLDERS_MAX]:
             try:
                 if any(name in each.read_bytes() for each in offsets.iterdir() if each.name.isdecimal()):

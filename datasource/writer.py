@@ -53,7 +53,7 @@ class TaskWriter:
                 rows += batch.num_rows
             sessions = [writing.session for writing in routes.values()]
             if any(session.in_coherent_set for session in sessions) and _spark_has_hung_up():
-                raise RtpsError("Spark gave the task up; nothing that it wrote becomes visible")
+                raise RtpsError("Spark gave up the task: nothing that it wrote becomes visible")
             for session in sessions:
                 session.end_coherent_set()
         except BaseException:
@@ -77,7 +77,7 @@ class TaskWriter:
 
 @slotted
 class _RouteWriter:
-    """What a task writes to one topic."""
+    """Writes a task's rows to one topic."""
 
     session: WriterSession
     encode: Encoder

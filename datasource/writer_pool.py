@@ -27,7 +27,7 @@ from ..transport.receiver.addresses import with_reserved_ports
 from ..transport.value_classes import value
 from .shipping import find_shipped_modules
 
-#: Writers that one process keeps; beyond that, it deletes the one which was used longest ago.
+#: Writers that one process keeps; beyond that, it deletes the one that was unused for longest.
 WRITERS_MAX: Final = 256
 
 
@@ -75,7 +75,7 @@ class WriterPool:
         return WriterSession(writer, settings, look_around_until=until, counters=self._counters)
 
     def flush(self) -> None:
-        """Send what waits in the batches of all writers; see `flushing.flush_each`."""
+        """Send the waiting batches of all writers; see `flushing.flush_each`."""
         with self._lock:
             writers = [] if self._pid != os.getpid() else [*self._writers.values()]
         flush_each(writers)

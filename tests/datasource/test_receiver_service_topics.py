@@ -95,7 +95,7 @@ def test_types_that_differ_are_no_type(services: ReceiverServices) -> None:
 
 
 def test_topics_without_an_announced_type(services: ReceiverServices) -> None:
-    with pytest.raises(OptionError, match=r"no writer has told .* or set payload=binary"):
+    with pytest.raises(OptionError, match=r"no writer has announced .* or set payload=binary"):
         receiver_service_type(settings_of(subscribe="p,q", **AT_ONCE), services.connect)
 
 

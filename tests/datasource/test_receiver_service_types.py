@@ -40,7 +40,7 @@ def test_the_type_is_the_one_writers_announce(services: ReceiverServices) -> Non
 
 def test_a_first_writer_is_waited_for(services: ReceiverServices) -> None:
     services.a.types = services.b.types = {}
-    with pytest.raises(OptionError, match="no writer has told"):
+    with pytest.raises(OptionError, match="no writer has announced"):
         receiver_service_type(settings_of(**AT_ONCE), services.connect)
     reported = threading.Timer(0.2, services.b.types.update, ({OTHER: NOTE},))
     reported.start()

@@ -141,7 +141,7 @@ class TestStream:
             services.reader(**{"receiver.timeout": "0s"}).initialOffset()
         reader = services.reader(**{"receiver.timeout": "0s", "failOnDataLoss": "false"})
         assert list(reader.initialOffset()["receivers"]) == ["a"]
-        assert "going on without it" in caplog.text
+        assert "continuing without it" in caplog.text
 
     def test_a_new_receiver_joins(self, services: ReceiverServices) -> None:
         services.b.is_gone = True
@@ -165,7 +165,7 @@ class TestStream:
                 reader.latestOffset(zero, ALL)
             return
         assert list(reader.latestOffset(zero, ALL)["receivers"]) == ["a", "b"]
-        assert "going on without them" in caplog.text
+        assert "continuing without them" in caplog.text
 
     @pytest.mark.parametrize("fails", [True, False])
     def test_a_log_that_was_made_anew(self, services: ReceiverServices, fails: bool) -> None:
@@ -304,7 +304,7 @@ class TestBatch:
         ("position", "what", "rows"),
         [
             (1, "is trimmed", [2, 3]),
-            ("middle", "is no beginning of a frame", [3]),
+            ("middle", "is not the beginning of a frame", [3]),
             (1 << 40, "is behind its end", []),
         ],
     )

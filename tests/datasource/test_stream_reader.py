@@ -206,7 +206,7 @@ class TestFirstStart:
                     assert source.ids(zero, end) == list(range(10))  # fetched
                     continue
                 with pytest.raises(
-                    LogAccessError, match=r"this task runs as user \d+, who may not.*log\.mode=0750"
+                    LogAccessError, match=r"this task runs as user \d+ and may not.*log\.mode=0750"
                 ):
                     source.ids(zero, end)
 

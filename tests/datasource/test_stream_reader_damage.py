@@ -94,7 +94,7 @@ class TestOffsets:
             source.reader.commit(after)
             assert losses(tmp_path / "logs")[LOG_LOST] == n + 1
             source.reader.stop()
-        assert "going on because failOnDataLoss=false, from the beginning of a new log" in caplog.text
+        assert "continuing with a new log because failOnDataLoss=false" in caplog.text
         again = make()
         assert again.ids(after, again.reader.latestOffset(after, ALL)) == [], "which goes on as any other"
 
@@ -148,7 +148,7 @@ class TestOffsets:
             assert len(before) == -(-position // FRAME) * 10
             source.reader.stop()
         place = -(-position // FRAME) * FRAME
-        assert f"going on at position {place} because failOnDataLoss=false" in caplog.text
+        assert f"continuing at position {place} because failOnDataLoss=false" in caplog.text
         assert losses(tmp_path / "logs") == {MISPLACED: 1}
 
     def test_a_row_that_its_frame_does_not_have(

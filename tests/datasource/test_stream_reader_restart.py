@@ -157,7 +157,7 @@ class TestRestart:
         elsewhere = Source(tmp_path / "elsewhere", failOnDataLoss="false")
         with caplog.at_level(logging.WARNING):
             assert elsewhere.reader.partitions(zero, end) == []
-        assert "going on because failOnDataLoss=false" in caplog.text
+        assert "continuing with a new log because failOnDataLoss=false" in caplog.text
         elsewhere.reader.commit(end)  # of the old log: nothing to free here
         begin, left = elsewhere.go_on(end)
         assert left == []

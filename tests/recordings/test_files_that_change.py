@@ -88,7 +88,7 @@ def test_a_file_replaced_between_plan_and_read_is_an_error(
         stream_of(tmp_path, "/imu", type=IMU).partitions(start, end)
     lenient = stream_of(tmp_path, "/imu", type=IMU, failOnDataLoss="false")
     assert lenient.partitions(start, end) == []
-    assert f"{name}: it was replaced or shortened before it was read; going on without it" in caplog.text
+    assert f"{name}: it was replaced or shortened before it was read; continuing without it" in caplog.text
     later = end_of(lenient, end)
     assert later == end  # a file is read once, by its name
     assert drive(tmp_path / f"2{path.suffix}", 30, seed=6)
@@ -122,4 +122,4 @@ def test_a_file_that_is_removed_before_its_task_runs(
                 list(reader.read(part))
         else:
             assert list(reader.read(part)) == []
-            assert "1.mcap: it was removed before it was read; going on without it" in caplog.text
+            assert "1.mcap: it was removed before it was read; continuing without it" in caplog.text

@@ -118,7 +118,7 @@ def test_topics_of_several_types(
 ) -> None:
     """What a topic's type is called, and its hash: as ROS 2 has it, which no definition of older bags tells."""
     rows = query(recording, subscribePattern=".*")
-    assert "they have different types, so that rows have their payloads" in caplog.text
+    assert "they have different types, so the rows have payloads" in caplog.text
     assert list(rows[0])[:3] == ["topic", "type_name", "type_hash"] and list(rows[0])[-1] == "value"
     assert sorted((row["topic"], row["value"]) for row in rows) == sorted((m.topic, m.data) for m in drive)
     is_known = "older" not in request.node.callspec.id

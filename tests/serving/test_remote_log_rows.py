@@ -266,7 +266,7 @@ def test_loopback_of_another_host_is_not_waited_for(scene: Scene, server: SceneS
     (part,) = (elsewhere(part) for part in scene.parts(replace(server.served, network=network), 1))
     assert rows([part], PLAN).num_rows
     elsewhen = replace(part, served=replace(server.served, network=f"{network}0"))
-    with pytest.raises(RangeServerError, match="of the driver's host alone") as unreached:
+    with pytest.raises(RangeServerError, match="of the driver's host only") as unreached:
         rows([elsewhen], PLAN)
     assert "the address in receivers" in str(unreached.value)
     assert unreached.value.addresses == server.served.addresses

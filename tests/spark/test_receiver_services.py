@@ -195,7 +195,7 @@ def test_slices_have_to_be_there_once(
     with wrong as query, pytest.raises(StreamingQueryException) as failed:
         query.processAllAvailable()
     assert "one and two have slice 0/2" in str(failed.value)
-    assert "nobody reads slice 1/2" in str(failed.value)
+    assert "no receiver has slice 1/2" in str(failed.value)
     give("two", "1/2")
     Publisher(node, topic).write(points(0, 100), readers=2)
     early = df.option("startingOffsets", "earliest").load(topic)

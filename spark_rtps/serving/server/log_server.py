@@ -2,7 +2,7 @@
 
 Each connection has a thread, so that none waits for another: sending and encrypting release Python's lock. Their number
 is limited. When one more comes, the oldest unauthenticated connection is ended; if all are authenticated, the one that
-has been idle for longest; if all have a request, the new one is told to come back.
+has been idle for longest; if all have a request, the new one gets a refusal with Retry-After.
 """
 
 from __future__ import annotations
