@@ -1,1 +1,1 @@
-"""What the sources and sinks of this host count and report, read from outside; knows no Spark."""
+"""Counters and reports of this host's sources and sinks, read from outside; without Spark."""

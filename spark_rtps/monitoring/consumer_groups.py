@@ -1,6 +1,6 @@
-"""The consumer groups of a receiver service's log, as its server keeps and tells them.
+"""The consumer groups of a receiver service's log, as its server keeps and reports them.
 
-``groups.json`` beside the log, and the answer about it:
+The sidecar file ``groups.json``, and the answer to a request for it:
 ``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T,"idle_ns":I,"missed":N}}}``.
 """
 
@@ -19,7 +19,8 @@ _BYTES_MAX: Final = 4 << 20
 
 @value
 class ConsumerGroup:
-    """A group: all before ``row`` of the frame at ``position`` is committed, since ``at_ns``, in ns since 1970."""
+    """A group: everything before ``row`` of the frame at ``position`` is committed, since ``at_ns``, in ns since
+    1970."""
 
     name: str
     position: int
@@ -27,7 +28,7 @@ class ConsumerGroup:
     at_ns: int
     #: Bytes before ``position`` that were trimmed before the group had committed them.
     missed: int = 0
-    #: How long ago it committed, when this was told; a clock that was set does not change it, as it does ``at_ns``.
+    #: Time since its commit, at the moment of the report; setting a clock changes ``at_ns``, but not this.
     idle_ns: int = 0
 
     def missed_of(self, base: int) -> int:
@@ -47,7 +48,7 @@ def read_groups(directory: Path) -> list[ConsumerGroup]:
 def count_groups(directory: Path, *, base: int, end: int) -> dict[str, int]:
     """Counters of the groups of a log that holds [``base``, ``end``); none where it has no groups.
 
-    ``groups.overtaken``: the groups which next want what is trimmed already.
+    ``groups.overtaken``: the groups whose next samples are already trimmed.
     """
     groups = read_groups(directory)
     if not groups:
@@ -61,7 +62,7 @@ def count_groups(directory: Path, *, base: int, end: int) -> dict[str, int]:
 
 
 def parse_groups(raw: bytes) -> list[ConsumerGroup]:
-    """The groups in the file or in an answer. Raises ValueError."""
+    """Parse the groups in the file or in an answer. Raises ValueError."""
     found = parse_mapping(parse_object(raw).get("groups"), _GROUPS_MAX)
     groups = [_group(name, each) for name, each in found.items()]
     return sorted(groups, key=lambda group: (group.position, group.row, group.name))

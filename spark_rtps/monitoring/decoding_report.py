@@ -1,11 +1,11 @@
-"""The samples of a stream log that became no rows, in a file beside it: malformed ones by writer and reason, the number
-of filtered ones, and what the log lost.
+"""A sidecar file about the samples of a stream log that gave no rows: malformed ones by writer and reason, the number
+of filtered ones, and the losses of the log.
 
-Several tasks write it at a time. Some ranges are read twice, because Spark repeats a task that failed or was slow, and
-a restarted query repeats its last micro-batch. So that each sample counts once, the file also has the numbers of the
-samples that were counted (the number of a sample is how many lie before it in the log). These are few intervals,
-since ranges follow each other. When there are too many, the lowest two become one, and samples between them which are
-read later are not counted. What the log lost is known by its position instead.
+Several tasks write it at the same time. Some ranges are read twice, because Spark repeats a failed or slow task, and
+a restarted query repeats its last micro-batch. To count each sample once, the file also has the numbers of the counted
+samples (the number of a sample is how many lie before it in the log). These are few intervals, since ranges follow
+each other. When there are too many, the lowest two are merged, and samples between them that are read later are not
+counted. Losses of the log are identified by their position instead.
 
 The file is JSON and is replaced as a whole, under a lock. It never fails a task: if it cannot be written, the samples
 are not counted.
@@ -63,10 +63,11 @@ class MalformedSamples:
 
 @value
 class LostPart:
-    """What a log no longer holds, or not as it was written; ``at_ns`` is when that was found, in ns since 1970.
+    """A part of a log that is lost or damaged; ``at_ns`` is when that was found, in ns since 1970.
 
-    ``cause`` says why. ``position`` tells it from others of that cause; ``nbytes`` is 0, ``writer`` (a GUID in
-    hexadecimal) empty and ``samples`` None where that is not known.
+    ``position`` identifies it among parts with the same ``cause``. If they are not known, ``nbytes`` is 0, ``writer``
+    (a
+    GUID in hexadecimal) is empty and ``samples`` is None.
     """
 
     cause: str
@@ -82,15 +83,15 @@ class DecodingReport:
     """The report of one log."""
 
     malformed: dict[tuple[str, str], MalformedSamples] = field(default_factory=dict)
-    #: Malformed samples beyond the number of writers and reasons that are counted apart.
+    #: Malformed samples beyond the limit of separately counted writers and reasons.
     overflow: int = 0
     filtered: int = 0
     lost: dict[tuple[str, int], LostPart] = field(default_factory=dict)
-    #: Lost parts beyond the number of those that are kept.
+    #: Lost parts beyond the limit of kept ones.
     lost_overflow: int = 0
-    #: The highest position of those. Ranges follow each other, and one that is read again counts once.
+    #: The highest position of those. Ranges follow each other, so a range that is read again counts once.
     lost_overflow_to: int = -1
-    #: Numbers of the samples that were counted.
+    #: Numbers of the counted samples.
     counted: IntervalSet = field(default_factory=IntervalSet)
 
     def counters(self) -> dict[str, int]:
@@ -101,12 +102,12 @@ class DecodingReport:
 
     @property
     def lost_samples(self) -> int:
-        """Samples that the log lost, at least: one for each part of which the number is not known."""
+        """Samples that the log lost, at least: a part with an unknown number counts as one."""
         known = sum(1 if p.samples is None else p.samples for p in self.lost.values())
         return min(self.lost_overflow + known, NUMBER_MAX)
 
     def lose(self, part: LostPart) -> None:
-        """Something of the log is lost; what was found before counts once, as it was when most of it was lost."""
+        """Add a lost part; a part found before counts once, with its largest extent."""
         key = part.cause, part.position
         known = self.lost.get(key)
         if known is not None:
@@ -130,14 +131,14 @@ class DecodingReport:
         self.malformed[key] = some
 
     def see(self, first: int, last: int) -> None:
-        """The samples first..last are counted now."""
+        """Mark the samples first..last as counted."""
         self.counted.add_range(first, last)
         if len(self.counted) > _INTERVALS_MAX:
             (low, _), (_, high) = list(self.counted)[:2]
             self.counted.add_range(low, high)
 
     def uncounted(self, numbers: I64) -> int:
-        """How many of these numbers, which ascend and are distinct, were not counted before."""
+        """How many of these ascending, distinct numbers were not counted before."""
         if not len(numbers):
             return 0
         seen = np.array(list(self.counted.within(int(numbers[0]), int(numbers[-1]))), np.int64).reshape(-1, 2)
@@ -186,13 +187,15 @@ def update_decoding_report(directory: Path, change: Callable[[DecodingReport], N
         lock = create_file(directory / _LOCK, os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            report = _read(directory)  # an OSError, such as of no descriptors, does not count as an empty one
+            report = _read(
+                directory
+            )  # an OSError, such as a lack of descriptors, does not count as an empty report
             change(report)
             replace_text(directory / DECODING_REPORT, _as_json(report))
         finally:
             let_go(lock)
     except OSError as error:
-        _log.warning("%s; `spark-rtps errors` and `loss` will not show what became no rows", error)
+        _log.warning("%s; `spark-rtps errors` and `loss` will not show the samples that gave no rows", error)
 
 
 def _as_json(report: DecodingReport) -> str:

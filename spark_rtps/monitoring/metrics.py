@@ -1,7 +1,7 @@
 """Metrics of the sources and sinks on this host, for Prometheus: option ``metrics.port``.
 
-A scrape reads what ``spark-rtps stat``, ``errors`` and ``loss`` read, so one exporter shows all streams of its host
-below its directories of logs, and costs nothing between two scrapes. It needs the package ``prometheus_client``.
+A scrape reads what ``spark-rtps stat``, ``errors`` and ``loss`` read. One exporter therefore shows all streams of its
+host below its directories of logs, and costs nothing between two scrapes. It needs the package ``prometheus_client``.
 
 Names begin with ``spark_rtps_``. Metrics of a stream have the labels kind, topic, domain, pid, and ``stream``, the name
 of its log or counters file; metrics of one of its writers or readers also have ``peer``, a GUID, and those of a
@@ -39,7 +39,7 @@ _PREFIX: Final = "spark_rtps_"
 _STREAM: Final = ("kind", "topic", "domain", "pid", "stream")
 _PEER: Final = (*_STREAM, "peer")
 _GROUP: Final = (*_STREAM, "group")
-#: Why an address cannot be listened on, whatever the port; the negative ones are those of getaddrinfo(3):
+#: Errors of an address that cannot be used with any port; the negative ones are those of getaddrinfo(3):
 #: EAI_NONAME, EAI_AGAIN, EAI_NODATA.
 _NO_ADDRESS: Final = (errno.EADDRNOTAVAIL, -2, -3, -5)
 #: Labels and value of one sample of a metric.
@@ -134,8 +134,8 @@ def start_exporter(
 ) -> None:
     """Answer Prometheus on TCP ``port`` of ``address`` until this process ends; 0: do nothing.
 
-    A second call for the same address and port only adds directories. ``shared``: the first process has the port, all
-    others leave it to that one, and try again at their next call. Raises OptionError.
+    A second call for the same address and port only adds directories. ``shared``: the first process gets the port; the
+    others do without, and try again at their next call. Raises OptionError.
     """
     if not port:
         return
@@ -166,7 +166,7 @@ def _serve(address: str, port: int, collector: StreamCollector, *, shared: bool)
             return False
         reason = getattr(error, "strerror", None) or error
         if getattr(error, "errno", None) in _NO_ADDRESS:
-            fix = f"is no address of this host ({reason}): give one that `ip addr` shows, or 0.0.0.0 for all"
+            fix = f"is not an address of this host ({reason}): give one that `ip addr` shows, or 0.0.0.0 for all"
             raise OptionError(ADDRESS_OPTION, address, fix) from None
         raise OptionError(
             OPTION,
@@ -190,7 +190,7 @@ def _metric(
 
 
 def _unicode(label: str) -> str:
-    """The label as it can be written: half a character in one name would leave the scrape without an answer."""
+    """The label with valid characters only: a lone surrogate in one name would make the whole scrape fail."""
     return label.encode("utf-8", "replace").decode()
 
 
@@ -228,7 +228,7 @@ def _each(peers: str, name: str) -> Callable[[Stream], list[_Sample]]:
 
 
 def _groups(value: Callable[[ConsumerGroup, int, int], int]) -> Callable[[Stream], list[_Sample]]:
-    """A value of each consumer group of a source, by where its log begins and ends."""
+    """A value of each consumer group of a source, computed with the base and end of its log."""
 
     def samples(stream: Stream) -> list[_Sample]:
         ends = stream.counters.get("log.base", 0), stream.counters.get("log.position", 0)

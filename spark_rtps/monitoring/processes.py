@@ -1,4 +1,4 @@
-"""Which process wrote a file that bears its id."""
+"""Whether the process still runs that wrote a file with its process id."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def process_start(pid: int) -> int | None:
 
 
 def goes_on(path: Path, pid: int, start: int) -> bool:
-    """Whether the process goes on that wrote a file, and whose id and start the file's name has.
+    """Whether the process still runs that wrote the file at ``path``, and whose id and start are in the file's name.
 
-    Where containers share the folder and not their processes, only the lock of the file shows that.
+    Where containers share the folder but not their processes, only the lock of the file shows that.
     """
     return process_start(pid) == start or is_held(path)

@@ -49,7 +49,7 @@ _NAME: Final = re.compile(r"(\d+)-(\d+)-\d+\.", re.ASCII)
 
 
 class PublisherCounters:
-    """The files of all writers of this process. Nothing here fails a task: a file that cannot be written is warned of.
+    """The files of all writers of this process. Nothing here fails a task: a file that cannot be written is logged.
 
     The counters of a writer are read under the lock of its node.
     """
@@ -160,7 +160,7 @@ class _WriterFile:
             return
         try:
             self._counters.counter(label).set(min(int(value), INFINITE))
-        except RtpsError as error:  # too long, or no room
+        except RtpsError as error:  # too long, or no space
             self._refused.add(label)
             _log.warning("%s; `spark-rtps stat` will not show it", error)
 

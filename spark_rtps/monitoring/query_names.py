@@ -1,4 +1,4 @@
-"""Which query a stream log belongs to: tasks know its id and name, and note them beside the log.
+"""The query to which a stream log belongs: tasks know its id and name, and note them in a sidecar file.
 
 Spark tells neither to a source. A task finds both in the description that Spark gives the jobs of a query.
 """
@@ -32,19 +32,19 @@ class QueryName:
 
 
 NO_QUERY: Final = QueryName()
-#: What this process has noted or found last, by the file: the inode, and the query. Tasks note theirs again and again.
+#: The queries noted or read last, by file and inode: tasks note theirs repeatedly.
 _NOTED: Final[dict[str, tuple[int, QueryName]]] = {}
 _NOTED_MAX: Final = 64
 
 
 def query_of(description: str | None) -> QueryName | None:
-    """The query whose job has this description; None: it is no query's job."""
+    """The query whose job has this description; None: the job is not a query's."""
     match = _DESCRIPTION.match(description or "")
     return None if match is None else QueryName(match["id"], (match["name"] or "")[:_TEXT_MAX])
 
 
 def note_query(directory: Path, query: QueryName) -> None:
-    """Note that the log in ``directory`` is this query's, if the log lies here. What cannot be written is left out."""
+    """Note that the log in ``directory`` is this query's, if the log lies here. Errors are ignored."""
     try:
         _note(directory, query)
     except OSError:
@@ -66,7 +66,7 @@ def _note(directory: Path, query: QueryName) -> None:
 
 
 def _inode(path: str) -> int:
-    """Which file it is: one that is replaced has another number. 0: there is none."""
+    """The inode of a file: a replaced file has another number. 0: there is none."""
     try:
         return os.stat(path).st_ino
     except FileNotFoundError:

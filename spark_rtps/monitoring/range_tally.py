@@ -1,7 +1,7 @@
-"""What a task found in one range of a log: the samples that became no rows, by their numbers, and what was lost.
+"""A task's counts of one range of a log: the samples that gave no rows, by their numbers, and the losses.
 
-It is added to the log's report where the log is. As JSON it travels there from a task on another host; numbers of
-samples are then a bit for each sample from the first to the last one, compressed.
+They are added to the log's report where the log is. A task on another host sends them there as JSON, in which numbers
+of samples are one bit for each sample from the first to the last one, compressed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERSION: Final = 1
 _WRITER_MAX: Final = 80
 _CAUSE_MAX: Final = 80
 _NUMBER_MAX: Final = 1 << 62
-#: More samples than a range of the longest partition has; so many numbers has a tally altogether.
+#: More samples than a range of the longest partition has; the limit of all numbers of a tally.
 _SAMPLES_MAX: Final = 1 << 26
 #: Of all its numbers together: a few kilobytes may unpack to very many.
 _BITS_MAX: Final = 8 * _SAMPLES_MAX
@@ -52,14 +52,14 @@ class RangeTally:
     #: Malformed samples of further writers and reasons.
     overflow: I64 = field(default_factory=lambda: NONE)
     filtered: I64 = field(default_factory=lambda: NONE)
-    #: The samples first..last were looked at; None: none were.
+    #: The samples first..last were decoded; None: none were.
     seen: tuple[int, int] | None = None
     #: The sample that ended the task; -1: none did.
     failed: int = -1
     lost: tuple[LostPart, ...] = ()
 
     def add_to(self, report: DecodingReport) -> None:
-        """Count what was not counted before."""
+        """Add the samples that were not counted before."""
         for part in self.lost:
             report.lose(part)
         if self.seen is None:
@@ -80,7 +80,7 @@ class RangeTally:
         return report.uncounted(numbers[(numbers <= self.seen[1]) | (numbers == self.failed)])
 
     def split(self, most: int) -> Iterator[bytes]:
-        """The tally as JSON, in parts that :meth:`from_json` takes, of at most ``most`` bytes as far as that can be."""
+        """The tally as JSON, in parts for :meth:`from_json` of at most ``most`` bytes each as far as possible."""
         yield from replace(self, lost=())._halves(most)
         for i in range(0, len(self.lost), _LOST_MAX):
             yield RangeTally(lost=self.lost[i : i + _LOST_MAX]).to_json()
@@ -98,7 +98,7 @@ class RangeTally:
         yield from self._of(middle + 1, last, self.failed)._halves(most)
 
     def _of(self, first: int, last: int, failed: int) -> RangeTally:
-        """What was found of the samples first..last, and of the one that ended the task."""
+        """The counts of the samples first..last, and of the one that ended the task."""
 
         def some(numbers: I64) -> I64:
             kept: I64 = numbers[(numbers >= first) & (numbers <= last) | (numbers == failed)]
@@ -132,7 +132,7 @@ class RangeTally:
 
     @classmethod
     def from_json(cls, raw: bytes) -> RangeTally:
-        """Raises ValueError for what is not of the form, or is too much."""
+        """Raises ValueError if the form is wrong, or the numbers are too many."""
         try:
             found = json.loads(raw)
         except RecursionError:
@@ -149,7 +149,7 @@ class RangeTally:
             }:
                 pass
             case _:
-                raise ValueError("it is not of version 1 of its form")
+                raise ValueError("it is not of version 1")
         if len(malformed) > MALFORMED_REASONS_MAX or len(lost) > _LOST_MAX:
             raise ValueError("it has too many entries")
         numbers = _Unpacking()
@@ -164,7 +164,7 @@ class RangeTally:
 
 
 def distinct(some: list[I64]) -> I64:
-    """The numbers of all parts, in order and each once."""
+    """The numbers of all parts, sorted, each once."""
     return np.unique(np.concatenate(some)) if some else NONE
 
 
@@ -186,12 +186,12 @@ class _Unpacking:
         self._numbers_left = _SAMPLES_MAX
 
     def unpack(self, packed: object) -> I64:
-        """Raises ValueError for what is not of the form, or is too much."""
+        """Raises ValueError if the form is wrong, or the numbers are too many."""
         match packed:
             case [first, str(text)]:
                 start = _number(first)
             case _:
-                raise ValueError("numbers are not of their form")
+                raise ValueError("numbers have the wrong form")
         if not text:
             return NONE
         bits = np.unpackbits(np.frombuffer(self._decompressed(text), np.uint8))
@@ -223,7 +223,7 @@ def _malformed(entry: object, numbers: _Unpacking) -> MalformedNumbers:
             return MalformedNumbers(
                 writer, reason, numbers.unpack(packed), _number(first_ns, most=1 << 63), _number(last_ns)
             )
-    raise ValueError("an entry of the malformed is not of its form")
+    raise ValueError("an entry of the malformed samples has the wrong form")
 
 
 def _lost(entry: object) -> LostPart:
@@ -238,7 +238,7 @@ def _lost(entry: object) -> LostPart:
                 count,
                 _text(writer, _WRITER_MAX),
             )
-    raise ValueError("an entry of what was lost is not of its form")
+    raise ValueError("an entry of the losses has the wrong form")
 
 
 def _seen(seen: object) -> tuple[int, int] | None:
@@ -246,9 +246,9 @@ def _seen(seen: object) -> tuple[int, int] | None:
         case None:
             return None
         case [first, last]:
-            # the last one lies before the first where nothing of the range counts
+            # in a range without samples the last one lies before the first
             return _number(first), _number(last, least=-1)
-    raise ValueError("what was seen is not of its form")
+    raise ValueError("the range of decoded samples has the wrong form")
 
 
 def _number(value: object, *, least: int = 0, most: int = _NUMBER_MAX) -> int:

@@ -1,6 +1,6 @@
-"""Streams, errors and losses as JSON: what ``--json`` prints and what a receiver answers, and how that is read again.
+"""Streams, errors and losses as JSON: the output of ``--json`` and a receiver's answers, and their parsing.
 
-What is read came from another host: it is bounded, and a ValueError if it is not of its form. Texts may hold anything;
+Input comes from another host: it is bounded, and raises ValueError if its form is wrong. Texts may hold anything;
 the tables show no control characters.
 """
 
@@ -138,17 +138,17 @@ def _loss_as_json(loss: Loss) -> dict[str, object]:
 
 
 def parse_streams(raw: bytes) -> list[Stream]:
-    """The streams of what :func:`streams_as_json` made. Raises ValueError."""
+    """Parse the output of :func:`streams_as_json`. Raises ValueError."""
     return _parse(raw, "streams", _stream)
 
 
 def parse_errors(raw: bytes) -> list[ErrorReport]:
-    """The error logs of what :func:`errors_as_json` made. Raises ValueError."""
+    """Parse the output of :func:`errors_as_json`. Raises ValueError."""
     return _parse(raw, "logs", _error_report)
 
 
 def parse_losses(raw: bytes) -> list[LossesOfLog]:
-    """The losses of what :func:`losses_as_json` made. Raises ValueError."""
+    """Parse the output of :func:`losses_as_json`. Raises ValueError."""
     return _parse(raw, "reports", _losses)
 
 
@@ -206,7 +206,7 @@ def _loss(raw: dict[str, Any]) -> Loss:
     writer = parse_optional(raw.get("writer"), parse_text)
     guid = None if writer is None else Guid.parse(writer)
     if writer is not None and guid is None:
-        raise ValueError(f"{writer!r:.40} is no GUID")
+        raise ValueError(f"{writer!r:.40} is not a GUID")
     return Loss(
         guid,
         parse_text(raw.get("topic")),

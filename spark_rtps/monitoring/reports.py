@@ -1,4 +1,4 @@
-"""The error logs and loss reports of this host: where they lie, and how to read all of them.
+"""The error logs and loss reports of this host: their files, and how to read all of them.
 
 A receiver has both in the directory of its stream log, where tasks also count which samples are malformed
 (:mod:`.decoding_report`). Spark's Python workers, and the processes that plan a query, have an error log
@@ -47,7 +47,7 @@ class ErrorReport:
     topic: str
     pid: int
     errors: list[DistinctError]
-    #: How many more errors found no room.
+    #: The number of errors beyond the limit.
     overflow: int
     #: The query of a receiver's log, where a task has noted it.
     query: QueryName = NO_QUERY
@@ -55,7 +55,7 @@ class ErrorReport:
 
 @value
 class LossesOfLog:
-    """What one source lost: the loss report of its receiver, and what its log lost."""
+    """The losses of one source: the loss report of its receiver, and the losses of its log."""
 
     path: Path
     topic: str
@@ -64,14 +64,14 @@ class LossesOfLog:
 
 
 def record_errors() -> None:
-    """From now on keep the warnings and errors of our loggers in this process for ``spark-rtps errors``."""
+    """From now on record this process's warnings and errors of spark_rtps loggers for ``spark-rtps errors``."""
     log_errors(_own_path)
 
 
 def read_error_reports(roots: Iterable[Path]) -> list[ErrorReport]:
     """All error logs below the directories of logs ``roots``; the one with the newest error comes first.
 
-    Files that vanish meanwhile, or are no error logs, are left out.
+    Files that vanish meanwhile, or are not error logs, are skipped.
     """
     found = []
     for root in dict.fromkeys(roots):
@@ -172,7 +172,7 @@ def _malformed(directory: Path) -> ErrorReport | None:
 
 
 def _lost_by_log(report: DecodingReport, topic: str) -> list[Loss]:
-    """What the log itself lost, as one loss for each writer and cause."""
+    """The losses of the log itself, as one loss for each writer and cause."""
     alike: dict[tuple[str, str], list[LostPart]] = {}
     for part in report.lost.values():
         alike.setdefault((part.writer, part.cause), []).append(part)
@@ -181,7 +181,7 @@ def _lost_by_log(report: DecodingReport, topic: str) -> list[Loss]:
             _guid(writer),
             topic,
             len(parts),
-            # what clients report may be anything; more could not be told to others
+            # clients may report anything; larger numbers could not be sent on as JSON
             min(sum(part.samples or 0 for part in parts), NUMBER_MAX),
             min(sum(part.nbytes for part in parts), NUMBER_MAX),
             min(part.at_ns for part in parts),

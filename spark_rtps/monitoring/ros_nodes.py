@@ -39,7 +39,7 @@ class RosNodeSeen:
 
 
 def nodes_of(samples: Samples) -> Iterator[tuple[bytes, list[RosNodeSeen]]]:
-    """Of each sample the prefix of its participant's GUID and the nodes there; what does not decode is passed over."""
+    """For each sample the GUID prefix of its participant and the nodes there; undecodable samples are skipped."""
     for i in (samples.all_lengths() > _HEADER_BYTES).nonzero()[0].tolist():
         payload = bytes(samples.payload(i))
         decoded = _codec(_gid_bytes(payload)).decode_samples(samples.take_range(i, i + 1))
@@ -61,8 +61,8 @@ def _guids(node: dict[str, Any]) -> Iterable[Guid]:
 
 
 def _gid_bytes(payload: bytes) -> int:
-    """Both forms have one type name. A long one ends with eight zeros, and there is more behind its participant's; a
-    short one with no node has nothing behind the number of them."""
+    """The size of a GID. Both forms have one type name. A long one ends with eight zeros, and more follows the
+    participant's; in the short form, a sample without nodes ends with their number."""
     body = payload[_HEADER_BYTES:]
     is_long = len(body) > _LONG_GID_BYTES and not any(body[GUID_BYTES:_LONG_GID_BYTES])
     return _LONG_GID_BYTES if is_long else GUID_BYTES

@@ -1,4 +1,4 @@
-"""The participants and endpoints that were seen on a domain, as ``spark-rtps ls`` and a receiver show them."""
+"""The participants and endpoints seen on a domain, as ``spark-rtps ls`` and a receiver show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..transport.protocol.participant.participant import RemoteEndpoint
     from ..transport.qos import Qos
 
-#: Vendor ids (assigned by the OMG) one is likely to meet.
+#: Common vendor ids (assigned by the OMG).
 _VENDORS: Final = {
     b"\x01\x01": "RTI Connext",
     b"\x01\x02": "OpenSplice",
@@ -57,7 +57,7 @@ class SeenEndpoint:
 
 @value
 class SeenTopics:
-    """What was seen on a domain."""
+    """The participants and endpoints seen on a domain."""
 
     domain: int
     participants: tuple[SeenParticipant, ...]
@@ -67,7 +67,7 @@ class SeenTopics:
     def describe(
         cls, domain: int, participants: Iterable[ParticipantData], endpoints: Iterable[RemoteEndpoint]
     ) -> SeenTopics:
-        """What a participant of ours sees of the others."""
+        """Build it from the discovered participants and endpoints."""
         found = list(participants)
         names = {p.guid_prefix: name_of(p) for p in found}
         return cls(
@@ -78,7 +78,7 @@ class SeenTopics:
 
     @classmethod
     def parse(cls, raw: bytes) -> SeenTopics:
-        """What :meth:`as_json` made. Raises ValueError."""
+        """Parse the output of :meth:`as_json`. Raises ValueError."""
         found = parse_object(raw)
         return cls(
             parse_number(found.get("domain")),
@@ -87,7 +87,7 @@ class SeenTopics:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What ``spark-rtps ls --json`` prints."""
+        """The output of ``spark-rtps ls --json``."""
         return asdict(self)
 
 
@@ -152,7 +152,7 @@ def _endpoint(seen: RemoteEndpoint, name: str) -> SeenEndpoint:
 def _parse_participant(raw: dict[str, Any]) -> SeenParticipant:
     lease = raw.get("lease_duration_s")
     if not isinstance(lease, int | float) or isinstance(lease, bool) or not abs(lease) <= NUMBER_MAX:
-        raise ValueError(f"a number has to be where {lease!r:.40} is")
+        raise ValueError(f"a lease has to be a number, not {lease!r:.40}")
     return SeenParticipant(
         parse_text(raw.get("guid_prefix")),
         parse_text(raw.get("name")),

@@ -1,8 +1,9 @@
 """Changes of the communication statuses of this host's sources and sinks, between two moments at which they were read.
 
-A *snapshot* has what the statuses were at one moment, as plain values that become JSON: whatever is zero is left out,
-so that its size follows what has happened. Two snapshots say what changed between them, always the same: nothing else
-has to be kept, and what is read again is read alike.
+A *snapshot* has the statuses at one moment, as plain values that become JSON. Zeros are left out, so its size depends
+on
+what has happened. Two snapshots determine the changes between them: nothing else has to be kept, and a repeated read
+gives the same changes.
 
 ::
 
@@ -11,8 +12,8 @@ has to be kept, and what is read again is read alike.
                               "statuses": {"SUBSCRIPTION_MATCHED": {"total_count": 1, "current_count": 1}},
                               "remotes": {"SUBSCRIPTION_MATCHED": "02..."}}}}
 
-A process that was started again counts from zero: all that it has counted is a change. It has another id, or, as in a
-container that was started again, totals that are lower than they were.
+A restarted process counts from zero: all its counts are changes. It has another id, or, as in a restarted container,
+lower totals than before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..transport.limits import STATUS_ENDPOINTS_MAX
 from ..transport.value_classes import value
 from .stream_counters import State, Stream, raised
 
-#: The field of a status that never falls.
+#: The field of a status that never decreases.
 _TOTAL: Final = "total_count"
 
 Json: TypeAlias = "dict[str, Json] | str | int"
@@ -33,28 +34,28 @@ Json: TypeAlias = "dict[str, Json] | str | int"
 
 @value
 class ObservedChange:
-    """A status of one source or sink that changed."""
+    """A changed status of one source or sink."""
 
-    #: When that was seen, in nanoseconds since the epoch.
+    #: When the change was seen, in nanoseconds since the epoch.
     time: int
     #: ``source`` or ``sink``.
     kind: str
     topic: str
     domain: int | None
-    #: The GUID prefix of its participant, and the process that it is in.
+    #: The GUID prefix of its participant, and its process.
     participant: str
     pid: int
     #: DDS's name of the status, such as SUBSCRIPTION_MATCHED.
     status: str
-    #: Its fields as they are now, and by how much those that changed did.
+    #: Its fields as they are now, and the differences of the changed ones.
     fields: dict[str, int]
     changes: dict[str, int]
-    #: GUID of the peer whom the last change was about; None: nobody, or it is not known.
+    #: GUID of the peer that the last change was about; None: there is none, or it is not known.
     remote: str | None
 
 
 def take_snapshot(streams: Iterable[Stream], *, topic: str, wall: int) -> dict[str, Json]:
-    """The statuses of those that run, and of the topic if it has a name; the first STATUS_ENDPOINTS_MAX of them."""
+    """The statuses of running streams, of ``topic`` only unless it is empty; the first STATUS_ENDPOINTS_MAX of them."""
     endpoints: dict[str, Json] = {}
     for stream in streams:
         if stream.state is State.ENDED or topic not in ("", stream.topic):
@@ -76,7 +77,7 @@ def take_snapshot(streams: Iterable[Stream], *, topic: str, wall: int) -> dict[s
     return {"at": wall, "endpoints": dict(sorted(endpoints.items()))}
 
 
-#: The snapshot of a moment before there was anything.
+#: The snapshot of a moment before any change.
 def nothing_yet() -> dict[str, Json]:
     return {"at": 0, "endpoints": {}}
 
@@ -87,7 +88,7 @@ def is_alike(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
 
 
 def changes_between(start: Mapping[str, Json], end: Mapping[str, Json]) -> Iterator[ObservedChange]:
-    """Each status that differs; raises UsageError for what is no snapshot."""
+    """Each status that differs. Raises UsageError for an invalid snapshot."""
     time, before, after = end.get("at"), start.get("endpoints"), end.get("endpoints")
     if not (isinstance(time, int) and _is_object(before) and _is_object(after)):
         raise UsageError(f"the checkpoint holds no offset of statuses: {end!r:.200}")
@@ -122,7 +123,7 @@ def _of_endpoint(
             str(endpoint.get("participant", "")),
             pid if isinstance(pid, int) else 0,
             status,
-            # a field that became zero is one of those that changed
+            # a field that became zero has changed, too
             {field: fields.get(field, 0) for field in sorted(fields.keys() | changes.keys())},
             changes,
             remote if isinstance(remote, str) else None,

@@ -27,18 +27,18 @@ from .decoding_report import LOST, MALFORMED, read_decoding_report
 from .processes import goes_on, process_start
 from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
-#: What the folder of a log takes on the disk, beside what its receiver counts.
+#: The disk space of a log's folder, in addition to what its receiver counts.
 DISK: Final = "log.disk_bytes"
-#: What a receiver dropped because its log was full.
+#: Samples that a receiver dropped because its log was full.
 DROPPED: Final = "log.dropped_samples"
 #: A receiver without a heartbeat for this long is stalled; it writes twenty a second.
 _STALLED_NS: Final = 3 * NANOSECONDS
 #: A counter of a matched writer or reader, ``<which>.<i>.guid_high``: there is an i-th.
 _NUMBERED: Final = re.compile(r"(stream|matched)\.(\d+)\.guid_high", re.ASCII)
-#: Counters of the peer whom the last change of a status was about.
+#: Counters of the peer that the last change of a status was about.
 _LAST: Final = re.compile(r"last\.(\w+)\.guid_high", re.ASCII)
-#: What all streams of a host together count, and the counters of each that it is the sum of; a stream without the
-#: first one does not count it.
+#: The counters of all streams of a host together, and the counters of each stream that they sum up; a stream without
+#: the first one does not count it.
 _SYSTEM: Final[dict[str, tuple[str, ...]]] = {
     "heartbeats_sent": ("writer.heartbeats_sent",),
     "heartbeats_received": ("reader.heartbeats",),
@@ -56,7 +56,7 @@ _SYSTEM: Final[dict[str, tuple[str, ...]]] = {
     "overruns": ("reader.overruns",),
     "underruns": ("reader.underruns",),
 }
-#: How the counters of samples end that LIFESPAN, OWNERSHIP and the like keep from a source.
+#: Suffixes of the counters of samples that LIFESPAN, OWNERSHIP and the like keep from a source.
 _DROPPED: Final = "_dropped_sample_count"
 
 
@@ -67,7 +67,7 @@ class StreamKind(enum.Enum):
 
 class State(enum.Enum):
     ALIVE = "alive"
-    #: Its process is there, but does not get round to anything.
+    #: Its process is there, but makes no progress.
     STALLED = "stalled"
     ENDED = "ended"
 
@@ -111,13 +111,13 @@ class ReceivedPositions:
     """The positions of a source for one of its writers, in bytes since they matched, under Aeron's names."""
 
     guid: Guid
-    #: All before it has come.
+    #: Everything before it has arrived.
     rcv_pos: int
-    #: The highest seen.
+    #: The highest position seen.
     rcv_hwm: int
-    #: All before it is consumed.
+    #: Everything before it is consumed.
     sub_pos: int
-    #: What the writer may send.
+    #: Bytes that the writer may send.
     window: int
     rtt_ns: int | None
 
@@ -134,7 +134,7 @@ class Stream:
     kind: StreamKind
     path: Path
     topic: str
-    #: Of a source that takes its first writer's name for the type: None until there is one.
+    #: Of a source that takes its first writer's type name: None until there is a writer.
     type: str | None
     domain: int | None
     #: Of its participant, as ``spark-rtps ls`` shows it.
@@ -176,7 +176,7 @@ class Stream:
 
     @property
     def disk_bytes(self) -> int:
-        """What the log of a source takes on the disk, with all that lies beside it; 0 for a sink."""
+        """The disk space of a source's log with its sidecar files; 0 for a sink."""
         return self._count(DISK)
 
     @property
@@ -200,7 +200,7 @@ class Stream:
 
     @property
     def back_pressure(self) -> int:
-        """Samples for which a source had no room yet; writes of a sink that had to wait."""
+        """Samples for which a source had no space yet; writes of a sink that had to wait."""
         return self._count(
             "reader.window_closed" if self.kind is StreamKind.SOURCE else "writer.back_pressured"
         )
@@ -211,7 +211,7 @@ class Stream:
 
     @property
     def last_remotes(self) -> dict[str, Guid]:
-        """By status, the peer whom its last change was about, as far as there is one and it is known."""
+        """By status, the peer that its last change was about, as far as there is one and it is known."""
         found = {}
         for label in self.counters:
             match = _LAST.fullmatch(label)
@@ -229,7 +229,7 @@ class Stream:
 
     @property
     def groups(self) -> dict[str, int]:
-        """What is counted of the consumer groups of a receiver service's log; nothing where it has none."""
+        """The counters of the consumer groups of a receiver service's log; none where it has no groups."""
         return {
             label.removeprefix("groups."): n
             for label, n in self.counters.items()
@@ -256,8 +256,9 @@ class Stream:
 
 
 def lost(counters: Mapping[str, int]) -> int:
-    """Samples that a source never received or had no room for in its history, which is SAMPLE_LOST where that is
-    counted, those that were dropped because its log was full, and those that its log lost."""
+    """Samples that a source never received or had no space for in its history (SAMPLE_LOST where that is counted),
+    those
+    that were dropped because its log was full, and those that its log lost."""
     counted = counters.get("reader.lost_samples", 0) + counters.get("cache.lost_by_history", 0)
     return (
         counters.get("status.sample_lost.total_count", counted)
@@ -297,7 +298,7 @@ def raised(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def system_counters(streams: Sequence[Stream]) -> dict[str, int | None]:
-    """Sums over streams, under Aeron's names where it has one; None where no stream counts it."""
+    """Sums over streams, under Aeron's names where Aeron has one; None where no stream counts it."""
     found: dict[str, int | None] = {}
     for name, labels in _SYSTEM.items():
         counting = [stream.counters for stream in streams if labels[0] in stream.counters]
@@ -311,7 +312,7 @@ def system_counters(streams: Sequence[Stream]) -> dict[str, int | None]:
 def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
     """All streams below the directories of logs ``roots``; ``now`` is CLOCK_MONOTONIC in ns.
 
-    What vanishes meanwhile, is half made, or is none of ours is passed over.
+    Streams that vanish meanwhile, are half made, or belong to other software are skipped.
     """
     found = []
     for root in dict.fromkeys(roots):
@@ -327,7 +328,7 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
 
 
 def read_source(directory: Path, *, now: int) -> Stream | None:
-    """The source whose stream log lies in ``directory``; None: there is no log, or no receiver's counters beside it."""
+    """The source whose stream log lies in ``directory``; None: there is no log, or it lacks its receiver's counters."""
     try:
         state, counters = read_receiver(directory, now=now)
         counters[DISK] = disk_bytes(directory)
@@ -345,13 +346,13 @@ def read_source(directory: Path, *, now: int) -> Stream | None:
 
 
 def read_receiver(directory: Path, *, now: int) -> tuple[State, dict[str, int]]:
-    """The state of a log's receiver and what it counts, without what lies beside the log. Raises LogError, OSError or
+    """The state of a log's receiver and its counters, without the sidecar files. Raises LogError, OSError or
     ValueError."""
     counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
     pid, heartbeat = counters.get("receiver.pid", 0), counters.get("receiver.heartbeat_ns", 0)
     if not counters.get("receiver.holds_lock"):
         return _receiver_state(pid, heartbeat, now), counters
-    if is_held(directory / COUNTERS_FILE):  # which its process shows in every PID namespace
+    if is_held(directory / COUNTERS_FILE):  # the lock shows its process in every PID namespace
         return _beating(heartbeat, now), counters
     return State.ENDED, counters
 
@@ -373,7 +374,8 @@ def _receiver_state(pid: int, heartbeat: int, now: int) -> State:
     start = process_start(pid)
     if start is None:
         return State.ENDED
-    # A process that began after the last heartbeat is another one with the same number. Ticks go on while the machine
+    # A process that began after the last heartbeat is another one with the same number. Ticks continue while the
+    # machine
     # sleeps, the monotonic clock does not: the difference makes a process look older than it is, never younger.
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     began = start * NANOSECONDS // os.sysconf("SC_CLK_TCK") - slept
@@ -383,7 +385,7 @@ def _receiver_state(pid: int, heartbeat: int, now: int) -> State:
 
 
 def _beating(heartbeat: int, now: int) -> State:
-    """Of a receiver whose process is there; 0: it is starting."""
+    """The state of a receiver whose process is there; 0: it is starting."""
     return State.STALLED if heartbeat and now - heartbeat > _STALLED_NS else State.ALIVE
 
 
@@ -424,7 +426,7 @@ def _numbered(which: str, counters: Mapping[str, int]) -> Iterator[tuple[Guid, s
 
 
 def _guid_at(prefix: str, counters: Mapping[str, int]) -> Guid | None:
-    """The GUID in two counters whose labels begin so; None: there are zeros."""
+    """The GUID in the two counters with this label prefix; None: they are zero."""
     high, low = (counters.get(f"{prefix}guid_{half}", 0) for half in ("high", "low"))
     if not high and not low:
         return None

@@ -1,4 +1,4 @@
-"""Parses JSON from another host: every part has a bound, and what is not of its form is a ValueError.
+"""Parses JSON from another host: every part has a bound, and a wrong form raises ValueError.
 
 Texts may hold anything; the tables show no control characters.
 """
@@ -30,14 +30,14 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 
 
 def parse_entries(value: object, parse: Callable[[Any], _T], most: int = _ENTRIES_MAX) -> list[_T]:
-    """What ``parse`` makes of each entry of a list. Raises ValueError."""
+    """The results of ``parse`` for the entries of a list. Raises ValueError."""
     if not isinstance(value, list) or len(value) > most:
-        raise ValueError(f"a list of at most {most} entries has to be where {value!r:.40} is")
+        raise ValueError(f"{value!r:.40} has to be a list of at most {most} entries")
     return [parse(each) for each in value]
 
 
 def parse_list(value: object, parse: Callable[[dict[str, Any]], _T], most: int = _ENTRIES_MAX) -> list[_T]:
-    """What ``parse`` makes of each object in a list. Raises ValueError."""
+    """The results of ``parse`` for the objects in a list. Raises ValueError."""
 
     def parse_entry(entry: object) -> _T:
         if not isinstance(entry, dict):
@@ -50,24 +50,24 @@ def parse_list(value: object, parse: Callable[[dict[str, Any]], _T], most: int =
 def parse_mapping(value: object, most: int = _ENTRIES_MAX) -> dict[str, Any]:
     """A JSON object inside another one. Raises ValueError."""
     if not isinstance(value, dict) or len(value) > most:
-        raise ValueError(f"an object with at most {most} entries has to be where {value!r:.40} is")
+        raise ValueError(f"{value!r:.40} has to be an object with at most {most} entries")
     return value
 
 
 def parse_optional(value: object, parse: Callable[[object], _T]) -> _T | None:
-    """What ``parse`` makes of it; None stays None. Raises ValueError."""
+    """The result of ``parse``; None stays None. Raises ValueError."""
     return None if value is None else parse(value)
 
 
 def parse_text(value: object) -> str:
-    """A text, of which no more is kept than an honest one has. Raises ValueError."""
+    """A text, cut to the length that a valid one may have. Raises ValueError."""
     if not isinstance(value, str):
-        raise ValueError(f"a text has to be where {value!r:.40} is")
+        raise ValueError(f"{value!r:.40} has to be a text")
     return value[:_TEXT_MAX]
 
 
 def parse_number(value: object, least: int = 0, most: int = NUMBER_MAX) -> int:
     """A number of 63 bits, which is not negative unless ``least`` says so. Raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"a number has to be where {value!r:.40} is")
+        raise ValueError(f"{value!r:.40} has to be a number")
     return value

@@ -1,4 +1,4 @@
-"""How far the consumer groups of a log are behind it: from the files beside it."""
+"""The backlog of a log's consumer groups, from the sidecar files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Behind:
 
 
 def committed(directory: Path) -> int:
-    """The position before which some group of a log has committed everything: so much the log has to hold.
+    """The lowest position that some group has committed everything before: the log has to hold the rest.
 
-    Raises OSError: a file that cannot be opened now, such as for want of descriptors, does not say that there is none.
+    Raises OSError: a file that cannot be opened now, for example for lack of descriptors, may still have groups.
     """
     try:
         raw = (directory / GROUPS).read_bytes()
@@ -29,7 +29,7 @@ def committed(directory: Path) -> int:
         return 0
     try:
         groups = parse_groups(raw)
-    except ValueError:  # the server puts it aside
+    except ValueError:  # the server renames it
         return 0
     return max((each.position + (each.row > 0) for each in groups), default=0)
 

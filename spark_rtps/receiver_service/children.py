@@ -1,4 +1,4 @@
-"""The processes of a receiver service, as they are started for real."""
+"""Starts the real processes of a receiver service."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from .config import ReceiverServiceConfig
 
 
 def server_config(config: ReceiverServiceConfig, port: int) -> LogServerConfig:
-    """The log server's part of what the file says."""
+    """The log server's part of the configuration."""
     return LogServerConfig(
         log_dir=config.directory,
         address=config.address,
         port=port,
-        token="",  # roles have tokens of their own
+        token="",  # each role has its own token
         certificate=None if config.certificate is None else str(config.certificate),
         key=None if config.key is None else str(config.key),
         receiver_service=True,

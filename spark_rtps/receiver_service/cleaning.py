@@ -1,7 +1,7 @@
-"""Removes logs that no subscription of a receiver service has any more, by age and by size.
+"""Removes logs that no longer belong to a subscription of a receiver service, by age and by size.
 
-The log of a subscription that left the file stays for when it is wanted again, and one that could not be gone on with
-stays as it is. Without a bound they would fill the disk on which the others are written.
+The log of a subscription that left the file stays, in case the subscription comes back, and a log that could not be
+resumed stays as it is. Without a bound they would fill the disk of the other logs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PERIOD_NS: Final = int(PERIOD_SECONDS * NANOSECONDS)
 
 
 class Cleaning:
-    """Cleans one directory again and again, in a pool of threads: removing gigabytes takes long."""
+    """Cleans one directory from time to time, in a pool of threads: removing gigabytes takes long."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -32,7 +32,7 @@ class Cleaning:
         self._removing: Future[list[Path]] | None = None
 
     def do_work(self, config: ReceiverServiceConfig, *, in_use: Collection[str], now: int) -> list[str]:
-        """Do what is due. Returns the names of the logs that are gone since; none of them was ``in_use``."""
+        """Do what is due. Returns the names of the logs removed since; none of them was ``in_use``."""
         if self._removing is None:
             if now >= self._due:
                 self._due = now + _PERIOD_NS
@@ -50,5 +50,5 @@ class Cleaning:
         future, self._removing = self._removing, None
         removed = future.result()
         for directory in removed:
-            _log.info("%s, a log that no subscription has any more, is removed", directory)
+            _log.info("removed %s, a log without a subscription", directory)
         return [directory.name for directory in removed]

@@ -1,4 +1,4 @@
-"""The file of ``spark-rtps receive``: TOML to a configuration that is checked to the last option."""
+"""The file of ``spark-rtps receive``: TOML to a configuration in which every option is checked."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from ..transport.value_classes import value
 from .config_file import ConfigFile, ReceiverFileError
 from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 
-#: At once, from the file and from clients.
+#: Subscriptions at the same time, from the file and from clients.
 SUBSCRIPTIONS_MAX: Final = 1024
 _KEYS: Final = (
     "directory", "listen", "certificate", "key", "client_ca", "client_role", "groups_retention", "ended_logs_retention",
     "ended_logs_bytes", "tokens", "defaults", "subscriptions",
 )  # fmt: skip
 _LISTEN: Final = "127.0.0.1:7420"
-#: No option takes larger numbers; Python writes none of more than 4300 digits in decimal.
+#: No option takes larger numbers; Python refuses to print integers of more than 4300 digits.
 _INT_BITS_MAX: Final = 128
-#: RFC 6750 §2.1, and long enough that nobody guesses it.
+#: RFC 6750 §2.1, and too long to guess.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,4096}=*")
 _TOKEN_BYTES_MAX: Final = 8192
 #: Options which name files; their paths are relative to the configuration's file.
@@ -42,10 +42,10 @@ _PATHS: Final = frozenset({"type.file", "qos.file", "type.include_path"})
 
 @value
 class ReceiverServiceConfig:
-    """All that the file says. Durations in nanoseconds; certificates and keys are PEM files."""
+    """The contents of the file. Durations in nanoseconds; certificates and keys are PEM files."""
 
     file: Path
-    #: Of the logs; made when the receiver starts.
+    #: The directory of the logs; made when the receiver starts.
     directory: Path
     address: str
     port: int
@@ -55,21 +55,21 @@ class ReceiverServiceConfig:
     client_ca: Path | None = None
     client_role: str = "commit"
     groups_retention: int = 7 * 86_400 * 10**9
-    #: Of logs in ``directory`` that no subscription has any more: how long they are kept, and how much. None: all.
+    #: Of logs in ``directory`` without a subscription: how long they are kept, and how many bytes. None: all.
     ended_logs_retention: int = 7 * 86_400 * 10**9
     ended_logs_bytes: int | None = None
-    #: Role -> token. None: nobody gave any; on a loopback address one is made.
+    #: Role -> token. None: the file has none; on a loopback address one is made.
     tokens: Mapping[str, str] | None = field(default=None, repr=False)
-    #: Of the PEM files' contents: they may change under their names.
+    #: Digest of the PEM files' contents, which may change under the same names.
     pem_digest: str = field(default="", repr=False)
-    #: Options of clients' subscriptions that they do not set themselves.
+    #: Defaults for the options of clients' subscriptions.
     defaults: Mapping[str, str] = field(default_factory=dict)
     subscriptions: tuple[Wanted, ...] = ()
-    #: The participant that looks around on request: where subscriptions without options of their own would be.
+    #: The participant that lists topics on request: on the network of subscriptions without options of their own.
     network: NodeConfig = field(default_factory=NodeConfig)
-    #: Those whose topic is a pattern; each found topic becomes a subscription.
+    #: Subscriptions whose topic is a pattern; each topic found becomes a subscription.
     patterns: tuple[Wanted, ...] = ()
-    #: What is taken, and should be mended, in sentences.
+    #: Accepted settings that should be corrected, in sentences.
     warnings: tuple[str, ...] = ()
 
 
@@ -83,7 +83,7 @@ def read_config(file: Path) -> ReceiverServiceConfig:
 
 
 class _Reader:
-    """Takes the tables of one file apart."""
+    """Parses the tables of one file."""
 
     def __init__(self, file: ConfigFile) -> None:
         self._file = file
@@ -129,7 +129,7 @@ class _Reader:
             warnings=tuple(self._warnings),
         )
 
-    # --- who may ----------------------------------------------------------------------------------
+    # --- access ----------------------------------------------------------------------------------
 
     def _listen(self) -> tuple[str, int]:
         text = self._file.text("", self._raw, "listen", _LISTEN)
@@ -174,7 +174,7 @@ class _Reader:
                     token = file.read(_TOKEN_BYTES_MAX).decode("ascii", "replace").strip()
                     self._check_mode("tokens", role, path, file.fileno())
             except OSError as error:
-                # what was given may be the token itself
+                # the value may be the token itself
                 fix = f"names a file that cannot be read ({error.strerror}); write a path, or env:NAME"
                 raise self._file.error("tokens", role, fix) from None
         if not _TOKEN.fullmatch(token):
@@ -192,7 +192,7 @@ class _Reader:
     def _check_access(
         self, address: str, certificate: Path | None, client_ca: Path | None, tokens: Mapping[str, str] | None
     ) -> None:
-        # on a loopback address a token is made where the file names none
+        # on a loopback address, a missing token is made
         has_access = tokens is not None or client_ca is not None or ipaddress.IPv4Address(address).is_loopback
         why = too_open(address, has_tls=certificate is not None, has_access=has_access)
         if why is not None:

@@ -26,7 +26,7 @@ class ReceiverFileError(UsageError):
 
 
 class ConfigFile:
-    """One file: takes texts, paths and tables out of it. What it raises is a ReceiverFileError."""
+    """One file: reads texts, paths and tables from it. Its errors are ReceiverFileErrors."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -49,7 +49,7 @@ class ConfigFile:
     def path(self, table: str, key: str, text: str) -> Path:
         try:
             return (self.file.parent / Path(text).expanduser()).absolute()
-        except (RuntimeError, ValueError) as error:  # ~ of a user that does not exist, or cannot
+        except (RuntimeError, ValueError) as error:  # ~ of a user that does not exist
             raise self.error(table, key, str(error)) from None
 
     def check_keys(self, table: str, raw: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -74,7 +74,7 @@ def _parse(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReceiverFileError(file, "", "", f"cannot be read: {error.strerror}") from None
-    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError, and what int() says of too many digits
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError, and int()'s error for too many digits
         hint = ""
         if "overwrite" in str(error) or "namespace" in str(error):  # history = "…" and history.depth = …
             hint = '; where one option is the beginning of another, quote the longer one: "history.depth" = 5'

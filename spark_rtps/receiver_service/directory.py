@@ -1,4 +1,4 @@
-"""The directory of a receiver service: made, held by one supervisor, and with a token for this host."""
+"""The directory of a receiver service: made, locked by one supervisor, and with a token for this host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCK: Final = "supervisor.lock"
 
 
 def hold_directory(directory: Path) -> int:
-    """Make the directory if it is missing, and hold it; the descriptor keeps it held until this process ends.
+    """Make the directory if it is missing, and lock it until this process ends; returns the lock's descriptor.
 
     Raises LogError if it cannot be made, or another supervisor holds it.
     """
@@ -47,7 +47,7 @@ def local_token(directory: Path) -> str:
             found = ""
         if not found:
             found = secrets.token_hex(32)
-            # from the beginning: who opens it before it is closed to him can read it
+            # with its mode from the beginning: a process that opened it earlier could read it
             replace_text(path, found + "\n", durable=True, mode=0o600)
     except (OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path}: the token cannot be read or made: {error}", path=path) from None

@@ -1,4 +1,4 @@
-"""One subscription that stands: its receiver is started, watched, and started again on the same log.
+"""One subscription of a receiver service: its receiver is started, watched, and restarted on the same log.
 
 =========  =========================  =======================================
 phase      event                      next
@@ -13,7 +13,7 @@ any        ``end``                    STOPPING, then ENDED
 any        an unexpected exception    STOPPING if a receiver runs, then WAITING
 =========  =========================  =======================================
 
-Starting and stopping take seconds, so that they happen in pools of threads; everything else in the supervisor's.
+Starting and stopping take seconds and run in pools of threads; everything else runs in the supervisor's thread.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Keeper:
         self.wanted = wanted
         self.log = log
         self.phase = Phase.WAITING
-        #: Why it does not run; None: it does, or starts.
+        #: Why it does not run; None: it runs, or starts.
         self.error: str | None = None
         self._root = root
         #: Nothing has been received into its log.
@@ -109,22 +109,22 @@ class Keeper:
 
     @property
     def is_settled(self) -> bool:
-        """Whether its first start is over, well or badly."""
+        """Whether its first start is over, successful or not."""
         return self.phase in (Phase.RUNNING, Phase.ENDED) or self.error is not None
 
     def counters(self) -> dict[str, int]:
-        """What its receiver counts; nothing while there is none."""
+        """The counters of its receiver; none while there is none."""
         try:
             return self._receiver.counters() if self._receiver is not None else {}
-        except (LogError, OSError, ValueError):  # whether the receiver lives, its supervision finds out
+        except (LogError, OSError, ValueError):  # the watch notices if the receiver has died
             return {}
 
-    # --- what others ask ---------------------------------------------------------------------------
+    # --- interface ---------------------------------------------------------------------------
 
     def replace(self, wanted: Wanted) -> None:
-        """Go on with another configuration; with a new log where the old one cannot hold what it receives.
+        """Continue with another configuration; with a new log if the old one cannot hold the new samples.
 
-        The configuration that the receiver has already takes a change back that was not carried out yet.
+        The receiver's present configuration revokes a change that was not carried out yet.
         """
         if wanted.is_like(self.wanted):
             self.wanted, self._replacement = wanted, None
@@ -150,7 +150,7 @@ class Keeper:
                 pass
 
     def failed(self, now: int, error: Exception) -> None:
-        """:meth:`step` raised what nobody foresaw: the receiver is started again, as one that has died."""
+        """:meth:`do_work` raised an unexpected error: restart the receiver as if it had died."""
         _log.error("subscription %s: an unexpected error", self.wanted.name, exc_info=error)
         if self._starting is not None:
             self.phase = Phase.STARTING
@@ -158,7 +158,9 @@ class Keeper:
             self.phase = Phase.STOPPING
         elif self._receiver is not None:
             self.phase = Phase.RUNNING
-            with suppress(Exception):  # no thread can be started: it runs on, and the next step tries again
+            with suppress(
+                Exception
+            ):  # no thread can be started: it keeps running, and the next call tries again
                 self._stop(dispose=self._ends and self._dispose)
                 self._count_death(now, f"unexpected error: {error!r}")
         elif self.phase is not Phase.ENDED:
@@ -177,18 +179,20 @@ class Keeper:
             return
         try:
             is_there = StreamLog.exists(self.directory)
-        except OSError as error:  # of a disk, or a file system of another host: it may be there
-            self._died(now, f"its log cannot be looked at: {error}")
+        except (
+            OSError
+        ) as error:  # the disk, or the file system of another host, may have failed: the log may be there
+            self._died(now, f"its log cannot be opened: {error}")
             return
         if is_there:
             self.is_new = False
         elif not self.is_new:
-            self._begin_anew("it is gone")
-            return  # the new log is written down before anything is received into it
+            self._begin_anew("it was removed")
+            return  # the new log is recorded before anything is received into it
         try:
             reached = committed(self.directory)
         except OSError as error:
-            self._died(now, f"what its consumer groups have committed cannot be read: {error}")
+            self._died(now, f"the commits of its consumer groups cannot be read: {error}")
             return
         config = self.wanted.receiver(self.directory, reached=reached)
         self._starting = self._starts.submit(self._supervision.start, config)
@@ -196,7 +200,7 @@ class Keeper:
 
     def _see_start(self, now: int) -> None:
         assert self._starting is not None
-        if self._ends and self._starting.cancel():  # no thread has begun with it
+        if self._ends and self._starting.cancel():  # no thread has begun it
             self._starting, self.phase = None, Phase.ENDED
             return
         if not self._starting.done():
@@ -226,13 +230,13 @@ class Keeper:
             self._stop(dispose=self._dispose)
             return
         if self._replacement is not None:
-            # nobody comes back to a log that is not gone on with: no writer waits for that
+            # no receiver returns to a log that is not resumed, so its writers need not wait
             self._stop(dispose=self._replacement.needs_new_log(self.wanted))
             return
         try:
             self._receiver.check()
         except RtpsError as error:
-            self._receiver.stop(dispose=False)  # it has ended: this takes no time
+            self._receiver.stop(dispose=False)  # it has ended, so this takes no time
             self._receiver = None
             self._died(now, str(error))
             return
@@ -240,7 +244,9 @@ class Keeper:
             self._see_type()
             since_look = min(now - self._look_at + _LOOK_NS, 2 * _LOOK_NS)
             if self._supervision.hangs(self._receiver, since_look=since_look):
-                _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
+                _log.error(
+                    "subscription %s: its receiver hangs and was killed; starting it again", self.wanted.name
+                )
                 with suppress(ProcessLookupError):
                     os.kill(self._receiver.pid, signal.SIGKILL)
             self._look_at = now + _LOOK_NS
@@ -273,7 +279,7 @@ class Keeper:
         self._due, self.error = now, None
         self._supervision.forget_deaths()
         if needs_new_log:
-            self._begin_anew("it receives another topic, type, domain or partition now")
+            self._begin_anew("the subscription has another topic, type, domain or partition now")
 
     def _died(self, now: int, why: str) -> None:
         self.phase = Phase.WAITING
@@ -284,7 +290,7 @@ class Keeper:
         self._due = self._supervision.died(now)
         name = self.wanted.name
         if self._supervision.restarts.has_failed:
-            _log.error("subscription %s: %s; it failed too often, the next try is in a minute", name, why)
+            _log.error("subscription %s: %s; it failed too often; trying again in a minute", name, why)
         else:
             _log.warning("subscription %s: %s; starting it again", name, why)
 
@@ -292,8 +298,8 @@ class Keeper:
         lost, self.log = self.directory, str(uuid.uuid4())
         self.is_new, self.found_type = True, None
         _log.error(
-            "subscription %s: its log %s cannot be gone on with: %s. What is received from now on goes into a NEW log, "
-            "%s; queries that read the old one have to begin anew",
+            "subscription %s: its log %s cannot be resumed: %s. New samples go into a NEW log, %s; queries that read "
+            "the old one need a new checkpoint",
             self.wanted.name,
             lost,
             why,
@@ -302,7 +308,7 @@ class Keeper:
 
 
 def describe(keeper: Keeper) -> dict[str, Any]:
-    """The subscription as the server is told of it."""
+    """The subscription as the server gets it."""
     wanted = keeper.wanted
     settings = wanted.settings
     return {

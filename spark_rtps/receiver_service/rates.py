@@ -1,4 +1,4 @@
-"""What a receiver service shows of itself: a row for each subscription."""
+"""The live table of a receiver service: a row for each subscription."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GROUPS_MAX: Final = 4
 
 @value
 class Row:
-    """One subscription now. ``rate``: samples a second since the look before; ``nbytes``: what its log holds."""
+    """One subscription now. ``rate``: samples a second since the previous row; ``nbytes``: the size of its log."""
 
     name: str
     topic: str
@@ -30,7 +30,7 @@ class Row:
 
 
 class Rates:
-    """Looks at subscriptions again and again."""
+    """Computes the rows of subscriptions, repeatedly."""
 
     def __init__(self) -> None:
         self._at = 0

@@ -1,4 +1,4 @@
-"""The log server of a receiver service: started, told what there is, and started again when it dies."""
+"""The log server of a receiver service: started, supplied with the subscriptions, and restarted when it dies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .config import ReceiverServiceConfig
 
 _log = logging.getLogger("spark_rtps.receiver_service")
 
-#: A server that could not listen for so long since the beginning never will: somebody else has the port.
+#: A server that could not listen for this long after the first start never will: another process has the port.
 _PATIENCE_NS = 10 * NANOSECONDS
 
 
 class Request(Protocol):
-    """What a client asks through the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
+    """A client's request, passed on by the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
 
     @property
     def op(self) -> str: ...
@@ -34,7 +34,7 @@ class Request(Protocol):
 
 
 class Server(Protocol):
-    """The part of ReceiverServiceServerProcess that is needed here."""
+    """The part of ReceiverServiceServerProcess that is used here."""
 
     @property
     def port(self) -> int: ...
@@ -46,7 +46,7 @@ class Server(Protocol):
     def stop(self) -> None: ...
 
 
-#: Starts a server at the configured address, and this port.
+#: Starts a server at the configured address and this port.
 StartServer: TypeAlias = Callable[[ReceiverServiceConfig, int], Server]
 
 
@@ -71,17 +71,17 @@ class ServerKeeper:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it serves, or will soon."""
+        """Whether it serves, or is going to."""
         return self.server is not None or not self._restarts.has_failed
 
     def replace(self, config: ReceiverServiceConfig) -> None:
-        """Serve by another configuration: with a new server, since the old one cannot change."""
+        """Serve with another configuration: with a new server, since the old one cannot change."""
         if config.port != self._config.port:
             self._port = config.port
         self._config, self._is_stale = config, True
 
     def do_work(self, now: int) -> None:
-        """Do what is due. Raises RtpsError if the server never could start."""
+        """Do what is due. Raises RtpsError if the server could never start."""
         if self._stopping is not None:
             if not self._stopping.done():
                 return
@@ -99,27 +99,27 @@ class ServerKeeper:
             self._starting = self._pool.submit(self._start, self._config, self._port)
 
     def failed(self, now: int, error: Exception) -> None:
-        """What was done with the server raised what nobody foresaw: the server is started again."""
+        """A call for the server raised an unexpected error: restart the server."""
         _log.error("the server of the receiver: an unexpected error", exc_info=error)
         if self.server is not None:
-            with suppress(Exception):  # no thread can be started: the next step tries again
+            with suppress(Exception):  # no thread can be started: the next call tries again
                 self._stop()
                 self._died(now, f"unexpected error: {error!r}")
         elif self._starting is None and self._stopping is None:
             self._died(now, f"unexpected error: {error!r}")
 
     def tell(self, subscriptions: list[dict[str, Any]]) -> None:
-        """Tell the server what there is, if it does not know it yet."""
+        """Send the server the subscriptions, if they have changed."""
         if self.server is None or subscriptions == self._announced:
             return
         try:
             self.server.tell(subscriptions)
         except (RtpsError, OSError):
-            return  # it has ended, which is seen in the next step
+            return  # it has ended, which the next call notices
         self._announced = subscriptions
 
     def requests(self) -> Sequence[Request]:
-        """What clients have asked for since the last time."""
+        """The requests of clients since the last call."""
         if self.server is None:
             return ()
         try:
@@ -138,7 +138,7 @@ class ServerKeeper:
     def stop(self) -> None:
         """End the server, also one that is starting."""
         if self._starting is not None:
-            with suppress(Exception):  # then there is none
+            with suppress(Exception):  # a failed start leaves no server
                 self.server = self._starting.result()
             self._starting = None
         if self.server is not None:
@@ -162,8 +162,8 @@ class ServerKeeper:
             self._died(now, str(_known(error)))
             return
         self._has_run, self._announced, self.error = True, None, None
-        if self._port == self._asked_port:  # else the file names another port meanwhile
-            self._port = self.server.port  # clients look for it there, also after a restart
+        if self._port == self._asked_port:  # otherwise the file names another port by now
+            self._port = self.server.port  # clients use it, also after a restart
         self._restarts.runs(now)
         _log.info("serving at %s:%d", self._config.address, self.server.port)
 
@@ -172,7 +172,7 @@ class ServerKeeper:
         try:
             self.server.check()
         except RtpsError as error:
-            self._stop()  # it has ended: this takes no time
+            self._stop()  # it has ended, so this takes no time
             self._died(now, str(error))
             return
         if self._is_stale:
@@ -191,7 +191,7 @@ class ServerKeeper:
 
 
 def _known(error: Exception) -> RtpsError:
-    """The error as one that says what it is about."""
+    """The error as an RtpsError with its subject."""
     if isinstance(error, RtpsError):
         return error
     why = str(error) if isinstance(error, OSError) else repr(error)

@@ -27,13 +27,13 @@ from .topic_watch import join_domain
 
 _log = logging.getLogger("spark_rtps.receiver_service")
 
-#: How long a step waits for clients; deaths of children and signals are seen as soon.
+#: How long a turn waits for clients; children that died and signals are noticed as soon.
 _STEP_SECONDS: Final = 0.1
-#: Receivers that are started at once: each of them takes a core for a second.
+#: Receivers that are started at the same time: each takes a core for a second.
 _STARTS: Final = 4
-#: Receivers that are stopped at once: those who stop them only wait.
+#: Receivers that are stopped at the same time: the threads only wait.
 _STOPS: Final = 16
-#: The service manager is told to wait no longer for a subscription that does not start.
+#: After this time, the service manager no longer waits for a subscription that does not start.
 _READY_NS: Final = 20 * 10**9
 _DRAIN_SECONDS: Final = 40.0
 
@@ -50,7 +50,7 @@ class Service:
         self._dispose = False
 
     def run(self, show: Callable[[Supervisor], None] | None = None) -> list[str]:
-        """Receive until TERM or INT; returns what is left, in sentences. ``show`` is called after each step.
+        """Receive until TERM or INT; returns the backlog, in sentences. ``show`` is called after each turn.
 
         Raises RtpsError if the directory cannot be used, or the server cannot listen.
         """
@@ -84,7 +84,7 @@ class Service:
             self._reload_wanted = True
             return
         self._end_wanted = number
-        # at Ctrl-C somebody ends it for good; a service manager that ends it often starts it again at once
+        # Ctrl-C ends it for good; a service manager often restarts it at once
         self._dispose = self._dispose or number == signal.SIGINT
 
     def _loop(self, supervisor: Supervisor, show: Callable[[Supervisor], None] | None) -> None:
@@ -126,11 +126,9 @@ class Service:
             config = read_config(self._file)
             changed = supervisor.reload(_with_token(config))
         except RtpsError as error:
-            _log.error("%s; the file is not taken, everything goes on as before", error)
-        except Exception:  # noqa: BLE001  (the receivers go on)
-            _log.exception(
-                "reading %s failed; the file is not taken, everything goes on as before", self._file
-            )
+            _log.error("%s; keeping the previous configuration", error)
+        except Exception:  # noqa: BLE001  (the receivers continue)
+            _log.exception("reading %s failed; keeping the previous configuration", self._file)
         else:
             _warn(config)
             _log.info("read %s again: %s", self._file, "; ".join(changed) or "nothing has changed")
@@ -149,7 +147,7 @@ class Service:
 
 
 class _Pulse:
-    """Keeps the service manager's watchdog quiet while everything ends, which is bounded."""
+    """Serves the service manager's watchdog during the end, which is bounded."""
 
     def __init__(self) -> None:
         self._period = watchdog_period()
@@ -166,7 +164,7 @@ class _Pulse:
 
 
 def _with_token(config: ReceiverServiceConfig) -> ReceiverServiceConfig:
-    """With a token of this host's where the file names none, and no certificate of a client counts either."""
+    """Add a token for this host where the file has none, and clients have no certificates."""
     if config.tokens is not None or config.client_ca is not None:
         return config
     token = local_token(config.directory)

@@ -1,4 +1,4 @@
-"""The options of a subscription: checked, and made the configuration of its receiver."""
+"""The options of a subscription: checked, and turned into the configuration of its receiver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..transport.receiver.new_log import where_from
 from ..transport.value_classes import value
 
 _NAME_BYTES: Final = 128
-#: What the reader of a log decides, not its receiver.
+#: Options of the log's readers, not of its receiver.
 _OF_QUERIES: Final = frozenset(
     {
         "payload", "metadata", "statuses", "columns", "key", "uint64", "enum", "bitmask", "time", "event_time", "mode",
@@ -37,35 +37,35 @@ _OF_QUERIES: Final = frozenset(
     }
 )  # fmt: skip
 _OF_QUERIES_BY_PREFIX: Final = ("serve.", "receiver.", "metrics.", "starting", "ending")
-#: What `directory` of the file decides.
+#: Options that `directory` of the file decides.
 _OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention", "log.retention_bytes"})
-#: Files which lie on a client's host.
+#: Options that name files on a client's host.
 _FILES_PASSED_OVER: Final = frozenset({"type.file", "type.include_path", "type.extensibility"})
-#: What a subscription receives; two that agree in these deliver the same samples.
+#: Options that decide which samples a subscription receives: equal ones give the same samples.
 _RECEIVED: Final = (
     "topic", "topics", "qos", "left_to_writers", "policy", "filter", "accept_writer_removed_batch_samples",
     "consumption", "spy", "slice",
 )  # fmt: skip
-#: What names the topics of a subscription.
+#: Options that name the topics of a subscription.
 TOPICS: Final = ("topic", "subscribe", "subscribePattern")
 _TYPE: Final = ("type_name", "keyed", "type", "announces_type", "reports_instances")
 _NETWORK: Final = ("domain", "interface", "peers", "peers_allowed", "trust", "multicast")
-#: Characters of all options that a client sets: they are written down.
+#: Total length of a client's options, which are recorded on the disk.
 _ASKED_MAX: Final = 16 << 10
-#: Where a log lies does not matter to who compares subscriptions.
+#: The folder of a log does not matter when subscriptions are compared.
 _NOWHERE: Final = Path("/")
 
 
 @value
 class Wanted:
-    """A subscription as somebody asked for it. ``options`` are all that were given, as texts."""
+    """A requested subscription. ``options`` are all that were given, as texts."""
 
     name: str
     options: Mapping[str, str]
     settings: Settings
     plan: TopicPlan
     dynamic: bool = False
-    #: The subscription of the file whose pattern this topic matches; None: it is no pattern's.
+    #: The subscription of the file whose pattern this topic matches; None: the topic does not come from a pattern.
     pattern: str | None = None
 
     def receiver(self, directory: Path, *, reached: int = 0) -> ReceiverConfig:
@@ -84,27 +84,28 @@ class Wanted:
         )
 
     def _needs_no_instances(self) -> bool:
-        """Whether nobody knows if there is a key, and HISTORY alone would tell instances apart.
+        """Whether it is unknown if there is a key, and only HISTORY would tell instances apart.
 
-        The first writer decides about the key then. KEEP_LAST takes nothing out of a log but samples of batches that
-        later ones of their instance replace; which instances these are, only the type tells, and so all of them stay.
+        The first writer decides about the key then. KEEP_LAST removes nothing from a log but samples of batches that
+        later
+        ones of their instance replace. Only the type identifies instances, so all these samples stay.
         """
         is_open = self.plan.struct is None and not (self.plan.keyed or "keyed" in self.options)
         return is_open and not replace(self.settings.qos, history=HistoryKind.KEEP_ALL).reports_instances
 
     @property
     def is_pattern(self) -> bool:
-        """Whether each topic whose name matches has a subscription of its own."""
+        """Whether each topic whose name matches gets a subscription of its own."""
         return self.settings.topics is None and is_pattern(self.settings.topic)
 
     def is_like(self, other: Wanted) -> bool:
-        """Whether a receiver of one is a receiver of the other, to the last option."""
+        """Whether both need exactly the same receiver, in every option."""
         return self._raw() == other._raw()
 
     def receives_for(self, other: Wanted) -> bool:
-        """Whether its log has what ``other`` subscribes to: topic, type, QoS, filter, and the network they come from.
+        """Whether its log has the samples of ``other``: same topic, type, QoS, filter and network.
 
-        One that names no type takes the type of the topic's first writer, and here too what there is.
+        A subscription without a type takes that of the topic's first writer, and therefore any log's.
         """
         fields = _RECEIVED if other.plan.struct is None and not other.plan.named else _RECEIVED + _TYPE
         mine, its = self._raw(), other._raw()
@@ -112,8 +113,9 @@ class Wanted:
         return network and all(mine.get(name) == its.get(name) for name in fields)
 
     def needs_new_log(self, other: Wanted) -> bool:
-        """Whether what ``other`` receives cannot stand in the same log. One without a type goes on with any, and one
-        of several topics with others."""
+        """Whether the samples of ``other`` cannot go into the same log. One without a type continues with any type, and
+        one
+        of several topics with other topics."""
         if where_from(self.receiver(_NOWHERE)) != where_from(other.receiver(_NOWHERE)):
             return True
         mine, its = self.plan, other.plan
@@ -123,7 +125,7 @@ class Wanted:
 
     def _raw(self) -> dict[str, Any]:
         raw: dict[str, Any] = json.loads(self.receiver(_NOWHERE).to_json())
-        if raw["topics"] is not None:  # of which the order says nothing
+        if raw["topics"] is not None:  # the order is irrelevant
             raw["topic"] = None
             raw["topics"]["names"].sort()
         return raw
@@ -139,23 +141,23 @@ def wanted(
             raise OptionError(key, given[key], "is decided by `directory` of the receiver's file; remove it")
         if key in _OF_QUERIES or key.startswith(_OF_QUERIES_BY_PREFIX):
             raise OptionError(key, given[key], "is an option of the queries that read the log; set it there")
-    # the receiver decodes nothing; only a filter looks at the members of the type
+    # the receiver decodes nothing; only a filter needs the members of the type
     payload = "cdr" if "filter" in given else "binary"
     settings = parse_options({**given, "payload": payload}, AppliesTo.READ, receiver_service=True)
     return Wanted(name, dict(given), settings, _plan(settings, given), dynamic, pattern)
 
 
 def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[str, str]) -> Wanted:
-    """A subscription that a client asks for, with the options of its query. Raises OptionError.
+    """A client's subscription, with the options of its query. Raises OptionError.
 
-    What the query decides when it reads is left out, and so are types in files of the client's host: the log has the
-    type that the topic's writers announce.
+    Options for reading are left out, and so are types in files of the client's host: the log gets the type that the
+    topic's writers announce.
     """
     given = {_own_name(key): text for key, text in options.items()}
     length = sum(len(key) + len(text) for key, text in given.items())
     if length > _ASKED_MAX:
         raise OptionError(
-            "topic", None, f"all options have {length} characters, at most {_ASKED_MAX} are taken"
+            "topic", None, f"all options have {length} characters, at most {_ASKED_MAX} are allowed"
         )
     if "qos.file" in given:
         fix = "is a file of the client's host; set its policies as options"
@@ -174,8 +176,8 @@ def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[st
     merged = {**defaults, **asked}
     if not _has_type(merged):
         if given.get("key", "").strip(" ,"):
-            merged["keyed"] = "true"  # which columns are the key, the query alone needs to know
-        # Nobody here can check a filter, and the query filters in any case: its log has more than it needs.
+            merged["keyed"] = "true"  # only the query needs to know which columns are the key
+        # The filter cannot be checked here, and the query filters anyway: its log has more than it needs.
         merged = {key: text for key, text in merged.items() if key not in ("filter", "filter.parameters")}
     return wanted(name, merged, dynamic=True)
 
@@ -187,7 +189,7 @@ def _has_type(options: Mapping[str, str]) -> bool:
 
 
 def network_of(settings: Settings) -> NodeConfig:
-    """The participant that looks for topics where a subscription's participant would find them."""
+    """The participant that finds the same topics as a subscription's participant."""
     return dataclasses.replace(node_config(settings), guid_prefix=None)
 
 
@@ -196,14 +198,15 @@ def is_pattern(topic: str) -> bool:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a topic is one of a pattern's: ``*`` stands for any text, ``?`` for one character."""
+    """Whether a topic matches a pattern: ``*`` stands for any text, ``?`` for one character."""
     return _compiled(pattern).fullmatch(topic) is not None
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A ``*`` takes as little as what follows it needs, and is not tried again: with several of them, a peer could else
-    name a topic that takes hours."""
+    """A ``*`` takes the shortest text that fits, without backtracking: with several of them, a peer could otherwise
+    name
+    a topic that takes hours."""
     first, *more = ("".join("." if c == "?" else re.escape(c) for c in part) for part in pattern.split("*"))
     between, last = more[:-1], more[-1:]
     text = first + "".join(f"(?>.*?{part})" for part in between) + "".join(f".*{part}" for part in last)
@@ -211,7 +214,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def name_for(topic: str, taken: Mapping[str, object], *, under: str = "") -> str:
-    """A free name for the subscription to a topic, as near to the topic's as names allow."""
+    """A free name for the subscription to a topic, as similar to the topic's name as possible."""
     base = re.sub(r"[^A-Za-z0-9._/-]", "_", topic).replace("..", "__").lstrip("._/-") or "topic"
     base = (f"{under}/" if under else "") + base
     name, number = base[:_NAME_BYTES], 1
@@ -235,8 +238,8 @@ def _plan(settings: Settings, given: Mapping[str, str]) -> TopicPlan:
         plan = _filtered(settings)
     if found is not None:
         return replace(plan, announced=found.certain)
-    # Whether a type that is known by name has a key is not known: the first writer says it, unless the options do. Of
-    # several topics the name selects those of the type.
+    # Whether a type known only by name has a key is unknown: the first writer decides, unless the options do. With
+    # several topics, the name selects those of the type.
     return replace(plan, named=plan.named and (plan.many or "keyed" in given))
 
 

@@ -1,6 +1,6 @@
-"""The supervisor: all subscriptions of a receiver service, their server, and what is written down of them.
+"""The supervisor: all subscriptions of a receiver service, their server, and their records on the disk.
 
-The processes themselves are started by what it is given, and the time is handed in, so that tests need neither.
+The functions that start processes, and the time, are parameters, so that tests need neither.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .topic_watch import JoinDomain, TopicWatch
 
 _log = logging.getLogger("spark_rtps.receiver_service")
 
-#: Topics that one pattern may become.
+#: Topics of one pattern.
 PATTERN_TOPICS_MAX: Final = 256
 #: Subscriptions that clients may make.
 DYNAMIC_MAX: Final = 256
-#: Topics that patterns find and that cannot be received: so many are named in a warning each.
+#: Topics found by patterns that cannot be received: this many are logged one by one.
 _REFUSED_LOGGED_MAX: Final = 256
 _OF_SERVER: Final = (
     "address", "port", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "pem_digest",
@@ -43,9 +43,9 @@ _OF_SERVER: Final = (
 
 @value
 class Processes:
-    """How processes are started, and in which threads what takes time is done.
+    """How processes are started, and the threads for slow calls.
 
-    Receivers which take long to start or to stop hold up nothing else: neither each other, nor server and cleaning.
+    Receivers that are slow to start or stop delay neither each other, nor the server and cleaning.
     """
 
     start_receiver: StartReceiver
@@ -53,32 +53,32 @@ class Processes:
     join_domain: JoinDomain
     starts: Executor
     stops: Executor
-    #: Of the server, which starts or stops.
+    #: Starts or stops the server.
     server: Executor
     cleaning: Executor
 
 
 class Supervisor:
-    """What ``spark-rtps receive`` runs; :meth:`step` is called again and again, :meth:`drain` at the end."""
+    """The loop body of ``spark-rtps receive``: :meth:`do_work` is called repeatedly, :meth:`drain` at the end."""
 
     def __init__(self, config: ReceiverServiceConfig, processes: Processes) -> None:
-        """Takes up what was written down in the directory. Raises LogError if that cannot be read."""
+        """Resume the recorded subscriptions of the directory. Raises LogError if the records cannot be read."""
         self.config = config
         self._processes = processes
         self._server = ServerKeeper(config, start=processes.start_server, pool=processes.server)
         self._watch = TopicWatch(processes.join_domain)
         self._cleaning = Cleaning(processes.cleaning)
         self._keepers: dict[str, Keeper] = {}
-        #: Removed by the file or a client, until their receivers have ended.
+        #: Subscriptions removed by the file or a client, until their receivers have ended.
         self._leaving: list[Keeper] = []
         self._records = read_records(config.directory)
-        #: What the file holds; None: a part of a change may have got there.
+        #: The records in the file; None: unknown, after a failed write.
         self._written: dict[str, LogRecord] | None = dict(self._records)
         self._is_unwritten = False
-        #: The parts of a step that failed at their last turn, and how: each failure is logged when it begins.
+        #: The parts that failed at their last turn, and their errors: each failure is logged when it begins.
         self._failing: dict[str, str] = {}
         self._full: set[str] = set()
-        #: Of each pattern the topics that are written now and that no option can hold, and how many were said.
+        #: Of each pattern the present topics that no option can hold, and how many were logged.
         self._refused: dict[str, set[str]] = {}
         self._refused_logged = 0
         for each in config.subscriptions:
@@ -96,23 +96,23 @@ class Supervisor:
         return None if self._server.server is None else self._server.server.port
 
     def fileno(self) -> int | None:
-        """Becomes readable when a client asks for something; None while there is no server."""
+        """Becomes readable when a client sends a request; None while there is no server."""
         return None if self._server.server is None else self._server.server.fileno()
 
     @property
     def is_ready(self) -> bool:
-        """Whether the server listens and each subscription has been started once, well or badly."""
+        """Whether the server listens and each subscription has been started once, successfully or not."""
         return self._server.server is not None and all(each.is_settled for each in self.keepers)
 
     @property
     def is_alive(self) -> bool:
-        """Whether what should run does, or will soon: some subscription does not count if it cannot."""
+        """Whether the service works, or is going to; single subscriptions that cannot run do not count."""
         return self._server.is_alive
 
     def do_work(self, now: int) -> None:
-        """Do what is due. Raises RtpsError if the server never could start.
+        """Do what is due. Raises RtpsError if the server could never start.
 
-        What one part raises beyond that concerns this part alone: all others go on.
+        Other errors concern only the part that raises them: the others continue.
         """
         try:
             self._server.do_work(now)
@@ -131,14 +131,14 @@ class Supervisor:
             self._clean(now)
 
     def reload(self, config: ReceiverServiceConfig) -> list[str]:
-        """Take another configuration; subscriptions that did not change go on. Returns what has changed, in words.
+        """Apply another configuration; unchanged subscriptions continue. Returns the changes, in words.
 
-        Raises ReceiverFileError for what cannot change while it runs; then nothing has changed.
+        Raises ReceiverFileError for a setting that cannot change while it runs; then nothing has changed.
         """
         if config.directory != self.config.directory:
             fix = f"cannot change while it runs (it is {self.config.directory}); restart the receiver"
             raise ReceiverFileError(config.file, "", "directory", fix)
-        wanted_now = self._all_wanted_now(config)  # which may raise: nothing has changed before
+        wanted_now = self._all_wanted_now(config)  # this may raise, before anything has changed
         old, self.config = self.config, config
         message = []
         if any(getattr(old, name) != getattr(config, name) for name in _OF_SERVER):
@@ -151,10 +151,11 @@ class Supervisor:
         return message
 
     def drain(self, *, dispose: bool, patience: float, pause: Callable[[], None]) -> list[str]:
-        """End everything in order; returns what is left, a sentence for each group that is behind.
+        """End everything in order; returns the backlog, a sentence for each group that is behind.
 
         ``dispose``: writers forget the readers at once; without, they wait for as long as the lease. ``pause`` is
-        called between two looks, for ``patience`` seconds at most.
+        called
+        between two checks, for ``patience`` seconds at most.
         """
         self._watch.close()
         for each in self.keepers:
@@ -172,18 +173,18 @@ class Supervisor:
             if each.phase is not Phase.ENDED
         ]
         with self._alone("stopping the server"):
-            self._server.stop()  # which writes what groups have committed
+            self._server.stop()  # this writes the commits of groups
         return left + [sentence for each in self.keepers for sentence in what_is_left(each)]
 
     # --- subscriptions -----------------------------------------------------------------------------
 
     def _keep(self, subscription: Wanted) -> Keeper:
-        """Keep a subscription running, on the log that it had if there is one."""
+        """Keep a subscription running, on its earlier log if there is one."""
         name, record = subscription.name, self._records.get(subscription.name)
         log = str(uuid.uuid4()) if record is None else record.log
         if record is not None and self._needs_new_log(subscription, record):
             _log.error(
-                "subscription %s receives another topic or type than before: its old log %s stays as it is, and a NEW "
+                "subscription %s has another topic or type than before: its old log %s stays as it is, and a NEW "
                 "log begins, %s",
                 name,
                 record.log,
@@ -206,10 +207,10 @@ class Supervisor:
         try:
             return subscription.needs_new_log(wanted(subscription.name, record.options))
         except Exception:  # noqa: BLE001  (options of another version)
-            return False  # it cannot be said; a log of another topic is refused when the receiver starts
+            return False  # unknown; a receiver refuses a log of another topic when it starts
 
     def _take_up_records(self) -> None:
-        """Clients' subscriptions, and topics that patterns found earlier, go on before anybody asks again."""
+        """Resume clients' subscriptions, and topics that patterns found earlier."""
         patterns = {each.name: each for each in self.config.patterns}
         for name, record in self._records.items():
             if name in self._keepers or not (record.dynamic or record.pattern in patterns):
@@ -219,8 +220,8 @@ class Supervisor:
                     self._keep(wanted(name, record.options, dynamic=True))
                 else:
                     self._take_up_topic(patterns[str(record.pattern)], name, record.options.get("topic", ""))
-            except Exception as error:  # noqa: BLE001  (it may be of another version; all others go on)
-                _log.error("subscription %s cannot be taken up again: %s", name, error)
+            except Exception as error:  # noqa: BLE001  (it may be of another version; the others continue)
+                _log.error("subscription %s cannot be resumed: %s", name, error)
 
     def _take_up_topic(self, pattern: Wanted, name: str, topic: str) -> None:
         if matches(pattern.settings.topic, topic):
@@ -228,7 +229,7 @@ class Supervisor:
             self._keep(wanted(name, options, pattern=pattern.name))
 
     def _all_wanted_now(self, config: ReceiverServiceConfig) -> dict[str, Wanted | None]:
-        """What each subscription that is kept is by this configuration; None: it ends. Raises RtpsError."""
+        """Each kept subscription by this configuration; None: it ends. Raises RtpsError."""
         files = {each.name: each for each in config.subscriptions}
         patterns = {each.name: each for each in config.patterns}
         return {
@@ -244,7 +245,7 @@ class Supervisor:
             keeper = self._keepers[name]
             if next_one is None:
                 self._leave(name)
-                message.append(f"{name} ends; its log {keeper.directory} stays, for when it is wanted again")
+                message.append(f"{name} ends; its log {keeper.directory} stays in case it is added again")
                 continue
             if not next_one.is_like(keeper.next_wanted):
                 message.append(f"{name} has changed and starts again")
@@ -278,14 +279,14 @@ class Supervisor:
         topics = self._watch.topics_now(networks.values(), now)
         for pattern in self.config.patterns:
             found = topics.get(networks[pattern.name])
-            if found is None:  # it is not yet time to look again
+            if found is None:  # the next look is not due yet
                 continue
             with self._alone(f"finding topics of the pattern {pattern.name}"):
                 self._add_topics(pattern, {each for each in found if matches(pattern.settings.topic, each)})
 
     def _add_topics(self, pattern: Wanted, found: set[str]) -> None:
         mine = {each.wanted.settings.topic for each in self.keepers if each.wanted.pattern == pattern.name}
-        # a peer may have thousands of them, and each look meets all of them again
+        # a peer may have thousands of them, and each look finds all of them again
         refused = self._refused[pattern.name] = self._refused.get(pattern.name, set()) & found
         for topic in sorted(found - mine - refused):
             if len(mine) >= PATTERN_TOPICS_MAX or len(self._keepers) >= SUBSCRIPTIONS_MAX:
@@ -309,7 +310,7 @@ class Supervisor:
                 raise OptionError("topic", topic, fix)
             name = self._name_of_topic(pattern, topic)
             subscription = wanted(name, {**pattern.options, "topic": topic}, pattern=pattern.name)
-        except Exception as error:  # noqa: BLE001  (the topics behind it are received)
+        except Exception as error:  # noqa: BLE001  (the topics after it are received)
             if self._refused_logged < _REFUSED_LOGGED_MAX:
                 self._refused_logged += 1
                 _log.warning("pattern %s: topic %r is not received: %s", pattern.name, topic[:80], error)
@@ -319,7 +320,7 @@ class Supervisor:
         return True
 
     def _name_of_topic(self, pattern: Wanted, topic: str) -> str:
-        """The name that its subscription had earlier, or a new one."""
+        """The name of its earlier subscription, or a new one."""
         earlier = (
             n
             for n, r in self._records.items()
@@ -330,7 +331,7 @@ class Supervisor:
     # --- clients -----------------------------------------------------------------------------------
 
     def _serve(self, now: int) -> None:
-        """Tell the server what there is, and take what clients ask of it."""
+        """Send the server the subscriptions, and take the requests of clients."""
         try:
             self._tell()
             requests = self._server.requests()
@@ -350,7 +351,7 @@ class Supervisor:
         except RtpsError as error:
             self._server.send_answer(request, error=str(error))
             return
-        except Exception as error:  # noqa: BLE001  (the client is told so)
+        except Exception as error:  # noqa: BLE001  (the client gets the error)
             _log.exception("the request of a client to %s failed", request.op)
             self._server.send_answer(request, error=f"unexpected error: {error!r}")
             return
@@ -363,18 +364,18 @@ class Supervisor:
             if each.next_wanted.receives_for(asked):
                 return each.wanted.name
         if sum(each.wanted.dynamic for each in self.keepers) >= DYNAMIC_MAX:
-            fix = f"{DYNAMIC_MAX} subscriptions of clients are there already; remove some that nobody reads"
+            fix = f"{DYNAMIC_MAX} subscriptions of clients exist already; remove unused ones"
             raise OptionError("topic", asked.settings.topic, fix)
         if len(self._keepers) >= SUBSCRIPTIONS_MAX:
-            fix = f"{SUBSCRIPTIONS_MAX} subscriptions are there already; remove some"
+            fix = f"{SUBSCRIPTIONS_MAX} subscriptions exist already; remove some"
             raise OptionError("topic", asked.settings.topic, fix)
         taken = {**self._records, **self._keepers}
         name = name_for(asked.settings.topic, taken)
         self._keep(dataclasses.replace(asked, name=name))
         try:
-            self._write_records()  # nothing is promised that a restart forgets
+            self._write_records()  # a restart must not forget a confirmed subscription
         except BaseException:
-            del self._keepers[name]  # of which nothing has begun
+            del self._keepers[name]  # it has not started
             self._records.pop(name, None)
             self._written = None
             raise
@@ -403,13 +404,13 @@ class Supervisor:
 
     def _clean(self, now: int) -> None:
         keepers = {each.log for each in (*self._keepers.values(), *self._leaving)}
-        # a client's subscription ends when a client says so, not when this version cannot take it up
+        # a client's subscription ends when a client removes it, not when this version cannot resume it
         of_clients = {each.log for each in self._records.values() if each.dynamic}
         gone = self._cleaning.do_work(self.config, in_use=keepers | of_clients, now=now)
-        if gone:  # a subscription that is wanted again begins anew
+        if gone:  # a subscription that is added again gets a new log
             self._records = {name: each for name, each in self._records.items() if each.log not in gone}
 
-    # --- what is written down and told -------------------------------------------------------------
+    # --- records, and the server's knowledge -------------------------------------------------------------
 
     def _write_records(self, *, without: str | None = None) -> None:
         for name, keeper in self._keepers.items():
@@ -423,9 +424,9 @@ class Supervisor:
     def _write_records_or_say(self) -> None:
         try:
             self._write_records()
-        except Exception as error:  # noqa: BLE001  (what is received already goes on)
+        except Exception as error:  # noqa: BLE001  (the running receivers continue)
             if not self._is_unwritten:
-                _log.error("%s; a restart would not find the logs that are new", error)
+                _log.error("%s; a restart would not find new logs", error)
             self._is_unwritten = True
         else:
             self._is_unwritten = False
@@ -435,13 +436,13 @@ class Supervisor:
 
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:
-        """What this part raises stops no other part; it is logged when it begins, and not at each step."""
+        """A failure in this part does not affect the others; it is logged when it begins, and not at each turn."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
             if self._failing.get(what) != repr(error):
                 self._failing[what] = repr(error)
-                _log.exception("%s failed; everything else goes on", what)
+                _log.exception("%s failed; everything else continues", what)
         else:
             self._failing.pop(what, None)
 

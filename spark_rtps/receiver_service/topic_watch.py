@@ -22,7 +22,7 @@ _LOOK_NS: Final = NANOSECONDS // 2
 
 
 class Domain(Protocol):
-    """The part of Node that is needed here."""
+    """The part of Node that is used here."""
 
     @property
     def is_closed(self) -> bool: ...
@@ -35,7 +35,7 @@ JoinDomain: TypeAlias = Callable[[NodeConfig], Domain]
 
 
 def join_domain(directory: Path, config: NodeConfig) -> Domain:
-    """A participant that only looks, and takes no ports of receivers whose logs are in ``directory``.
+    """A participant that only discovers, and does not take the ports of receivers whose logs are in ``directory``.
 
     It joins before the receivers do. Raises TransportError.
     """
@@ -55,9 +55,9 @@ class TopicWatch:
         self._look_at = 0
 
     def topics_now(self, wanted: Iterable[NodeConfig], now: int) -> dict[NodeConfig, set[str]]:
-        """The topics that are written in these networks, as far as known; nothing between two looks.
+        """The topics that are written in these networks, as far as known; None between two looks.
 
-        Networks which nobody wants any more are left.
+        Networks without a pattern are left.
         """
         if now < self._look_at:
             return {}
@@ -71,7 +71,7 @@ class TopicWatch:
                 domain = self._domain(config, now)
                 if domain is not None:
                     found[config] = domain.directory.written_topics()
-            except Exception as error:  # noqa: BLE001  (the topics of the other networks are found)
+            except Exception as error:  # noqa: BLE001  (the other networks are still searched)
                 self._failed(config, repr(error), now)
         return found
 
@@ -83,7 +83,7 @@ class TopicWatch:
     def _leave(self, config: NodeConfig) -> None:
         try:
             self._domains.pop(config).close()
-        except Exception as error:  # noqa: BLE001  (the other networks are left, too)
+        except Exception as error:  # noqa: BLE001  (the other networks are still left)
             _log.warning("leaving domain %d failed: %r", config.domain, error)
 
     def _domain(self, config: NodeConfig, now: int) -> Domain | None:
@@ -104,4 +104,4 @@ class TopicWatch:
         if config in self._domains:
             self._leave(config)
         self._due[config] = self._restarts.setdefault(config, RestartPolicy()).died(now)
-        _log.warning("no topics of domain %d are found: %s; trying again", config.domain, why)
+        _log.warning("cannot search domain %d for topics: %s; trying again", config.domain, why)

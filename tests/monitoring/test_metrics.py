@@ -298,7 +298,7 @@ class TestExporter:
     @pytest.mark.parametrize("address", ["192.0.2.1", "no.such.host.invalid"])
     def test_an_address_that_is_none_of_this_host(self, tmp_path: Path, port: int, address: str) -> None:
         with pytest.raises(
-            OptionError, match=rf"'metrics.address' = '{address}': is no address of this host"
+            OptionError, match=rf"'metrics.address' = '{address}': is not an address of this host"
         ):
             start_exporter(port, [tmp_path], address=address)
 

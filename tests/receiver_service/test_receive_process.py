@@ -109,7 +109,7 @@ class TestSignals:
 
         receive.write(NUMBERS.replace("keep_all", "keep_al"))
         receive.signal(signal.SIGHUP)
-        wait_until(lambda: "everything goes on as before" in receive.printed(), receive.printed)
+        wait_until(lambda: "keeping the previous configuration" in receive.printed(), receive.printed)
         assert "[subscriptions.numbers] history: 'keep_al' must be one of" in receive.printed()
         grows(receive)
         assert receiver in receive.children()["receiver"]

@@ -44,7 +44,7 @@ def test_written_records_are_read(tmp_path: Path) -> None:
 )
 def test_unreadable_records_are_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text.replace("LOG", LOG), errors="surrogatepass")
-    with pytest.raises(LogError, match="which log belongs to which subscription"):
+    with pytest.raises(LogError, match="maps subscriptions to their logs"):
         read_records(tmp_path)
 
 

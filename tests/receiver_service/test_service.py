@@ -103,7 +103,7 @@ def test_hup_reads_the_file_again(script: Script) -> None:
 def test_a_bad_file_is_not_taken(script: Script, caplog: pytest.LogCaptureFixture) -> None:
     script.steps = [lambda: script.file.unlink() or send(signal.SIGHUP)(), lambda: None]
     script.run()
-    assert not script.reloaded and "everything goes on as before" in caplog.text
+    assert not script.reloaded and "keeping the previous configuration" in caplog.text
     assert script.reported.count("READY=1") == 2
 
 
@@ -119,7 +119,7 @@ def test_an_unexpected_error_in_reading_the_file_again_ends_nothing(
         lambda: None,
     ]
     script.run()
-    assert not script.steps and not script.reloaded and "everything goes on as before" in caplog.text
+    assert not script.steps and not script.reloaded and "keeping the previous configuration" in caplog.text
     assert script.reported.count("READY=1") == 2
 
 

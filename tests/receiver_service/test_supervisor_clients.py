@@ -73,7 +73,7 @@ class TestClients:
             ({"topic": "C", "reliability": "x"}, "must be one of"),
             ({"reliability": "reliable"}, "name the topic"),
             ({"topic": "C*"}, "is a pattern"),
-            ({"topic": "C", "partition": "p" * 17_000}, "at most 16384 are taken"),
+            ({"topic": "C", "partition": "p" * 17_000}, "at most 16384 are allowed"),
             ({"topic": "C", "qos.file": "/etc/passwd"}, "file of the client's host"),
             ({"topic": "C", "congestion_control": "os:system"}, "cannot load code"),
         ],

@@ -112,5 +112,5 @@ def test_reports_of_a_receiver_are_checked(wrong: object) -> None:
     assert SubscriptionInfo.parse({**reported, "topics": {"names": ["a", "b"], "pattern": None}}).topics == (
         TopicSelection(names=("a", "b"))
     )
-    with pytest.raises(ValueError, match=r"are not topics|has to be where"):
+    with pytest.raises(ValueError, match=r"are not topics|has to be"):
         SubscriptionInfo.parse({**reported, "topics": wrong})
