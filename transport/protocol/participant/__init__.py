@@ -1,16 +1,16 @@
-"""One participant of a domain: its endpoints, what it announces, and whom it knows.
+"""One participant of a domain: its endpoints, its announcements, and the participants that it knows.
 
-``participant`` is what the owner holds. It is made from
+The owner holds a ``participant``. Its parts are
 
-* ``config`` and ``endpoint_specs``: what a participant, a reader and a writer are made from; ``slices``: which part of
-  a topic's writers a reader reads;
-* ``discovery``: the protocols of discovery, and what they change for the endpoints of ours; ``builtin_endpoints``: the
-  readers and writers that they talk through;
-* ``endpoints``: the endpoints of ours, and those that match them; ``endpoint_addresses`` and ``multicast``: where they
-  are reached; ``entity_keys``: what their GUIDs are made from;
-* ``database``: what is known of participants and endpoints, for looking it up;
-* ``packing``: what all of them send, as datagrams;
-* ``events``: what happened, fetched one by one, and ``statuses``: the same, summed up as DDS does.
+* ``config`` and ``endpoint_specs``: the parameters of a participant, a reader and a writer; ``slices``: which part of a
+  topic's writers a reader reads;
+* ``discovery``: the discovery protocols, and their effects on our endpoints; ``builtin_endpoints``: the readers and
+  writers of these protocols;
+* ``endpoints``: our endpoints, and the endpoints matched with them; ``endpoint_addresses`` and ``multicast``: the
+  addresses of endpoints; ``entity_keys``: the entity ids of our endpoints;
+* ``database``: look-ups of participants and endpoints;
+* ``packing``: messages of all endpoints, packed into datagrams;
+* ``events``: changes, fetched one by one, and ``statuses``: the same as counters, as DDS defines them.
 
-``spy_participant`` is a participant that nobody knows of: it reads publication logs.
+``spy_participant`` is a participant unknown to all others: it reads publication logs.
 """

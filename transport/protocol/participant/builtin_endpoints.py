@@ -1,4 +1,4 @@
-"""The built-in readers and writers of a participant, each with its counterpart there (RTPS 2.5 §8.5.4.2, §8.4.13)."""
+"""The built-in readers and writers of a participant, each with its remote counterpart (RTPS 2.5 §8.5.4.2, §8.4.13)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from .endpoints import LocalEndpoints
 
 
 class BuiltinEndpoints:
-    """Those of SEDP, of the writer liveliness protocol and of the TypeLookup service; SPDP has none of its own."""
+    """The built-in endpoints of SEDP, the writer liveliness protocol and TypeLookup; SPDP has no such endpoints
+    here."""
 
     def __init__(self, sedp: Sedp, liveliness: Liveliness, types: TypeLookupService) -> None:
         #: Each with the entity id of its counterpart.
@@ -53,14 +54,14 @@ class BuiltinEndpoints:
         return (writer for writer, _ in self._writers)
 
     def route(self, prefix: bytes, endpoints: LocalEndpoints) -> None:
-        """What the matched built-in writers of a participant send goes to ours."""
+        """Route the samples of a participant's matched built-in writers to our built-in readers."""
         for reader, writer_id in self._readers:
             guid = Guid(prefix, writer_id)
             if guid in reader.writers:
                 endpoints.routes[guid] = [reader]
 
     def unmatch(self, prefix: bytes, endpoints: LocalEndpoints) -> None:
-        """A participant is gone."""
+        """Unmatch the built-in endpoints of a participant that is gone."""
         for reader, writer_id in self._readers:
             guid = Guid(prefix, writer_id)
             if endpoints.routes.pop(guid, None) is not None:

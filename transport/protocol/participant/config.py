@@ -1,4 +1,4 @@
-"""What a participant is made from, and what it lists."""
+"""The configuration of a participant, and the remote endpoints that it lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..trust import Trust
 class ParticipantConfig:
     """The identity of a participant and its addresses. Durations are nanoseconds.
 
-    ``peers`` are announced to by unicast; ``announce_multicast`` says whether to use multicast at all.
+    Announcements go to ``peers`` by unicast; ``announce_multicast`` says whether to send them by multicast, too.
     """
 
     guid_prefix: bytes
@@ -29,30 +29,30 @@ class ParticipantConfig:
     default_unicast: tuple[Locator, ...] = ()
     default_multicast: tuple[Locator, ...] = ()
     peers: tuple[Locator, ...] = ()
-    #: IPv4 networks of the participants to listen to; empty: all.
+    #: IPv4 networks of the participants whose messages are accepted; empty: all.
     peers_allowed: tuple[str, ...] = ()
     announce_multicast: bool = True
     #: Our address on each interface through which samples may be sent to groups, and the network there; empty: not
     #: known, and groups are sent to as if all readers were on one network.
     multicast_networks: tuple[tuple[str, str], ...] = ()
-    #: Beyond 1, groups reach readers on other networks too.
+    #: Above 1, multicast reaches readers on other networks, too.
     multicast_ttl: int = 1
     lease_duration: int = 10 * NANOSECONDS
-    #: Keep others although they are silent for longer than their lease: in a capture whose clock is set, or that has a
-    #: pause, nobody announces again what it has told before.
+    #: Keep silent participants beyond their lease: in a capture with a pause or a clock change, participants do not
+    #: repeat their announcements.
     keep_silent: bool = False
-    #: How many participants have had this GUID before.
+    #: Number of earlier participants with this GUID.
     incarnation: int = 0
-    #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.
+    #: A received RTPS message that is longer is dropped; our writers send messages up to ``message_size``.
     message_size_max: int = UDP_PAYLOAD_MAX
     message_size: int = MESSAGE_SIZE_MAX
-    #: Bytes that the kernel holds of what is sent to our readers; 0: unknown.
+    #: Size of the kernel's receive buffer for our readers; 0: unknown.
     receive_buffer: int = 0
     properties: tuple[tuple[str, str], ...] = ()
     user_data: bytes = b""
-    #: Ask for the types of all endpoints, not only for those on our topics.
+    #: Request the types of all endpoints, not only of those on our topics.
     resolve_types: bool = False
-    #: Whom messages are believed to come from.
+    #: What makes a message trusted.
     trust: Trust = Trust.ADDRESS
 
     @property

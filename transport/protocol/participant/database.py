@@ -1,4 +1,4 @@
-"""The discovery database of a participant: what is known of participants and endpoints, remote and ours."""
+"""The discovery database of a participant: its participants and endpoints, remote and ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .discovery import ParticipantDiscovery
 
 
 class DiscoveryDatabase:
-    """Look-ups, which change nothing."""
+    """Read-only look-ups."""
 
     def __init__(self, discovery: ParticipantDiscovery) -> None:
         self._discovery = discovery
@@ -30,15 +30,15 @@ class DiscoveryDatabase:
 
     @property
     def endpoints(self) -> list[RemoteEndpoint]:
-        """All readers and writers of all remote participants."""
+        """The readers and writers of all remote participants."""
         return [self._listed(data) for data in self._endpoints.all()]
 
     def endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
-        """The readers and writers of a topic of all remote participants."""
+        """The readers and writers of all remote participants on a topic."""
         return [self._listed(data) for data in self._endpoints.on_topic(topic)]
 
     def own_endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
-        """Our own readers and writers of a topic, as others see them."""
+        """Our own readers and writers on a topic, as we announce them."""
         own = self._discovery.own
         return [listed(data, own) for data in self._ours.data() if data.topic == topic]
 
@@ -57,7 +57,7 @@ class DiscoveryDatabase:
         return known.struct if isinstance(known, KnownType) else None
 
     def type_failure(self, guid: Guid) -> str | None:
-        """Why the type of a remote endpoint will not become known; None if it may, or is known."""
+        """Why the type of a remote endpoint cannot become known; None if it is known, or may become known."""
         known = self._discovery.lookup.known(guid)
         return known if isinstance(known, str) else None
 

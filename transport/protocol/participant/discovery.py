@@ -1,7 +1,7 @@
-"""What a participant knows of others: participants, their endpoints and their types (RTPS 2.5 §8.5).
+"""Discovery of remote participants, their endpoints and their types (RTPS 2.5 §8.5).
 
-Announcements and the samples of the built-in topics come in; participants, endpoints and types come and go, which is
-matched with our own endpoints and reported as events.
+Its input is announcements and the samples of the built-in topics. Each change of a participant, endpoint or type is
+matched with our own endpoints, and reported as an event.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .multicast import MulticastReach
 
 
 class ParticipantDiscovery:
-    """The built-in protocols of one participant, and what follows from what they learn."""
+    """The built-in protocols of one participant, and their effects on its endpoints."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ParticipantDiscovery:
         *,
         now: int,
     ) -> None:
-        """``emit`` gets an event for each change; what is dropped is counted in ``drops``."""
+        """``emit`` gets an event for each change; dropped messages are counted in ``drops``."""
         self._config = config
         self._drops = drops
         self._emit = emit
@@ -91,7 +91,7 @@ class ParticipantDiscovery:
         )
         self.builtin = BuiltinEndpoints(self.sedp, self.liveliness, self.types)
         self._multicast = MulticastReach(config)
-        #: What plug-ins raised.
+        #: The exceptions of plug-ins.
         self.failures = Failures()
         self.endpoints = LocalEndpoints(
             own,
@@ -102,13 +102,13 @@ class ParticipantDiscovery:
             emit=emit,
             failures=self.failures,
         )
-        #: What came from participants before they were proven, and is looked at now.
+        #: Datagrams that came from participants before they were proven, to be processed now.
         self.held: deque[tuple[bytes, str]] = deque()
-        #: How many look-ups of types have ended.
+        #: Number of type look-ups that have ended.
         self.settled = 0
 
     def announce(self, data: EndpointData, *, now: int) -> None:
-        """Announce an endpoint of ours, and ask for the types of those on its topic."""
+        """Announce an endpoint of ours, and request the types of the remote endpoints on its topic."""
         self.sedp.announce(data, now=now)
         if not self._config.resolve_types:
             for other in self.sedp.remote.on_topic(data.topic):
@@ -119,8 +119,8 @@ class ParticipantDiscovery:
     def on_announcements(self, runs: list[Run], source_ip: str, size: int, now: int) -> None:
         """Take the SPDP samples of one datagram of ``size`` bytes.
 
-        Cyclone DDS announces all participants of a process in one. They share its size, so that what answers them is
-        together no longer.
+        Cyclone DDS announces all participants of a process in one datagram. They share its size, so that the answers to
+        them are together no longer than the datagram.
         """
         share = size // len({run.writer for run in runs})
         for run in runs:
@@ -153,7 +153,7 @@ class ParticipantDiscovery:
             self._match(remote, now)
 
     def on_answered(self, prefix: bytes, source_ip: str, made_up: bytes, now: int) -> None:
-        """A participant answers what was asked in a made-up name, at an address which it names."""
+        """A participant answers the challenge that was sent to an address which it announces."""
         if is_address(source_ip):
             remote = self.spdp.on_answered(prefix, source_ip, made_up)
             if remote is not None:
@@ -166,7 +166,7 @@ class ParticipantDiscovery:
                 self._match(remote, now)
 
     def recall(self, announcements: Iterable[Announcement], *, now: int) -> None:
-        """Take up the participants that an earlier participant of this GUID knew (:meth:`announcements`)."""
+        """Restore the participants that an earlier participant with this GUID knew (:meth:`announcements`)."""
         for announcement in announcements:
             if not self.admitted.admits(announcement.source_ip):
                 continue
@@ -183,8 +183,7 @@ class ParticipantDiscovery:
                 self._match(remote, now)
 
     def announcements(self) -> list[Announcement]:
-        """The last announcement of each participant that is proven; those come first that match something of ours, and
-        there is an end to their bytes."""
+        """The last announcements of proven participants, matched ones first, up to KNOWN_PARTICIPANTS_BYTES_MAX."""
         remotes = [remote for remote in self.spdp.remotes.values() if remote.proven]
         remotes.sort(key=lambda remote: not self.endpoints.matches(remote.prefix))
         sizes = accumulate(len(remote.payload) for remote in remotes)
@@ -195,7 +194,7 @@ class ParticipantDiscovery:
         ]
 
     def _match(self, remote: RemoteParticipant, now: int) -> None:
-        """A participant is known, or reached elsewhere, from now on."""
+        """Match a participant that is new, or whose addresses have changed."""
         if not remote.is_matched:
             return
         self.held.extend(remote.held)
@@ -219,12 +218,12 @@ class ParticipantDiscovery:
         self.lookup.leave(remote.prefix)
         self.builtin.unmatch(remote.prefix, self.endpoints)
         self._emit(events.ParticipantLost(remote.data, expired))
-        self.look_up(now)  # another may have the types it was asked for
+        self.look_up(now)  # another participant may have the types that this one was asked for
 
     # --- endpoints and types ----------------------------------------------------------------------
 
     def on_builtin_samples(self, now: int) -> None:
-        """The built-in readers have something to take."""
+        """Process the samples of the built-in readers."""
         self.liveliness.take_messages(self._drops, now=now)
         for change in self.sedp.take_changes(self._drops, self.endpoints.has_topic):
             if change.known:
@@ -243,7 +242,7 @@ class ParticipantDiscovery:
         self._emit(events.EndpointLost(data))
 
     def look_up(self, now: int) -> None:
-        """Ask for types that are wanted, and match the endpoints whose types have become known, or never will."""
+        """Send the type look-ups that are due, and match the endpoints whose look-ups have ended."""
         self.types.ask(now=now)
         for guid in self.lookup.take_settled():
             self.settled += 1
@@ -258,7 +257,7 @@ class ParticipantDiscovery:
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Announce, forget participants whose lease has ended, and go on looking up types."""
+        """Announce our participant, forget participants whose lease has ended, and continue type look-ups."""
         self.spdp.handle_timer(now)
         for remote in self.spdp.expired(now=now):
             self._lose(remote, now, expired=True)

@@ -1,4 +1,4 @@
-"""At which addresses an endpoint may be sent to, and why at none."""
+"""The addresses to which messages for an endpoint may be sent, or why there are none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNPROVEN = "LOCATOR: its participant has not spoken from an address that it nam
 
 
 class EndpointAddresses:
-    """The addresses of endpoints, remote and ours; ``remotes`` are the participant's own, which changes them."""
+    """The addresses of endpoints, remote and ours; ``remotes`` belongs to the participant, which changes it."""
 
     def __init__(
         self, own: ParticipantData, remotes: Mapping[bytes, RemoteParticipant], multicast: MulticastReach
@@ -41,7 +41,7 @@ class EndpointAddresses:
         return remote.reachable(unicast or remote.data.default_unicast), groups
 
     def explain_none(self, other: EndpointData) -> tuple[str, ...]:
-        """Why an endpoint has no address to send to."""
+        """Why an endpoint has no usable address."""
         remote = self._remotes.get(other.guid.prefix)
         if remote is None:
             return (NO_ADDRESS,)
@@ -52,9 +52,9 @@ class EndpointAddresses:
     def restrict(
         self, networks: Networks, reader: EndpointData, unicast: Locators, multicast: Locators
     ) -> tuple[Locators, Locators, tuple[str, ...]]:
-        """The addresses of a reader to which a writer may send that serves these networks, or why there are none.
+        """The addresses at which a writer that serves these networks may send to a reader, or why there are none.
 
-        Its participant must speak from there, too: where it says that it listens proves nothing.
+        The reader's participant must send from these networks, too: an announced address proves nothing.
         """
         source_ip = self._remotes[reader.guid.prefix].source_ip
         unicast, multicast = (

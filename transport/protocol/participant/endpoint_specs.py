@@ -1,4 +1,4 @@
-"""What a reader or writer of ours is made from: one value each, from the user's call to the state machine."""
+"""The parameters of a reader or writer of ours: one value each, from the user's call to the state machine."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class ReaderSpec:
     #: The topic's type has a key.
     keyed: bool = field(default=False, kw_only=True)
     policy: ReaderPolicy = field(default=READER_POLICY, kw_only=True)
-    #: The reader announces this type, and the participant sends it to peers which ask for it.
+    #: The reader announces this type, and the participant sends it to peers that request it.
     type: Struct | None = field(default=None, kw_only=True)
-    #: A reader without a type matches a writer only once the writer's type is known, or can no longer become known.
+    #: Whether a reader without a type matches a writer only once the look-up of the writer's type has ended.
     awaits_types: bool = field(default=False, kw_only=True)
-    #: Writers need not send what the reader would drop.
+    #: The content filter announced to writers, which need not send samples that the reader would drop.
     content_filter: ContentFilterProperty | None = field(default=None, kw_only=True)
     #: 24 bits. With the same key, the reader has the same GUID after a restart. None: any key that is free.
     entity_key: int | None = field(default=None, kw_only=True)
-    #: The highest sequence number that an earlier life of this reader had from each writer.
+    #: The highest sequence number that this reader had taken from each writer before a restart.
     resume: Mapping[Guid, int] = field(default_factory=dict, kw_only=True)
-    #: Of these, the writers which knew that reader under another GUID.
+    #: Of these, the writers that knew the reader under another GUID.
     moved_from: Collection[Guid] = field(default=(), kw_only=True)
-    #: Writers of ours count samples as consumed when the owner calls `StatefulReader.consumed`, not when it takes them.
+    #: Samples count as consumed when the owner calls `StatefulReader.consumed`, not when it takes them.
     consumption_held: bool = field(default=False, kw_only=True)
     #: Bytes of the largest sample, or coherent set, that the owner takes. The reader passes over larger ones.
     sample_size_max: int = field(default=FRAGMENTED_SAMPLE_MAX, kw_only=True)
     #: Only the writers of this slice are read. None: all.
     slice: Slice | None = field(default=None, kw_only=True)
-    #: The groups that its participant receives, which the reader announces.
+    #: The multicast groups that the participant receives and the reader announces.
     multicast: tuple[Locator, ...] = field(default=(), kw_only=True)
 
 
@@ -54,10 +54,10 @@ class WriterSpec:
     topic: str
     type_name: str
     qos: Qos
-    #: The topic's type has a key. What is written then comes with a key hash for each sample.
+    #: The topic's type has a key; each sample is then written with its key hash.
     keyed: bool = field(default=False, kw_only=True)
     policy: PublicationPolicy = field(default=PUBLICATION_POLICY, kw_only=True)
-    #: The writer announces this type, and the participant sends it to peers which ask for it.
+    #: The writer announces this type, and the participant sends it to peers that request it.
     type: Struct | None = field(default=None, kw_only=True)
     #: 24 bits. With the same key, the writer has the same GUID after a restart. None: any key that is free.
     entity_key: int | None = field(default=None, kw_only=True)

@@ -1,13 +1,12 @@
 """Our readers and writers, and the remote endpoints that each of them matches.
 
 Invariants
-* ``routes[writer]`` lists exactly the readers of ours that are matched with that writer, ``other_slices[writer]`` those
-  that would be if it belonged to their slice. To the user these are no matches: no event, no status, no liveliness.
-* An endpoint of ours is matched with another one iff both are known, their topics are equal,
-  ``matching.mismatches`` finds nothing and the other has an address that can be sent to, which its participant has
-  proven to be its own. One that moves stays matched where it was until its new address is proven. Addresses of
-  multicast are never sent to instead.
-* While the other's type is being looked up, one that was not matched waits, and one that was stays matched.
+* ``routes[writer]`` lists exactly our readers that are matched with that writer, ``other_slices[writer]`` those that
+  would be if it belonged to their slice. For the user the latter are no matches: no event, no status, no liveliness.
+* An endpoint of ours is matched with another one iff both are known, their topics are equal, ``matching.mismatches``
+  finds nothing, and the other one has a usable address that is proven to be its participant's. An endpoint that moves
+  stays matched at its old address until its new one is proven. A multicast address does not replace a unicast one.
+* While the other's type is being looked up, unmatched endpoints wait, and matched ones stay matched.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from .slices import Slice
 
 @slotted
 class _Local:
-    """An endpoint of ours, what it announces, the endpoints that match it and those that cannot."""
+    """An endpoint of ours, its announcement, the endpoints matched with it and those that do not match."""
 
     data: EndpointData
     endpoint: StatefulReader | StatefulWriter
     matched: dict[Guid, WriterInfo | ReaderInfo] = field(default_factory=dict)
     incompatible: dict[Guid, tuple[str, ...]] = field(default_factory=dict)
-    #: The writers of other slices that would match.
+    #: The writers of other slices that would match otherwise.
     elsewhere: dict[Guid, WriterInfo] = field(default_factory=dict)
-    #: It has no type of its own, and matches no writer whose type may still become known.
+    #: It has no type, and does not match writers whose type may still become known.
     awaits_types: bool = False
-    #: Where the readers may be that a writer matches; None: anywhere.
+    #: The networks in which a writer matches readers; None: all.
     allowed: Networks | None = None
     #: The writers that a reader reads; None: all.
     part: Slice | None = None
     #: A writer may send to groups.
     multicast: bool = True
-    #: Its type has members that not every peer knows, and nothing was said of that so far.
+    #: Its type has int8 or uint8 members, which some peers do not support, and no event has reported this yet.
     announces_int8: bool = False
 
     def knows(self, other: Guid) -> bool:
@@ -63,7 +62,7 @@ class _Local:
 
 
 class LocalEndpoints:
-    """The user's endpoints of a participant; ``emit`` gets the events, ``failures`` what plug-ins raise."""
+    """The user's endpoints of a participant; ``emit`` gets the events, ``failures`` the exceptions of plug-ins."""
 
     def __init__(
         self,
@@ -80,9 +79,9 @@ class LocalEndpoints:
         self.routes: dict[Guid, list[StatefulReader]] = {}
         #: Readers by the writer of another slice that they only acknowledge.
         self.other_slices: dict[Guid, list[StatefulReader]] = {}
-        #: By participant how many writers are in ``routes``, but for the built-in ones.
+        #: For each participant, the number of its writers in ``routes``, without the built-in ones.
         self._received: Counter[bytes] = Counter()
-        #: How often readers were matched with writers, or were no more.
+        #: Number of matches and unmatches of readers.
         self.routes_changed = 0
         #: Whether a reader of ours ever matched a writer of ours.
         self.hears_itself = False
@@ -96,7 +95,7 @@ class LocalEndpoints:
         self._failures = failures
         self._locals: dict[Guid, _Local] = {}
         self._topics: Counter[str] = Counter()
-        #: Pairs of an endpoint of ours and one that it matches, by the other's participant.
+        #: Matched pairs (our endpoint, the other one), by the other's participant.
         self._matches: Counter[bytes] = Counter()
 
     # --- ours come and go -------------------------------------------------------------------------
@@ -150,22 +149,22 @@ class LocalEndpoints:
     # --- others come and go -----------------------------------------------------------------------
 
     def consider(self, other: EndpointData, *, now: int) -> None:
-        """An endpoint of another participant is new, or its data or addresses changed."""
+        """Match a remote endpoint that is new, or whose data or addresses have changed."""
         for local in self._locals.values():
             self._consider(local, other, now)
 
     def lose(self, guid: Guid) -> None:
-        """An endpoint is gone."""
+        """Unmatch an endpoint that is gone."""
         for local in self._locals.values():
             self._drop(local, guid)
 
     def hears(self, prefix: bytes) -> bool:
-        """Whether one of these readers is matched with a writer of this participant."""
+        """Whether a reader of ours is matched with a writer of this participant."""
         return prefix in self._received
 
     @property
     def received_prefixes(self) -> frozenset[bytes]:
-        """The participants whose writers our readers are matched with, or acknowledge for another slice."""
+        """The participants with a writer that our readers are matched with, or acknowledge as one of another slice."""
         return frozenset((*self._received, *(writer.prefix for writer in self.other_slices)))
 
     def own(self, guid: Guid) -> EndpointData | None:
@@ -217,12 +216,12 @@ class LocalEndpoints:
             multicast = self._multicast.of_unacknowledging(multicast)
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
         is_elsewhere = local.part is not None and not local.part.has(other.guid)
-        of_types: tuple[str, ...] | None = ()  # a writer of another slice compares them for itself
+        of_types: tuple[str, ...] | None = ()  # a writer of another slice compares the types itself
         if not is_elsewhere:
             of_types = self._types.mismatches(writer, reader, awaits_type=local.awaits_types)
         reasons = mismatches(writer, reader, of_types or ()) or unaddressed
         if moves and reasons == unaddressed:
-            return  # until its new address is proven, it is reached where it was
+            return  # until its new address is proven, the old one is used
         if of_types is None and not reasons and other.guid not in local.matched:
             local.incompatible.pop(other.guid, None)
             return
@@ -251,7 +250,7 @@ class LocalEndpoints:
             self._emit(events.Matched(local.data.guid, other.guid, other.topic, unicast, multicast))
 
     def _look_for_int8(self, local: _Local, other: EndpointData) -> None:
-        """Report the first peer that does not know int8, whether it matches or not: it asks for the type before."""
+        """Report the first peer that does not know int8, even if it does not match: it requests the type anyway."""
         remote = self._remotes.get(other.guid.prefix)
         if remote is not None and remote.data.crashes_on_int8:
             local.announces_int8 = False
@@ -268,7 +267,7 @@ class LocalEndpoints:
             if reader != known:
                 try:
                     local.endpoint.match_reader(reader, now=now)
-                except Exception as error:  # noqa: BLE001  (a plug-in: the others match all the same)
+                except Exception as error:  # noqa: BLE001  (of a plug-in: the others still match)
                     self._failures.add_failure(error)
             local.matched[guid] = reader
             return
@@ -318,7 +317,7 @@ class LocalEndpoints:
         if isinstance(local.endpoint, StatefulWriter):
             try:
                 local.endpoint.unmatch_reader(other)
-            except Exception as error:  # noqa: BLE001  (a plug-in: the others are gone all the same)
+            except Exception as error:  # noqa: BLE001  (of a plug-in: the others are still unmatched)
                 self._failures.add_failure(error)
         else:
             local.endpoint.unmatch_writer(other)
@@ -337,7 +336,7 @@ def _reader_info(
 ) -> ReaderInfo:
     """What a writer of ours knows of a reader."""
     qos, can = other.qos, other.abilities
-    # Readers of RTI Connext take batches, although they do not announce it; the writer sends them some if asked to.
+    # Readers of RTI Connext read batches without announcing it; the writer sends batches to them if its policy says so.
     is_known_to_batch = (
         writer.batch.wire is BatchWire.DATA_BATCH and remote is not None and remote.data.vendor == VENDOR_RTI
     )
@@ -384,7 +383,7 @@ def _writer_info(
 
 
 def _take_out(readers: dict[Guid, list[StatefulReader]], writer: Guid, reader: StatefulReader) -> bool:
-    """Take a reader out of those of a writer; returns whether it was the last one."""
+    """Remove a reader from the list of a writer; returns whether it was the last one."""
     readers[writer].remove(reader)
     if is_last := not readers[writer]:
         del readers[writer]

@@ -12,7 +12,7 @@ _KEY_MAX: Final = (1 << 24) - 1
 
 
 class EntityKeys:
-    """The keys that are in use, and the last one that was given without being asked for."""
+    """The keys in use, and the last one that was chosen automatically."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
@@ -25,11 +25,11 @@ class EntityKeys:
     def new_guid(self, kind: int, key: int | None) -> Guid:
         """A GUID of this key; None: of any key that is free. Raises UsageError."""
         if key is None:
-            # One that was given back comes last of all: peers may still know whose it was.
+            # A key that was given back is reused last: peers may still know its previous endpoint.
             keys = chain(range(self._last + 1, _KEY_MAX + 1), range(1, self._last + 1))
             key = self._last = next((k for k in keys if k not in self._keys), 0)
         if not 0 < key <= _KEY_MAX or key in self._keys:
-            raise UsageError(f"entity key {key} is taken or not in 1..{_KEY_MAX}")
+            raise UsageError(f"entity key {key} is in use, or not in 1..{_KEY_MAX}: choose another one")
         return self.guid_of(key, kind)
 
     def take(self, guid: Guid) -> None:

@@ -1,4 +1,4 @@
-"""What a participant reports to its owner: frozen events, fetched one by one with ``next_event()``."""
+"""The events that a participant reports to its owner, fetched one by one with ``next_event()``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ParticipantDiscovered:
 
 @value
 class ParticipantLost:
-    """It disposed itself, or (``expired``) was silent for longer than its lease."""
+    """A participant disposed itself, or (``expired``) was silent for longer than its lease."""
 
     participant: ParticipantData
     expired: bool
@@ -36,7 +36,7 @@ class EndpointLost:
 
 @value
 class Matched:
-    """A local endpoint talks to a remote one from now on, at these locators."""
+    """A local endpoint was matched with a remote one, which is reached at these locators."""
 
     local: Guid
     remote: Guid
@@ -54,7 +54,7 @@ class Unmatched:
 
 @value
 class IncompatibleQos:
-    """Same topic, but no match; one readable sentence per reason. Reported once per remote endpoint."""
+    """Two endpoints on one topic do not match; one sentence per reason. Reported once per remote endpoint."""
 
     local: Guid
     remote: Guid
@@ -71,7 +71,7 @@ class IncompatibleQos:
 
 @value
 class LivelinessLost:
-    """A matched writer, or a MANUAL one of ours, did not show a sign of life within its LIVELINESS lease."""
+    """A matched writer, or a MANUAL one of ours, was not asserted within its LIVELINESS lease."""
 
     writer: Guid
     topic: str
@@ -79,7 +79,7 @@ class LivelinessLost:
 
 @value
 class LivelinessGained:
-    """A writer whose liveliness was lost is back."""
+    """A writer whose liveliness was lost is alive again."""
 
     writer: Guid
     topic: str
@@ -95,9 +95,9 @@ class MessageTooLarge:
 
 @value
 class TypeNotKnown:
-    """The type that an endpoint of ours announces has int8 or uint8 members, on which the participant of a remote
-    endpoint crashes when it asks for the type. Reported once for each endpoint of ours; ``product_version`` is "" where
-    the participant does not announce it."""
+    """The type of an endpoint of ours has int8 or uint8 members, and a remote participant crashes when it requests such
+    a type. Reported once for each endpoint of ours; ``product_version`` is "" if the participant does not announce
+    it."""
 
     local: Guid
     remote: Guid

@@ -1,17 +1,17 @@
-"""To which multicast groups other participants' readers may be sent samples.
+"""Which multicast groups a writer may use for the readers of other participants.
 
-A group is one address for many hosts, whoever they are, and what its readers announce proves nothing: a network may
-carry no multicast at all, and a stranger may name a group of somebody else's. A reader counts as reached by a group it
-names only if
+Any host can join a group, and an announced group proves nothing: a network may carry no multicast at all, and an
+unmatched participant may announce a group that others use. A reader counts as reached by a group that it announces only
+if
 
-* its participant has proven an address of its own (:mod:`.discovery.spdp`);
-* that address lies on a network of ours that takes multicast, or ``multicast_ttl`` is more than 1;
-* an announcement came from that address by multicast: where that gets through, samples do;
-* the group is not one of 224.0.0.0/24, which routers listen to, nor one of discovery, of any domain;
-* the reader acknowledges what it gets, or the group is the domain's default one, to which nothing listens but
-  participants that want samples, or one that the user named, among the networks that a writer serves.
+* its participant has proven an address (:mod:`.discovery.spdp`);
+* that address lies on a network of ours with multicast, or ``multicast_ttl`` is more than 1;
+* an announcement came from that address by multicast, so that samples get through as well;
+* the group is not in 224.0.0.0/24, which routers listen to, and is no discovery group of any domain;
+* the reader acknowledges samples, or the group is the domain's default group, to which only participants that want
+  samples listen, or the user named the group among the networks that a writer serves.
 
-Which of these groups a writer uses then is decided in :mod:`.writing.readers.groups`.
+:mod:`.writing.readers.groups` decides which of these groups a writer uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .config import ParticipantConfig
 
 
 class MulticastReach:
-    """The networks that one participant can reach groups on, and who was heard there."""
+    """The networks on which a participant can use multicast, and the addresses received from by multicast."""
 
     def __init__(self, config: ParticipantConfig) -> None:
         self._is_on = config.announce_multicast
@@ -38,7 +38,7 @@ class MulticastReach:
         self._received: set[str] = set()
 
     def received(self, addresses: Iterable[str]) -> set[str]:
-        """Announcements came from these addresses by multicast; returns those from which none had come before."""
+        """Note that announcements came from these addresses by multicast; returns the new addresses."""
         news = {each for each in addresses if each not in self._received}
         if news:
             if len(self._received) + len(news) > ADDRESSES_REMEMBERED_MAX:
@@ -47,7 +47,7 @@ class MulticastReach:
         return news
 
     def groups(self, remote: RemoteParticipant, named: tuple[Locator, ...]) -> tuple[Locator, ...]:
-        """Those of the groups that reach readers of a participant, each with the interface to send through."""
+        """The named groups that reach the readers of a participant, each with the interface to send through."""
         if not named or not self._is_on:
             return ()
         known = {remote.source_ip} if self._trust is Trust.ANY else remote.proven_from
@@ -57,16 +57,16 @@ class MulticastReach:
         return tuple(group._replace(via=own) for group in groups for own in sorted(interfaces))
 
     def of_unacknowledging(self, groups: Iterable[Locator]) -> tuple[Locator, ...]:
-        """Those of these groups that are used for readers which never acknowledge that they are there."""
+        """The groups that may be used for readers that never acknowledge."""
         return tuple(group for group in groups if group._replace(via="") == self._default)
 
     def own_groups(self, named: Iterable[Locator]) -> tuple[Locator, ...]:
-        """The same for readers of our own participant, which has joined on each interface."""
+        """The groups that reach readers of our own participant, which joins them on each interface."""
         interfaces = [own for own, _ in self._networks] or [""]
         return tuple(group._replace(via=own) for group in named for own in interfaces) if self._is_on else ()
 
     def _interfaces_to(self, address: str) -> Iterable[str]:
-        """Our addresses on the interfaces through which a group reaches this address; "": on all of them."""
+        """Our addresses on the interfaces through which a group reaches this address; "" stands for all interfaces."""
         if not self._networks:
             return ("",)
         parsed = ipaddress.IPv4Address(address)

@@ -1,4 +1,4 @@
-"""From what endpoints want to send to whole RTPS messages: header, INFO_DST, INFO_TS (RTPS 2.5 §8.3.3)."""
+"""Packs the submessages of endpoints into RTPS messages with header, INFO_DST and INFO_TS (RTPS 2.5 §8.3.3)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _Key = tuple[tuple[Locator, ...], bytes | None]
 def pack(
     prefix: bytes, outgoing: Iterable[Outgoing], message_size: int = MESSAGE_SIZE_MAX
 ) -> list[OutgoingDatagrams]:
-    """Messages of the participant ``prefix``, in order for each destination."""
+    """The messages of the participant ``prefix``, in order for each destination."""
     shared_size_max = min(SHARED_SIZE_MAX, message_size)
     header = Header(prefix=prefix).encode()
     datagrams: list[OutgoingDatagrams] = []
     shared: dict[_Key, tuple[OutgoingDatagrams, int]] = {}
-    #: INFO_TS of the timestamp before: what was written together has one.
+    #: The last INFO_TS: samples written together have the same timestamp.
     stamped: int | None = None
     info_ts = b""
     for each in outgoing:
@@ -48,11 +48,11 @@ def pack(
             datagram, filled = OutgoingDatagrams(buffers, each.destinations), HEADER_SIZE + INFO_DST_SIZE
             datagrams.append(datagram)
         else:
-            # Also when it has none: the timestamp of what lies before it is still in force.
+            # Also without a timestamp: the one of the submessages before is still in force.
             datagram.buffers.append(InfoTimestamp(each.timestamp).encode())
         datagram.buffers.extend(each.submessages)
         if each.shareable:
             shared[key] = (datagram, filled + size)
         else:
-            shared.pop(key, None)  # what comes later stays behind it
+            shared.pop(key, None)  # later submessages must stay behind this message
     return datagrams

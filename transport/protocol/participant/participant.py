@@ -1,8 +1,7 @@
 """The participant of one domain: discovery, readers and writers in one sans-I/O state machine.
 
-Datagrams go in (:meth:`Participant.receive`), datagrams come out (:meth:`Participant.datagrams_to_send`), a timer
-gives the time of the next call, events report what happened. It knows neither sockets nor clocks.
-"""
+Datagrams go in (:meth:`RtpsParticipant.receive`) and come out (:meth:`RtpsParticipant.datagrams_to_send`), a timer
+gives the time of the next call, and events report changes. The participant knows neither sockets nor clocks."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ from .slices import Slice
 
 __all__ = ["RtpsParticipant", "ParticipantConfig", "Reception", "RemoteEndpoint"]
 
-#: What :meth:`Participant.receiving` returns.
+#: The return type of :meth:`RtpsParticipant.receiving`.
 Reception = Generator[list[StatefulReader], int | None, list[StatefulReader]]
 
 
@@ -63,17 +62,17 @@ class RtpsParticipant:
 
     def __init__(self, config: ParticipantConfig, *, now: int) -> None:
         if len(config.guid_prefix) != 12:
-            raise UsageError(f"a GUID prefix has 12 bytes, not {len(config.guid_prefix)}")
+            raise UsageError(f"guid_prefix has {len(config.guid_prefix)} bytes: it must have 12")
         if config.lease_duration <= 0:
-            raise UsageError(f"lease_duration {config.lease_duration} ns must be positive")
+            raise UsageError(f"lease_duration is {config.lease_duration} ns: it must be positive")
         self.config = config
         self.prefix = config.guid_prefix
         self.drops: Counter[DropReason] = Counter()
-        #: Participants, endpoints and types that are announced, and what they change here.
+        #: The discovery protocols.
         self.discovery = discovery = ParticipantDiscovery(config, self.drops, self._emit, now=now)
-        #: What is known of all of them.
+        #: Look-ups of participants and endpoints.
         self.database = DiscoveryDatabase(discovery)
-        #: The endpoints of ours, and whom they match.
+        #: Our endpoints, and their matches.
         self.endpoints = discovery.endpoints
         self.liveliness = discovery.liveliness
         self._spdp, self._sedp, self._library = discovery.spdp, discovery.sedp, discovery.type_library
@@ -117,7 +116,7 @@ class RtpsParticipant:
     def create_reader(
         self, spec: ReaderSpec, *, now: int, congestion_control: CongestionControlFactory | None = None
     ) -> StatefulReader:
-        """A reader of a topic; ``congestion_control`` by default as the policy names it. Raises UsageError."""
+        """Create a reader; without ``congestion_control``, the policy names it. Raises UsageError."""
         self._check_open()
         qos = requested_by_reader(spec.qos)
         guid = self._keys.new_guid(
@@ -147,7 +146,7 @@ class RtpsParticipant:
             spec.topic,
             spec.type_name,
             qos,
-            # An endpoint's own addresses take the place of all that its participant has (RTPS 2.5 §8.5.5).
+            # An endpoint's own locators replace all those of its participant (RTPS 2.5 §8.5.5).
             self.config.default_unicast if spec.multicast else (),
             spec.multicast,
             abilities=abilities,
@@ -168,9 +167,9 @@ class RtpsParticipant:
         multicast_flow_control: Callable[[Guid], FlowControl] | None = None,
         log: MessageLog | None = None,
     ) -> StatefulWriter:
-        """A writer of a topic; ``flow_control`` makes its strategy, and ``multicast_flow_control`` the one while it
-        sends to a multicast group, by default as the policy names them. ``log`` holds what is published; if it has a
-        name, the writer announces it to readers on this host. Raises UsageError."""
+        """Create a writer; ``flow_control`` makes its strategy, and ``multicast_flow_control`` the one while it sends
+        to a multicast group; by default the policy names both. ``log`` is its publication log; if the log has a name,
+        the writer announces it to readers on this host. Raises UsageError."""
         self._check_open()
         qos, policy = spec.qos, spec.policy
         if not qos.data_representation:
@@ -219,7 +218,7 @@ class RtpsParticipant:
         return writer
 
     def _announce(self, data: EndpointData, type: Struct | None, now: int) -> EndpointData:
-        """Announce an endpoint of ours with its type. What cannot be encoded raises before anything keeps it."""
+        """Announce an endpoint of ours with its type. If it cannot be encoded, this raises before any state changes."""
         information = None if type is None else self._library.offer(type)
         try:
             data = replace(data, type_information=information)
@@ -243,7 +242,7 @@ class RtpsParticipant:
         part: Slice | None = None,
         multicast: bool = True,
     ) -> None:
-        """Match an endpoint of ours that was announced."""
+        """Match an announced endpoint of ours."""
         others = self._sedp.remote.on_topic(data.topic)
         self.endpoints.add_endpoint(
             data,
@@ -264,10 +263,10 @@ class RtpsParticipant:
         return self._agenda.all(StatefulReader)
 
     def delete_endpoint(self, guid: Guid, now: int) -> None:
-        """Withdraw and forget a reader or writer of ours."""
+        """Delete a reader or writer of ours, and dispose it for peers."""
         data = self.endpoints.remove_endpoint(guid)
         if data is None:
-            raise UsageError(f"no endpoint {guid} here")
+            raise UsageError(f"endpoint {guid} does not exist in this participant")
         self._sedp.withdraw(data.guid, now=now)
         if data.type_information is not None:
             self._library.withdraw(data.type_information)
@@ -280,7 +279,7 @@ class RtpsParticipant:
         self._keys.give_back(guid)
 
     def withdraw_reader(self, entity_key: int, *, keyed: bool, now: int) -> None:
-        """An earlier participant of this GUID had such a reader, and this one has not: no writer is to wait for it."""
+        """Dispose a reader that an earlier participant with this GUID had, so that no writer waits for it."""
         kind = KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY
         self._sedp.withdraw(self._keys.guid_of(entity_key, kind), now=now)
 
@@ -303,10 +302,10 @@ class RtpsParticipant:
     # --- datagrams --------------------------------------------------------------------------------
 
     def receive(self, data: U8, spans: Sequence[tuple[int, int, str]], *, now: int) -> list[StatefulReader]:
-        """Take in datagrams that lie in one buffer: (start, stop, source address) each, starts 4-aligned.
+        """Process datagrams that lie in one buffer: (start, stop, source address) each, starts 4-aligned.
 
-        Returns the readers that have something to :meth:`~StatefulReader.take` now; it views ``data``. Never raises on
-        what the datagrams hold; what is dropped is counted in ``drops``.
+        Returns the readers that have runs to take (:meth:`~StatefulReader.take_runs`); the runs view ``data``. The
+        contents of datagrams never make it raise; dropped messages are counted in ``drops``.
         """
         try:
             next(self.receiving(data, spans, now=now))
@@ -322,10 +321,11 @@ class RtpsParticipant:
         now: int,
         work_max: int = INFINITE,
     ) -> Reception:
-        """As :meth:`receive`, in parts of about ``work_max`` microseconds; ``data`` must not change before the last.
+        """As :meth:`receive`, in parts of about ``work_max`` microseconds; ``data`` must not change before the last
+        part.
 
-        Yields after each part what :meth:`receive` returns, and returns it after the last; it is sent the time then.
-        What else a participant does may be done between the parts.
+        The generator yields the readers of :meth:`receive` after each part, is sent the current time, and returns the
+        readers after the last part. All other methods may be called between the parts.
         """
         view, spans = memoryview(data), self.discovery.admitted.admit(data, spans)
         receiver, router = self._receiver, self._receiver.router
@@ -346,7 +346,7 @@ class RtpsParticipant:
                     held, source_ip = self.discovery.held.popleft()
                     again = np.frombuffer(held, np.uint8)
                     receiver.receive(again, memoryview(held), 0, len(held), source_ip, now=now)
-                    router.announcements.clear()  # taken up when it came, and not the next datagram's
+                    router.announcements.clear()  # processed already, and not part of the next datagram
                 if router.builtin_touched:
                     router.builtin_touched = False
                     self.discovery.on_builtin_samples(now)
@@ -361,11 +361,11 @@ class RtpsParticipant:
         return self.readers_with_runs()
 
     def readers_with_runs(self) -> list[StatefulReader]:
-        """The readers that have something to :meth:`~StatefulReader.take`."""
+        """The readers that have runs to take."""
         return [reader for reader in self._agenda.touched(StatefulReader) if reader.has_runs]
 
     def datagrams_to_send(self, now: int, *, asynchronous: bool = True) -> list[OutgoingDatagrams]:
-        """Everything that is due now. ``asynchronous``: also of asynchronous writers, which one thread sends for."""
+        """The datagrams that are due now; ``asynchronous``: including those of asynchronous writers."""
         self._note_writes()
         outgoing: Iterator[Outgoing] = chain(
             self._spdp.outgoing(lambda: self._sedp.publications_writer.heartbeat(now)),
@@ -394,9 +394,9 @@ class RtpsParticipant:
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due; call :meth:`datagrams_to_send` afterwards.
+        """Run the timers that are due; call :meth:`datagrams_to_send` afterwards.
 
-        Raises what a plug-in raised since the last call, once all else is done: it keeps nothing from other endpoints.
+        An exception that a plug-in raised since the last call is raised here after all other work.
         """
         if self._closed:
             return
@@ -410,13 +410,13 @@ class RtpsParticipant:
     # --- life -------------------------------------------------------------------------------------
 
     def finish(self, now: int, *, only: Guid | None = None) -> None:
-        """All writers of ours, or ``only`` one, are about to leave: give up claims, send the batches in progress."""
+        """Prepare our writers, or ``only`` one, for deletion: give up claims, send the batches in progress."""
         for writer in self._writers.values():
             if only is None or writer.guid == only:
                 writer.finish(now=now)
 
     def unsent_bytes(self, guid: Guid) -> int:
-        """Bytes of a writer of ours that wait for its readers' windows, or for tokens; 0 for a reader."""
+        """Bytes of a writer of ours that wait for the windows of readers, or for tokens; 0 for a reader."""
         writer = self._writers.get(guid.entity)
         if writer is None:
             return 0
@@ -428,7 +428,7 @@ class RtpsParticipant:
         return self._flow.queued_bytes
 
     def close(self, now: int) -> None:
-        """The next :meth:`datagrams_to_send` disposes the participant for its peers; nothing more is received."""
+        """Stop receiving; the next :meth:`datagrams_to_send` disposes the participant for its peers."""
         if self._closed:
             return
         for data in self.endpoints.data():
@@ -438,7 +438,7 @@ class RtpsParticipant:
 
     @property
     def changes(self) -> int:
-        """How often what is known of others, their types included, and which writers are ours has changed."""
+        """Number of changes of the remote endpoints, of their types, and of our writers."""
         return self._emitted + self._own_writers_made + self.discovery.settled
 
     def next_event(self) -> Event | None:

@@ -17,10 +17,9 @@ _TEXT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 def slice_of(writer: Guid, count: int) -> int:
     """The index of the slice, of ``count``, to which a writer belongs.
 
-    SHA-256 of the 16 octets of the GUID, as they are on the wire; the first 8 octets of the hash are a big-endian
-    number, and its remainder by ``count`` is the index. It is part of what users may rely on, and never changes: a
-    writer that moved to another slice would be read twice, or by nobody.
-    """
+    The first 8 octets of the SHA-256 of the GUID's 16 octets, in wire order, are a big-endian number; its remainder by
+    ``count`` is the index. Users may rely on this rule, and it never changes: a writer that moved to another slice
+    would be read twice, or by no reader."""
     return int.from_bytes(sha256(writer.to_bytes()).digest()[:8], "big") % count
 
 

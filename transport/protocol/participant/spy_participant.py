@@ -1,7 +1,7 @@
-"""The participant of readers that only look on: no writer knows of them, and they send nothing.
+"""The participant of spies: readers that are unknown to writers and send nothing.
 
-The owner finds the writers by their publication logs. Their messages come whole and in order. A reader that is too slow
-loses messages, for no writer repeats them.
+The owner finds the writers by their publication logs. Messages arrive whole and in order. A reader that is too slow
+loses messages, because no writer repeats them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .events import Event, Matched, Unmatched
 
 
 class SpyParticipant:
-    """Readers, and the writers they look at."""
+    """Spying readers, and the writers that they read."""
 
     def __init__(self, prefix: bytes) -> None:
         self.prefix = prefix
         self.drops: Counter[DropReason] = Counter()
-        #: As of `endpoints.LocalEndpoints`.
+        #: As in `endpoints.LocalEndpoints`.
         self.routes: dict[Guid, list[StatefulReader]] = {}
-        #: Nobody is joined that is not read.
+        #: Always empty: only writers that are read are joined.
         self.other_slices: dict[Guid, list[StatefulReader]] = {}
         self.hears_itself = True
         self._readers: dict[Guid, tuple[str, StatefulReader]] = {}
@@ -41,13 +41,13 @@ class SpyParticipant:
         self._bursts = BurstReceiver(self._receiver.router, {}, self.drops)
 
     def create_reader(self, spec: ReaderSpec) -> StatefulReader:
-        """A reader, which has an ``entity_key``; its QoS is as it was given, for no writer compares it."""
+        """Create a reader; the spec must have an ``entity_key``. No writer compares the reader's QoS."""
         if spec.entity_key is None:
-            raise UsageError("a reader which spies has an entity key")
+            raise UsageError("a spying reader has no entity_key: set one")
         kind = KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY
         guid = Guid(self.prefix, spec.entity_key.to_bytes(3, "big") + bytes((kind,)))
         if guid in self._readers:
-            raise UsageError(f"entity key {spec.entity_key} is taken")
+            raise UsageError(f"entity key {spec.entity_key} is in use: choose another one")
         reader = StatefulReader(guid, spec.qos, policy=spec.policy, resume=spec.resume)
         reader.status.consumption_held = spec.consumption_held
         reader.delivery.sample_size_max = spec.sample_size_max
@@ -55,7 +55,7 @@ class SpyParticipant:
         return reader
 
     def delete_reader(self, guid: Guid) -> None:
-        """The reader looks at nothing any more."""
+        """Delete a reader."""
         _, reader = self._readers[guid]
         for writer in list(reader.writers):
             self.leave(reader, writer)
@@ -64,7 +64,7 @@ class SpyParticipant:
     def join(
         self, reader: StatefulReader, writer: Guid, qos: Qos, type: Struct | None = None, *, now: int
     ) -> None:
-        """Look at a writer from now on; ``qos``: what it offers, ``type``: the type it announces, if it does."""
+        """Have a reader read a writer; ``qos``: the writer's QoS, ``type``: its announced type, if any."""
         info = WriterInfo(writer, (), (), reliable=False, transient_local=False)
         reader.match_writer(info, now=now)
         self.routes.setdefault(writer, []).append(reader)
@@ -74,7 +74,7 @@ class SpyParticipant:
         self._events.append(Matched(reader.guid, writer, self._readers[reader.guid][0], (), ()))
 
     def leave(self, reader: StatefulReader, writer: Guid) -> None:
-        """The writer is gone, or the reader does not look at it any more."""
+        """Stop reading a writer."""
         reader.unmatch_writer(writer)
         readers = self.routes[writer]
         readers.remove(reader)
@@ -84,7 +84,7 @@ class SpyParticipant:
         self._events.append(Unmatched(reader.guid, writer, self._readers[reader.guid][0]))
 
     def receive(self, data: U8, spans: Sequence[Span], *, now: int) -> list[StatefulReader]:
-        """As :meth:`Participant.receive`."""
+        """As :meth:`RtpsParticipant.receive`."""
         view = memoryview(data)
         for span in self._bursts.receive_runs(data, spans, now=now):
             if span is not None:
@@ -92,14 +92,14 @@ class SpyParticipant:
         return [reader for _, reader in self._readers.values() if reader.has_runs]
 
     def hears(self, prefix: bytes) -> bool:
-        """As of `endpoints.LocalEndpoints`."""
+        """As `endpoints.LocalEndpoints.hears`."""
         return any(writer.prefix == prefix for writer in self.routes)
 
     def qos_of(self, writer: Guid) -> Qos | None:
         return self._qos.get(writer)
 
     def type_of(self, writer: Guid) -> Struct | None:
-        """As of a participant."""
+        """The type of a writer, if it announces one."""
         return self._types.get(writer)
 
     def next_event(self) -> Event | None:

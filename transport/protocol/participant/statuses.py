@@ -1,14 +1,15 @@
 """The communication statuses of a reader or writer, as counters (DDS 1.4 §2.2.4.1, and RTI's).
 
-A label is ``status.<status>.<field>``, both by their names in DDS; ``total_count``, ``current_count`` and so on.
-Where the standard keeps only the last reason, ``by_<reason>`` counts each. Two things are cut to what a label of
-the counters file holds: the fields of RELIABLE_WRITER_CACHE_CHANGED, and DATA_READER_CACHE_STATUS and
-DATA_WRITER_CACHE_STATUS, whose fields are ``cache.<field>``.
+A label is ``status.<status>.<field>``, with the names of DDS: ``total_count``, ``current_count`` and so on. Where the
+standard keeps only the last reason, ``by_<reason>`` counts each reason. Two names are shortened to fit a label of the
+counters file: the fields of RELIABLE_WRITER_CACHE_CHANGED, and DATA_READER_CACHE_STATUS and DATA_WRITER_CACHE_STATUS,
+whose fields are ``cache.<field>``.
 
-Whom the last change was about, DDS's ``last_..._handle``, is ``last.<status>.guid_high`` and ``.guid_low``: the GUID
-as two int64, big-endian, and zeros where there was none.
+The endpoint of the last change, DDS's ``last_..._handle``, is ``last.<status>.guid_high`` and ``.guid_low``: its GUID
+as two int64, big-endian, and zeros if there was no change.
 
-What events tell is kept here; all else is in counters of reader, writer and cache, which :meth:`snapshot` takes.
+The statuses that events report are kept here; :meth:`snapshot` takes all others from the counters of reader, writer and
+cache.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from ...qos import QosPolicyId, policies_of
 from ...structure import GUID_UNKNOWN, INFINITE, Guid
 from .events import Event, IncompatibleQos, LivelinessGained, LivelinessLost, Matched, Unmatched
 
-#: QosPolicyId_t of the policies that can be incompatible (DDS 1.4 §2.3.3; XTypes 1.3 §7.6.3.1.1). PARTITION is
-#: none of them: who is in another partition is not compared (DDS 1.4 §2.2.3.13).
+#: QosPolicyId_t of the policies that can be incompatible (DDS 1.4 §2.3.3; XTypes 1.3 §7.6.3.1.1). PARTITION is not one
+#: of them: endpoints in different partitions are not compared (DDS 1.4 §2.2.3.13).
 POLICY_IDS: Final = {
     policy.name: policy.value
     for policy in (
@@ -50,7 +51,7 @@ _LOST: Final = {
     "by_history": "lost_by_history",
     "by_size": "oversized_samples",
 }
-#: SAMPLE_REJECTED. What the log or the reorder buffer had no room for is sent again by reliable writers.
+#: SAMPLE_REJECTED. Reliable writers send again what did not fit the log or the reorder buffer.
 _REJECTED: Final = {
     "by_instances_limit": "rejected_by_instances_limit",
     "by_samples_limit": "rejected_by_samples_limit",
@@ -58,7 +59,7 @@ _REJECTED: Final = {
     "by_log_limit": "window_closed",
     "by_reorder_limit": "reorder_overflow",
 }
-#: RELIABLE_WRITER_CACHE_CHANGED: how often a fill level was reached, and what is unacknowledged.
+#: RELIABLE_WRITER_CACHE_CHANGED: how often a fill level was reached, and the number of unacknowledged samples.
 _WRITER_CACHE: Final = {
     "empty": "empty_reached",
     "full": "full_reached",
@@ -75,7 +76,7 @@ _READER_ACTIVITY: Final = {
 
 
 class _MatchStatuses:
-    """What readers and writers have in common: who is matched, and who cannot be."""
+    """The common statuses of readers and writers: matched and incompatible endpoints."""
 
     _matched_status: str
     _incompatible_status: str
@@ -89,13 +90,13 @@ class _MatchStatuses:
         self._incompatible_total = 0
         self._last_policy_id = 0
         self._policies: Counter[str] = Counter()
-        #: Whom the last change of a status was about.
+        #: The endpoint of the last change of each status.
         self._last: dict[str, Guid] = dict.fromkeys(
             (self._matched_status, self._incompatible_status), GUID_UNKNOWN
         )
 
     def on_event(self, event: Event) -> None:
-        """Take what a participant reports; events about other endpoints than ``local`` are passed over."""
+        """Count an event of a participant; events about other endpoints than ``local`` are ignored."""
         if isinstance(event, Matched | Unmatched | IncompatibleQos):
             if self.local is not None and event.local != self.local:
                 return
