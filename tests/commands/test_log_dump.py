@@ -163,7 +163,7 @@ def test_a_log_of_another_format(log: StreamLog, command: str) -> None:
     del content["checksum"], content["seed"]
     path.write_text(json.dumps(content | {"version": 1}))
     printed = refused(command, log.directory)
-    assert "is of version 1 of its format" in printed
+    assert "has version 1 of its format" in printed
     assert printed.endswith("; look at it with the version of spark-rtps that wrote it")
 
 

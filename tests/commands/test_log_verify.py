@@ -105,7 +105,7 @@ def test_a_log_of_the_format_before(log: StreamLog) -> None:
     content = json.loads(path.read_text())
     del content["checksum"], content["seed"]
     path.write_text(json.dumps(content | {"version": 1}))
-    assert "is of version 1 of its format" in run(str(log.directory), exit_code=1).stdout
+    assert "has version 1 of its format" in run(str(log.directory), exit_code=1).stdout
 
 
 def test_a_trim_during_a_verification_is_no_damage(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_every_log_has_a_name_of_its_own(logs: NamedLogs) -> None:
 )
 def test_invalid_names_are_not_looked_for(logs: NamedLogs, name: str) -> None:
     logs.create(TERM, {})
-    with pytest.raises(LogError, match="no name of a publication log"):
+    with pytest.raises(LogError, match="not a name of a publication log"):
         logs.map_log(name)
 
 

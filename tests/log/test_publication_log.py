@@ -150,7 +150,7 @@ def test_the_longest_message(term_length: int, longest: int) -> None:
     assert log.max_message_length == longest
     assert isinstance(log.claim(longest, limit=ANY), FrameClaim)
     for length in (longest + 1, -1):
-        with pytest.raises(UsageError, match=f"the longest has {longest}"):
+        with pytest.raises(UsageError, match=f"the longest message has {longest}"):
             log.claim(length, limit=ANY)
 
 

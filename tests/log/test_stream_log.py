@@ -321,7 +321,7 @@ def test_an_empty_log_remembers_who_wrote(tmp_path: Path) -> None:
 
 
 def test_a_second_appender_is_refused(log: StreamLog) -> None:
-    with pytest.raises(LogError, match=f"process {os.getpid()} is appending"):
+    with pytest.raises(LogError, match=f"process {os.getpid()} appends"):
         StreamLog.open(log.directory)
     script = f"""
 from pathlib import Path
@@ -333,7 +333,7 @@ except LogError as error:
     print(error)
 """
     output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert f"process {os.getpid()} is appending" in output
+    assert f"process {os.getpid()} appends" in output
     log.close()
     StreamLog.open(log.directory).close()
 

@@ -202,7 +202,7 @@ def test_wait_for_asynchronous_publishing(scene: Scene, clock: Clock) -> None:
     settle(node)
     writer.write_samples(numbered(0, 5))
     assert not writer.wait_for_asynchronous_publishing(0.0)
-    with pytest.raises(TransportError, match=r"'T'.* wait for tokens of its flow controller"):
+    with pytest.raises(TransportError, match=r"'T'.* wait for tokens of their flow controller"):
         writer.wait_for_acknowledgments(0.0)
     settle(node)
     clock.advance(PERIOD)

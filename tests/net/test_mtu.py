@@ -249,7 +249,7 @@ def test_message_size_max_of_an_unmatched_participant_names_its_address(
             [OutgoingDatagrams([header, bytes(3_000)], (Locator("127.0.0.1", port),))]
         )
         scene.wait(lambda: "000102030405060708090a0b" in caplog.text)
-    assert "3020 bytes from 127.0.0.1" in caplog.text
+    assert "3020-byte message from 127.0.0.1" in caplog.text
 
 
 @pytest.mark.parametrize("batch", [BatchPolicy(), BATCH], ids=["coalesced", "batches"])

@@ -73,11 +73,11 @@ def test_the_buffers_are_those_asked_for(
     with contextlib.closing(Node.open(config)):
         pass
     assert (
-        "grants 150000 bytes of receive buffer of the 300000 asked for; raise net.core.rmem_max"
+        "granted 150000 bytes of receive buffer of the 300000 asked for; raise net.core.rmem_max"
         in caplog.text
     )
     assert (
-        "grants 100000 bytes of send buffer of the 200000 asked for; raise net.core.wmem_max" in caplog.text
+        "granted 100000 bytes of send buffer of the 200000 asked for; raise net.core.wmem_max" in caplog.text
     )
 
 

@@ -282,7 +282,7 @@ def _runs(pid: int) -> bool:
 def test_a_second_receiver_on_the_same_log_is_refused(tmp_path: Path) -> None:
     receiver = ReceiverProcess.start(config(tmp_path / "log"))
     try:
-        with pytest.raises(LogError, match=f"process {receiver.pid} is appending"):
+        with pytest.raises(LogError, match=f"process {receiver.pid} appends"):
             ReceiverProcess.start(config(tmp_path / "log"))
     finally:
         receiver.stop()

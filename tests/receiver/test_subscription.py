@@ -217,7 +217,7 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
 
     assert made._retention is not None and made._appender._retention is made._retention
     made._retention = cast(Any, SimpleNamespace(expire=note("expire")))
-    made._appender = cast(Any, SimpleNamespace(commit=note("commit"), take_dropped=dict))
+    made._appender = cast(Any, SimpleNamespace(commit_position=note("commit"), take_dropped=dict))
     made._node = cast(
         Any, SimpleNamespace(offer_room=note("offer room"), counters=SimpleNamespace(receive_overflows=0))
     )

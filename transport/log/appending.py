@@ -10,8 +10,8 @@ from .permissions import LOCK
 
 
 def let_go(lock: int) -> None:
-    """Close a file whose lock was held for a moment. A child that was forked meanwhile has a copy of the descriptor,
-    and would hold the lock for as long as it lives."""
+    """Close a file whose lock was held for a moment. A child forked meanwhile has a copy of the descriptor, and would
+    otherwise hold the lock for as long as it lives."""
     try:
         fcntl.flock(lock, fcntl.LOCK_UN)
     finally:

@@ -1,7 +1,7 @@
-"""Memory into which parts of segments are fetched, or copied.
+"""Memory into which parts of segments are fetched or copied.
 
-The system gives new pages at a third of the cost of receiving into them (measured: 0.24 of 0.66 s a GB). So the memory
-of the last part is kept for the next one, once nothing refers to it any more.
+New pages of the system cost a third as much as receiving into them (measured: 0.24 of 0.66 s a GB). So the memory of
+the last part is kept for the next one, once nothing refers to it any more.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 
 from ..wire.samples import U8
 
-#: A segment has as much, unless one of its frames is longer.
+#: The size of a segment, unless one of its frames is longer.
 _KEPT_BYTES_MAX: Final = 64 << 20
 
 _kept: list[mmap.mmap] = []
 
 
 def buffer(size: int) -> U8:
-    """``size`` bytes of any content; memory is taken as they are stored to. Raises MemoryError."""
+    """``size`` bytes of any content; pages are allocated when they are written. Raises MemoryError."""
     memory = _taken()
     if memory is None or len(memory) < size:
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError) as error:
             raise MemoryError(f"{size} bytes: {error}") from error
-    # Views of an array refer to the array, and it to the memory: with it the last of them is gone.
+    # Views of an array refer to the array, and the array to the memory: it is free once the last view is gone.
     array: U8 = np.frombuffer(memory, np.uint8)
     weakref.finalize(array, _keep, memory).atexit = False
     return array[:size]
@@ -42,6 +42,6 @@ def _taken() -> mmap.mmap | None:
 
 
 def _keep(memory: mmap.mmap) -> None:
-    """Called whenever an array goes, in any thread, so that there may be one more for a moment."""
+    """Called whenever an array is freed, in any thread, so that one more may be kept for a moment."""
     if not _kept and len(memory) <= _KEPT_BYTES_MAX:
         _kept.append(memory)

@@ -8,8 +8,8 @@
                 of its own, Life: in which start of the host's kernel the log was opened, and where it was closed
 
 The slots' and the page's bytes are allocated. The page is mapped and stored to after each append. Frames are counted
-from what they hold, but they cannot tell that later ones are gone: this page can. Where a number and its inverse
-disagree, because a process was killed between the two stores, the smaller one is right.
+from their headers, but cannot show that later frames are lost: this page can. If a number and its inverse disagree,
+because a process was killed between the two stores, the smaller one is right.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WRITERS: Final = "writers"
 
 @value
 class Checkpoint:
-    """What cannot be read back from the frames once they are trimmed, as of ``position``.
+    """The state as of ``position`` that cannot be read from the frames once they are trimmed.
 
     The log's segments reach from ``start`` to ``end``. No sample lies between ``base`` and ``start``.
     """
@@ -62,7 +62,7 @@ _OLD_SLOT_MAGIC: Final = b"wSN2"
 _CHECKED: Final = 8
 _WRITER: Final = struct.Struct("<16sq")
 _SLOT_BYTES: Final = page_ceil(_SLOT_HEADER.size + WRITERS_MAX * _WRITER.size)
-#: Read of a slot at first: the entries of most logs are among them.
+#: Bytes of a slot that are read at first: most logs have their entries in them.
 _FIRST_BYTES: Final = 1024
 _TAIL_AT: Final = 2 * _SLOT_BYTES
 _TAIL: Final = struct.Struct("=qqqq")
@@ -98,7 +98,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, seed: int) -> None
     rest, at = memoryview(slot), checkpoint.serial % 2 * _SLOT_BYTES
     fd = os.open(directory / WRITERS, os.O_RDWR)
     try:
-        while rest:  # the system may take a part, and refuse the rest
+        while rest:  # the system may write a part, and refuse the rest
             written = os.pwrite(fd, rest, at)
             rest, at = rest[written:], at + written
     finally:
@@ -114,14 +114,14 @@ def read_checkpoint(directory: Path, seed: int) -> Checkpoint:
 
 
 class Base(NamedTuple):
-    """Where a log begins: before ``position`` samples are trimmed. Its segments lie from ``start`` on."""
+    """The begin of a log: samples before ``position`` are trimmed. Its segments lie from ``start`` on."""
 
     position: int
     start: int
 
 
 def read_base(directory: Path, seed: int) -> Base:
-    """That of the newest whole checkpoint; raises LogLostError if none is."""
+    """The base in the newest whole checkpoint; raises LogLostError if there is none."""
     slot = _newest_slot(directory, seed)
     return Base(slot.base, slot.start)
 
@@ -144,7 +144,7 @@ def _newest_slot(directory: Path, seed: int) -> _Slot:
         fd = os.open(path, os.O_RDONLY)
         try:
             slots = [_read_slot(fd, at, seed) for at in (0, _SLOT_BYTES)]
-            if None in slots:  # it may be written just now, and the other one again since it was read
+            if None in slots:  # one may be written just now, and the other one since it was read
                 slots = [_read_slot(fd, at, seed) for at in (0, _SLOT_BYTES)]
         finally:
             os.close(fd)
@@ -159,7 +159,7 @@ def _newest_slot(directory: Path, seed: int) -> _Slot:
 
 
 def _read_slot(fd: int, at: int, seed: int) -> _Slot | None:
-    """The slot at ``at``, of which no more is read than is written; None: it is not whole."""
+    """The slot at ``at``, read only as far as it is written; None: it is not whole."""
     raw = os.pread(fd, _FIRST_BYTES, at)
     if len(raw) < _SLOT_HEADER.size:
         return None
@@ -177,9 +177,9 @@ def _read_slot(fd: int, at: int, seed: int) -> _Slot | None:
 
 
 def remember(writers: dict[Guid, int], writer: Guid, sn: int, gone: dict[Guid, None] | None = None) -> None:
-    """Note the newest sequence number of a writer, which is lower than the one before it where the writer began anew
-    under its GUID; the dict's order is that of last use, and it is bounded: those that are ``gone`` are forgotten
-    first, and then those that were silent for longest."""
+    """Note the newest sequence number of a writer, which is lower than the last one if the writer began anew under its
+    GUID. The dict's order is that of last use, and its size is bounded: writers in ``gone`` are forgotten first, then
+    those that were silent for longest."""
     writers.pop(writer, None)
     writers[writer] = sn
     if gone:
@@ -192,7 +192,7 @@ def remember(writers: dict[Guid, int], writer: Guid, sn: int, gone: dict[Guid, N
 
 
 def has_room(writers: Mapping[Guid, int], writer: Guid) -> bool:
-    """Whether nobody is forgotten for this one."""
+    """Whether this writer fits without forgetting another one."""
     return writer in writers or len(writers) < WRITERS_MAX
 
 
@@ -205,7 +205,8 @@ class Tail(NamedTuple):
 
 
 def read_tail(directory: Path) -> Tail | None:
-    """What the appender stored last; None: it is damaged, or there is none. Raises LogError if the system refuses."""
+    """The tail that the appender stored last; None: it is damaged, or missing. Raises LogError if the system
+    refuses."""
     path = directory / WRITERS
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -215,7 +216,7 @@ def read_tail(directory: Path) -> Tail | None:
             os.close(fd)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:  # such as no descriptors, which says nothing of the log
+    except OSError as error:  # such as a lack of descriptors, which is not damage
         raise refusal(error, f"read {path}", path=path) from error
     if len(raw) < _TAIL.size:
         return None
@@ -226,15 +227,15 @@ def read_tail(directory: Path) -> Tail | None:
 
 
 class Life(NamedTuple):
-    """The time from when a log was opened, in the host's start ``boot``, to when it was ``closed`` at that position;
-    None: it was not, as far as is known."""
+    """The time from the opening of a log, in the host's start ``boot``, to its close at the position ``closed``; None:
+    it was not closed, as far as is known."""
 
     boot: str
     closed: int | None
 
 
 class TailStore:
-    """Stores the tail, and which life of the log it is."""
+    """Stores the tail, and the current life of the log."""
 
     __slots__ = ("_page", "_words")
 
@@ -247,7 +248,7 @@ class TailStore:
     def open_store(cls, directory: Path) -> TailStore:
         fd = os.open(directory / WRITERS, os.O_RDWR)
         try:
-            if os.fstat(fd).st_size < _FILE_BYTES:  # it was cut
+            if os.fstat(fd).st_size < _FILE_BYTES:  # the file was truncated
                 allocate(fd, directory, _FILE_BYTES)
             return cls(mmap.mmap(fd, PAGE, offset=_TAIL_AT))
         finally:
@@ -261,7 +262,7 @@ class TailStore:
         words[3] = ~rows
 
     def life(self) -> Life | None:
-        """The newest life; None: it is not written down, as in logs of earlier versions, or damaged."""
+        """The newest life; None: it is missing, as in logs of earlier versions, or damaged."""
         magic, checksum, boot, closed = _LIFE.unpack_from(self._page, _LIFE_AT)
         body = self._page[_LIFE_AT + _CHECKED : _LIFE_AT + _LIFE.size]
         if magic != _LIFE_MAGIC or zlib.crc32(body) != checksum:
@@ -269,12 +270,12 @@ class TailStore:
         return Life(boot.rstrip(b"\0").decode("ascii", "replace"), None if closed == _NOT_CLOSED else closed)
 
     def begin_life(self) -> None:
-        """Before anything is appended: the disk has this and the tail when it returns. Raises OSError."""
+        """Call this before anything is appended: the disk has the life and the tail when it returns. Raises OSError."""
         self._write_life(Clocks.read_now().boot, _NOT_CLOSED)
         self._page.flush()
 
     def end_life(self, position: int) -> None:
-        """Nothing is appended any more. Should the disk not get to have this, the log counts as one not closed."""
+        """Record the close of the log. If the disk does not get this record, the log counts as not closed."""
         self._write_life(Clocks.read_now().boot, position)
 
     def _write_life(self, boot: str, closed: int) -> None:

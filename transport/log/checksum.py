@@ -1,11 +1,11 @@
 """The checksums of a stream log's frames.
 
-A header is short, and each of its bits decides what is read: its checksum is the CRC-32 of zlib. So is a body's below
-16 KiB. The CRC of a longer body costs a receiver an eighth of its time, so that the body is folded before: its 64-bit
-words, in rows of 509, are combined column by column with XOR, four times as fast, and the CRC is that of the 509 words
-and of what is left behind the last whole row.
+Each bit of the short header decides how the frame is read: its checksum is the CRC-32 of zlib, as is that of a body
+below 16 KiB. The CRC of a longer body would cost a receiver an eighth of its time, so that the body is folded first:
+its 64-bit words, in rows of 509, are combined column by column with XOR, four times as fast, and the CRC covers the 509
+words and the bytes behind the last whole row.
 
-What a folded body's checksum finds
+Damage that a folded body's checksum finds
 
 - One damaged bit, and any damage within 32 bits, always: it changes one or two neighbouring words of the fold, which
   the CRC never misses. So it does with the pages and sectors of a disk that come back as zeros, as bytes of something

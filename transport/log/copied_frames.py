@@ -1,9 +1,9 @@
-"""The frames of a segment that is trimmed, and overwritten, while it is read.
+"""The frames of a segment that may be trimmed and overwritten while it is read.
 
-What is trimmed by others than the reader may be overwritten at any moment: a view of the mapped file is right when a
-checksum is verified, and wrong when its rows are decoded or sent. So the bytes are copied before anything is looked at.
-What passes the checksums then is right and stays so. A frame that was overwritten while it was copied does not pass:
-its header says another position, or its checksum is wrong.
+If another process than the reader trims the log, a segment may be overwritten at any moment: a view of the mapped file
+may be right when its checksum is verified, and wrong when its rows are decoded or sent. So the bytes are copied before
+they are read. A copy that passes the checksums stays right. A frame that was overwritten during the copy does not pass:
+its header has another position, or its checksum is wrong.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .frame_scan import mapped
 from .partial_frames import PartialFrames
 from .segment import SegmentFile
 
-#: Copied at once: what the second-level cache holds, so that the checksum finds it there.
+#: Bytes copied at once: they fit the second-level cache, so that the checksum finds them there.
 _COPIED_BYTES: Final = 512 << 10
 
 
 class CopiedFrames(PartialFrames):
-    """No byte is copied twice."""
+    """Copies no byte twice."""
 
     __slots__ = ("_copied", "_directory", "_last", "_source")
 
@@ -44,7 +44,7 @@ class CopiedFrames(PartialFrames):
         return cls(directory, file.base, mapped(directory, file), seed)
 
     def _bring(self, start: int, stop: int) -> None:
-        """Have the bytes [start, stop) copied; those that are not appended yet are zeros for now."""
+        """Copy the bytes [start, stop); those that are not appended yet are zeros for now."""
         low, high = self._last
         if low <= start and stop <= high:
             return

@@ -20,14 +20,14 @@ from typing import Final
 from ..errors import LogError, UsageError
 from .mapped_file import create_mapped, map_file
 
-#: The file of a receiver's counters, beside its log.
+#: The file of a receiver's counters, in the folder of its log.
 COUNTERS_FILE: Final = "counters"
 _MAGIC: Final = b"rtpscnt1"
 _HEADER_BYTES: Final = 64
 _LABEL_BYTES: Final = 64
 _TEXT_MAX: Final = _LABEL_BYTES - 4
 CAPACITY: Final = 1_024
-#: What peers announce may add up to more: then the counter stays there.
+#: Numbers from peers may add up to more: the counter then stays at this value.
 _MOST: Final = (1 << 63) - 1
 
 
@@ -87,7 +87,7 @@ class Counters:
     def open(cls, path: Path, *, writable: bool = True) -> Counters:
         """Open the file that another process created; LogError if there is none, or none of this kind.
 
-        Who only looks takes it as not ``writable``: the file may be another user's.
+        A process that only reads opens it without ``writable``: the file may be another user's.
         """
         otherwise = f"{path} is not a counters file"
         what = f"the counters file {path}"

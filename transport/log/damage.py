@@ -1,4 +1,4 @@
-"""What of a stream log cannot be read any more, by name."""
+"""The parts of a stream log that cannot be read any more."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from ..value_classes import value
 
 @value
 class Damage:
-    """Bytes [position, stop) of the log at ``path`` that are lost, and as much as is known of what they held.
+    """Bytes [position, stop) of the log at ``path`` that are lost, and the known facts about their samples.
 
-    ``rows`` is how many samples they held, ``writer`` whose they are, ``first_sn`` the first sequence number. None: it
-    cannot be told.
+    ``rows`` is their number, ``writer`` their writer, ``first_sn`` the first sequence number. None: unknown.
     """
 
     path: Path
@@ -38,7 +37,7 @@ class Damage:
         )
 
     def error(self) -> LogDamagedError:
-        """The error to raise where damage is not gone past."""
+        """The error to raise if damage is not skipped."""
         return LogDamagedError(
             str(self),
             path=self.path,

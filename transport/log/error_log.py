@@ -1,4 +1,4 @@
-"""The distinct error log of a process: each warning or error once, with how often and when (as Aeron's).
+"""The distinct error log of a process: each warning or error once, with its count and times (as Aeron's).
 
 Level, logger and text distinguish errors, but numbers in the text do not: "3 samples lost" and "5 samples lost" are
 one error, with the text of its first occurrence. The file is one of :mod:`.observations`.
@@ -23,11 +23,11 @@ from .owner_lock import OwnerLock
 ERROR_LOG: Final = "error_log"
 _LOGGER: Final = "spark_rtps"
 _MAGIC: Final = b"rtpserr1"
-#: A bound, since peers can cause any number of different errors.
+#: Bytes of the file, since peers can cause any number of different errors.
 _SIZE: Final = 256 << 10
-#: Bytes of one error; a longer traceback is cut.
+#: Bytes of one error; a longer traceback is truncated.
 _CONTENT_MAX: Final = 4096
-#: A number that stands alone. Those in addresses, versions and GUIDs identify what the error is about, and count.
+#: A number that stands alone. Numbers in addresses, versions and GUIDs identify the error, and count.
 _NUMBER: Final = re.compile(rb"(?<![\w.:-])\d+(?:\.\d+)?(?![\w:-]|\.\d)")
 
 
@@ -50,7 +50,7 @@ class ErrorLog:
         self.path = path
         self._size = size
         self._file: Observations | None = None
-        #: Shows processes of other PID namespaces that this one goes on.
+        #: Shows processes of other PID namespaces that this process still runs.
         self._lock: OwnerLock | None = None
 
     def record(self, level: str, logger: str, text: str, *, now: int) -> None:
@@ -63,7 +63,7 @@ class ErrorLog:
 
 
 def read_error_log(path: Path) -> tuple[list[DistinctError], int]:
-    """The errors, oldest first, and how many more found no room; LogError if there is no log."""
+    """The errors, oldest first, and the number of errors that did not fit; LogError if there is no log."""
     entries, overflow = read_observations(path, magic=_MAGIC)
     errors = []
     for entry in entries:
@@ -73,9 +73,10 @@ def read_error_log(path: Path) -> tuple[list[DistinctError], int]:
 
 
 class ErrorLogHandler(logging.Handler):
-    """Writes the warnings and errors of our loggers into an error log; one that cannot be written is left out.
+    """Writes the warnings and errors of this product's loggers into an error log; one that cannot be written is
+    skipped.
 
-    ``path`` is called when the first one is to be written, and again in a forked child.
+    ``path`` is called when the first error is written, and again in a forked child.
     """
 
     def __init__(self, path: Callable[[], Path]) -> None:
@@ -88,7 +89,7 @@ class ErrorLogHandler(logging.Handler):
         try:
             self._record(record)
         except (RtpsError, OSError):
-            self._log = None  # for good: other parts report what is wrong with the disk
+            self._log = None  # for good: other parts report the disk's error
         except Exception:  # noqa: BLE001  (a record that cannot be formatted; all handlers treat it so)
             self.handleError(record)
         if logging.lastResort is not None and _is_alone(record):
@@ -104,14 +105,14 @@ class ErrorLogHandler(logging.Handler):
 
 
 def log_errors(path: Callable[[], Path]) -> None:
-    """Write the warnings and errors of our loggers to an error log, too, in this process and its forks."""
+    """Write the warnings and errors of this product's loggers to an error log too, in this process and its forks."""
     logger = logging.getLogger(_LOGGER)
     if not any(isinstance(handler, ErrorLogHandler) for handler in logger.handlers):
         logger.addHandler(ErrorLogHandler(path))
 
 
 def _is_alone(record: logging.LogRecord) -> bool:
-    """Whether there is no other handler: the record then goes to stderr, as it would without us."""
+    """Whether there is no other handler: the record then goes to stderr, as it would without this one."""
     logger: logging.Logger | None = logging.getLogger(record.name)
     while logger is not None:
         if any(not isinstance(handler, ErrorLogHandler) for handler in logger.handlers):

@@ -24,10 +24,10 @@ A frame starts at a multiple of 32. Its header, little-endian::
 PAD and HOLE have a header of 32 bytes, whose checksum lies at 28, and then nothing that is read. A PAD fills a segment
 up to its end. A HOLE stands where a recovery found that samples are gone.
 
-The length is stored negative before anything else of the frame and made positive after all of it, each time
-by one aligned 4-byte store (Aeron's commit). So neither a reader of the same mmap nor a recovery after
-``kill -9`` takes half a frame for a whole one. x86-64 keeps the order of the stores. On weaker machines a
-reader learns of a position by way of another process, which takes far longer than the stores do to arrive.
+The length is stored negative before anything else of the frame and made positive after all of it, each time by one
+aligned 4-byte store (Aeron's commit). So neither a reader of the same mmap nor a recovery after ``kill -9`` takes a
+partial frame for a whole one. x86-64 keeps the order of the stores. On weaker machines a reader learns of a position
+through another process, which takes far longer than the stores take to arrive.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ RUN: Final = 1
 PAD: Final = 2
 HOLE: Final = 3
 TIMESTAMP_BIG_ENDIAN: Final = 0x1
-#: Sequence numbers are missing in between; the index holds those that are there.
+#: Sequence numbers are missing in between; the index has those that are present.
 SPARSE: Final = 0x2
 
-#: The first 32 bytes suffice to walk the frames: length, kind, flags, position, rows_before, count, stride.
+#: The first 32 bytes suffice to scan the frames: length, kind, flags, position, rows_before, count, stride.
 WALK: Final = struct.Struct("<iHHqqII")
-#: Of a run, in the place where it lies.
+#: The reception time of a run, at its offset in the header.
 RECEPTION: Final = struct.Struct("<32xq")
-#: A header up to its own checksum, which lies behind it: of a run, and of a PAD or a HOLE.
+#: A header up to its own checksum, which follows it: of a run, and of a PAD or a HOLE.
 _RUN: Final = struct.Struct("<iHHqqIIqq16sqIIiiI4sI")
 _REST: Final = struct.Struct("<iHHqqI")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -71,7 +71,7 @@ LENGTH_MAX: Final = (1 << 31) - ALIGNMENT
 
 
 class Cursor(NamedTuple):
-    """A place between two samples: ``row`` samples of the frame at ``position`` lie before it."""
+    """A position between two samples: ``row`` samples of the frame at ``position`` lie before it."""
 
     position: int
     row: int = 0
@@ -86,7 +86,7 @@ class Frame:
     reception: int  # ns since the epoch
     rows_before: int  # samples in the log before run's first
     run: Run
-    #: Reception of each sample, where it is known; None: that of the frame.
+    #: The reception time of each sample, if it is known; None: that of the frame.
     receptions: I64 | None = None
 
     @property
@@ -114,7 +114,8 @@ def frame_length(run: Run) -> int:
 
 
 def goes_on(run: Run, following: Run) -> bool:
-    """Whether a run can lie in one frame with the one before it: it holds the next samples, and they look alike."""
+    """Whether a run fits into one frame with the one before it: it continues its sequence numbers and has the same
+    form."""
     size = run.count * run.stride
     return bool(
         size
@@ -187,7 +188,7 @@ def read_run(data: U8, at: int) -> tuple[int, Run]:
 
 
 def is_header(data: memoryview, at: int, length: int, kind: int, seed: int) -> bool:
-    """Whether the checksum of the header at ``data[at:]`` is right; ``length`` and ``kind`` are what it says."""
+    """Whether the checksum of the header at ``data[at:]`` is right; ``length`` and ``kind`` are its fields."""
     if kind == RUN:
         stop = at + _RUN.size
         if length < HEADER_BYTES or stop + _CHECKSUM.size > len(data):
@@ -200,7 +201,8 @@ def is_header(data: memoryview, at: int, length: int, kind: int, seed: int) -> b
 
 
 def is_body(data: U8, at: int, length: int, seed: int) -> bool:
-    """Whether the body of the run frame at ``data[at:]``, whose header is right, has the checksum in that header."""
+    """Whether the body of the run frame at ``data[at:]``, whose header is right, matches the checksum in that
+    header."""
     found = body_checksum(data[at + HEADER_BYTES : at + length], seed)
     return bool(found == _CHECKSUM.unpack_from(data, at + _RUN.size - _CHECKSUM.size)[0])
 
@@ -221,8 +223,8 @@ def write_run(
 ) -> None:
     """Store and commit ``run`` at ``data[at:]``; ``lengths`` views the same bytes, for the length's store.
 
-    ``more``: runs of which each goes on from the one before (:func:`goes_on`). The frame's ``length`` includes them.
-    ``in_place``: the bytes of the run lie in the frame already.
+    ``more``: runs of which each continues the one before (:func:`goes_on`). The frame's ``length`` includes them.
+    ``in_place``: the bytes of the run are in the frame already.
     """
     word = at >> 2
     lengths[word] = -length
@@ -257,7 +259,7 @@ def write_run(
         run.key_hash_offset,
         run.flags,
         run.reader_id,
-        # of the bytes as they are stored, which are in the cache now
+        # computed from the stored bytes, which are in the cache now
         body_checksum(data[at + HEADER_BYTES : at + length], seed),
     )
     _STORED_RUN.pack_into(data, at + 4, header[4:] + _CHECKSUM.pack(header_checksum(header, seed)))

@@ -1,7 +1,7 @@
-"""Marks along the frames of a log, so that whoever looks for a place in a segment need not walk from its beginning.
+"""Marks along the frames of a log, so that a search in a segment need not scan from its beginning.
 
-A segment of one-sample frames has half a million of them, whose headers take a second to walk. An index is kept between
-views of the same log: each part of a segment is walked once.
+A segment of one-sample frames has half a million of them, whose headers take a second to scan. An index is kept between
+views of the same log: each part of a segment is scanned once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from .frame_scan import FrameHeader, SegmentFrames
 
-#: Frames between two marks: walking so many takes milliseconds.
+#: Frames between two marks: a scan of this many takes milliseconds.
 MARK_FRAMES: Final = 1024
 
 
 class Mark(NamedTuple):
-    """A frame, the samples in the log before it, and the latest reception (ns since 1970) of those of its segment."""
+    """A frame, the number of samples before it, and the latest reception (ns since 1970) up to it in its segment."""
 
     position: int
     rows_before: int
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
 
 
 class FrameIndex:
-    """The marks of one log. Threads wait for each other."""
+    """The marks of one log. Calls from several threads run one after the other."""
 
     def __init__(self) -> None:
         self._marks: dict[int, list[Mark]] = {}
@@ -39,9 +39,10 @@ class FrameIndex:
         is_beyond: Callable[[Mark], bool],
         still: Callable[[], None] | None,
     ) -> Mark | None:
-        """The last mark of a segment, before ``stop``, that is not beyond what is looked for; None: there is none.
+        """The last mark of a segment before ``stop`` for which ``is_beyond`` is false; None: there is none.
 
-        ``still`` is called while frames are walked, and ends that by raising: what was walked is not walked again.
+        ``still`` is called while frames are scanned, and ends the scan by raising: scanned frames are not scanned
+        again.
         """
         with self._lock:
             marks = self._marks.setdefault(segment.base, [])
@@ -51,7 +52,7 @@ class FrameIndex:
             return marks[at - 1] if at else None
 
     def keep(self, bases: Collection[int]) -> None:
-        """Forget the segments that are no longer there."""
+        """Forget the segments that no longer exist."""
         with self._lock:
             for base in self._marks.keys() - set(bases):
                 del self._marks[base]

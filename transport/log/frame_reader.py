@@ -1,4 +1,4 @@
-"""Reads the frames of a stream log in a range, and finds what is damaged between them and what was lost there."""
+"""Reads the frames of a stream log in a range, and finds damage between them and the samples lost there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item: TypeAlias = Frame | PadFrame | Damage
 
 
 class FrameReader:
-    """Reads those in ``segments``, which are the ones of ``files``."""
+    """Reads the frames in ``segments``, which are those of ``files``."""
 
     def __init__(self, files: LogFiles, segments: LogSegments) -> None:
         self._directory = files.directory
@@ -26,9 +26,10 @@ class FrameReader:
         self._segments = segments
 
     def read_items(self, start: Cursor, end: Cursor, *, bodies: bool, exact: bool) -> Iterator[Item]:
-        """Read what lies from ``start`` to ``end``: frames, PADs and damage.
+        """Read the items from ``start`` to ``end``: frames, PADs and damage.
 
-        ``bodies``: those of frames are verified; ``exact``: the range ends where a frame does, or at a row that it has.
+        ``bodies``: verify the frames' bodies; ``exact``: the range must end at the end of a frame, or at one of its
+        rows.
         """
         check_range(start, end)
         if start == end:
@@ -89,7 +90,7 @@ class FrameReader:
             )
 
     def _read(self, header: FrameHeader) -> tuple[int, Run]:
-        """Reception and run of a frame. Raises LogLostError if it was overwritten meanwhile, and makes no sense now."""
+        """Reception and run of a frame. Raises LogLostError if it was overwritten meanwhile and cannot be decoded."""
         try:
             return header.segment.read_frame(header)
         except ValueError:
@@ -97,7 +98,7 @@ class FrameReader:
             raise
 
     def _unknown(self, gap: FrameGap, start: Cursor, before: _Before, after: _After) -> Damage | PadFrame:
-        """What can be told of a gap from the frames before and behind it; a Pad: the log went on behind it."""
+        """Describe a gap by the frames before and behind it; a PAD: the log was resumed behind it without a loss."""
         if before.header is None:
             before = self._before(gap.position)
         rows_before = before.rows if gap.position else 0
@@ -105,13 +106,14 @@ class FrameReader:
             return Damage(self._directory, gap.position, gap.stop)
         read = start.row if gap.position == start.position else 0
         rows = max(0, after.rows - rows_before - read)
-        if gap.is_hole and not rows:  # the recovery could not tell either
+        if gap.is_hole and not rows:  # the recovery did not know either
             return Damage(self._directory, gap.position, gap.stop)
         if not (rows or read or gap.is_hole) and holder(self._segments.list_now(), gap.position) is None:
             return PadFrame(gap.position, gap.stop, rows_before)
         left, right = before.run, after.run
         if left is not None and right is not None and left.writer == right.writer:
-            # One writer's numbers on both sides, with as many between them as there are samples: they are its.
+            # The same writer is on both sides, and its missing numbers are as many as the lost samples: they are its
+            # samples.
             if right.first_sn - left.last_sn - 1 == rows + read:
                 first_sn = left.last_sn + 1 + read
                 return Damage(self._directory, gap.position, gap.stop, rows, left.writer, first_sn)
@@ -135,7 +137,7 @@ class FrameReader:
         return found
 
     def _after(self, header: FrameHeader) -> _After:
-        """What begins with ``header``; behind a PAD that is the next segment's first frame."""
+        """The frame that begins with ``header``; for a PAD, the next segment's first frame."""
         behind = header if header.is_run else None
         if behind is None:
             segment = self._segments.map(header.stop)
@@ -144,7 +146,7 @@ class FrameReader:
         return _After(header.rows_before, self._read(behind)[1] if behind and is_next else None)
 
     def _behind(self, position: int, tail: Tail | None) -> _After:
-        """What is known about the frame at ``position``."""
+        """The known facts about the frame at ``position``."""
         if tail is not None and tail.position == position:
             return _After(tail.rows, None)
         segment = self._segments.map(position)
@@ -153,13 +155,13 @@ class FrameReader:
 
 
 def check_range(start: Cursor, end: Cursor) -> None:
-    """Raise UsageError for what is no range."""
+    """Raise UsageError for an invalid range."""
     if not (0, 0) <= start <= end or start.row < 0 or end.row < 0:
         raise UsageError(f"there is no range from {start} to {end}")
 
 
 class _Before(NamedTuple):
-    """The frame that ends where a gap begins, and the last run up to there; None: not known."""
+    """The frame that ends where a gap begins, and the last run before the gap; None: unknown."""
 
     header: FrameHeader | None
     run: Run | None
@@ -170,7 +172,7 @@ class _Before(NamedTuple):
 
 
 class _After(NamedTuple):
-    """Samples in the log before the place where a gap ends, and the run that begins there; None: not known."""
+    """The number of samples in the log before the end of a gap, and the run that begins there; None: unknown."""
 
     rows: int | None
     run: Run | None

@@ -1,7 +1,7 @@
-"""Walks the frames of a segment, and finds the next one behind damage.
+"""Scans the frames of a segment, and finds the next one behind damage.
 
-A header counts only if its checksum is right, it says where it lies, and its frame ends within the segment. What does
-not is a gap: it reaches to the next header that counts. Bodies are not looked at here.
+A header is valid only if its checksum is right, it has its own position, and its frame ends within the segment.
+Everything else is a gap, which reaches to the next valid header. Bodies are not read here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..wire.samples import U8, Run
 from .frame import ALIGNMENT, HOLE, PAD, RECEPTION, RUN, WALK, align, is_body, is_header, read_run
 from .segment import SegmentFile, segment_path
 
-_POSITION: Final = 8  # where the position lies in a header
+_POSITION: Final = 8  # offset of the position in a header
 _WORDS: Final = ALIGNMENT // 8
-#: Searched at once for a header.
+#: Bytes searched for a header at once.
 _SEARCHED_BYTES: Final = 1 << 20
 
 
 @slotted
 class FrameHeader:
-    """A frame whose header is right."""
+    """A frame with a valid header."""
 
     segment: SegmentFrames
     position: int
@@ -38,7 +38,7 @@ class FrameHeader:
 
     @property
     def stop(self) -> int:
-        """Where the next frame starts."""
+        """The position of the next frame."""
         return self.position + align(self.length)
 
     @property
@@ -47,12 +47,12 @@ class FrameHeader:
 
     @property
     def is_hole(self) -> bool:
-        """Whether it stands where a recovery found that samples are gone."""
+        """Whether it marks samples that a recovery found lost."""
         return self.kind == HOLE
 
 
 class FrameGap(NamedTuple):
-    """Bytes in which there is no frame; ``is_hole``: a recovery found that samples are gone there."""
+    """Bytes without a frame; ``is_hole``: a recovery found that samples are lost there."""
 
     position: int
     stop: int
@@ -76,7 +76,7 @@ class SegmentFrames:
 
     def __init__(self, base: int, data: U8, seed: int) -> None:
         self.base = base
-        self.data = data[: data.size // ALIGNMENT * ALIGNMENT]  # a file that was cut may end anywhere
+        self.data = data[: data.size // ALIGNMENT * ALIGNMENT]  # a truncated file may end anywhere
         self.end = base + self.data.size
         self.seed = seed
         self._bytes = memoryview(self.data)
@@ -117,7 +117,7 @@ class SegmentFrames:
         return None
 
     def pad(self) -> int | None:
-        """Where the PAD at the segment's end begins; None: there is none."""
+        """The position of the PAD at the segment's end; None: there is none."""
         stop = self.data.size
         while stop > 0:
             start = max(0, stop - _SEARCHED_BYTES)
@@ -131,7 +131,7 @@ class SegmentFrames:
         return None
 
     def is_committed(self, position: int) -> bool:
-        """Whether the length at ``position`` is that of a frame that was appended, whatever became of it since."""
+        """Whether the length at ``position`` is that of an appended frame, even if the frame is damaged by now."""
         if not self.base <= position < self.end:
             return False
         length: int = WALK.unpack_from(self._bytes, position - self.base)[0]
@@ -151,11 +151,11 @@ class SegmentFrames:
             yield header
 
     def is_whole(self, header: FrameHeader) -> bool:
-        """Whether the body of a run is as it was written."""
+        """Whether the body of a run matches its checksum."""
         return is_body(self.data, header.position - self.base, header.length, self.seed)
 
     def reception(self, header: FrameHeader) -> int:
-        """Of a run, in ns since the epoch."""
+        """The reception time of a run, in ns since the epoch."""
         at: int = RECEPTION.unpack_from(self._bytes, header.position - self.base)[0]
         return at
 

@@ -1,4 +1,4 @@
-"""Finds frames of a stream log by their headers: the first one behind so many bytes or rows, or since some time."""
+"""Finds frames of a stream log by their headers: the first one behind a number of bytes or rows, or since a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .log_segments import LogSegments, base_of, holder
 class FrameSearch:
     """Searches the log that has ``segments``.
 
-    ``index`` is that of the log, if there is one; ``still`` is called now and then while it is used, and may raise.
+    ``index`` is the index of the log, if there is one; ``still`` is called from time to time during a search, and may
+    raise.
     """
 
     def __init__(
@@ -36,15 +37,16 @@ class FrameSearch:
     def headers_towards(
         self, position: int, stop: int, is_beyond: Callable[[Mark], bool]
     ) -> Iterator[FrameHeader]:
-        """The run frames from ``position`` on that start before ``stop``, for who looks for the first one of a kind.
+        """The run frames from ``position`` on that start before ``stop``, for a search of the first one with some
+        property.
 
-        Of those before the last mark that is not beyond it most are left out, if the log has an index.
+        If the log has an index, most frames before the last mark that is not beyond are skipped.
         """
         if self._index is None:
             yield from self._segments.headers(position, stop)
             return
         for number, header in enumerate(self._segments.headers(position, stop)):
-            if number == MARK_FRAMES:  # so few are walked sooner than marked, from the segment's beginning on
+            if number == MARK_FRAMES:  # scanning fewer frames is faster than marking them
                 yield from self._segments.headers(
                     self.position_of_mark(header.position, stop, is_beyond), stop
                 )
@@ -52,7 +54,7 @@ class FrameSearch:
             yield header
 
     def position_of_mark(self, position: int, stop: int, is_beyond: Callable[[Mark], bool]) -> int:
-        """The position of the last mark that is not beyond, in the segment of ``position``, or that if it is later."""
+        """The position of the last mark that is not beyond, in the segment of ``position``; at least ``position``."""
         segment = self._segments.map(position) if self._index is not None else None
         if self._index is None or segment is None:
             return position
@@ -68,7 +70,7 @@ class FrameSearch:
         return None
 
     def skip_segments(self, position: int, tail: int, rows_end: int, bytes_end: int) -> int:
-        """The start of the last segment within the limits, or ``position``: the frames before need no walk."""
+        """The start of the last segment within the limits, or ``position``: the frames before it need no scan."""
         files = self._segments.list_now()
         for file in files[bisect_right(files, position, key=base_of) :]:
             if file.base >= tail or file.base > bytes_end:
@@ -80,7 +82,7 @@ class FrameSearch:
         return position
 
     def byte_of(self, cursor: Cursor) -> int:
-        """The cursor in bytes."""
+        """The cursor as a number of bytes."""
         segment = self._segments.map(cursor.position) if cursor.row else None
         header = None if segment is None else segment.header(cursor.position)
         if header is None or not header.is_run:
@@ -89,7 +91,7 @@ class FrameSearch:
 
 
 def byte_at(header: FrameHeader, row: int) -> int:
-    """The position behind ``row`` samples, if all are equally long."""
+    """The position behind ``row`` samples, assuming that all are equally long."""
     return header.position + (header.stop - header.position) * row // header.count
 
 

@@ -1,4 +1,4 @@
-"""What a log still holds of a range of which the beginning may be trimmed before it is read, or while it is read."""
+"""The frames of a range that a log still holds, although its beginning may be trimmed before or during the read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .log_view import LogView
 
 
 class Trimmed(NamedTuple):
-    """Positions [position, stop) that the log no longer holds; ``rows`` in them, None if that is not known."""
+    """Positions [position, stop) that the log no longer holds; ``rows``: the samples in them, None if unknown."""
 
     position: int
     stop: int
@@ -27,13 +27,13 @@ def held_frames(
     on_damage: Callable[[Damage], None],
     on_trimmed: Callable[[Trimmed], None],
 ) -> Iterator[Frame]:
-    """As ``view.frames``, but what is trimmed is handed over, and the frames behind it follow.
+    """Like ``view.frames``, but reports trimmed positions to ``on_trimmed``, and continues with the frames behind them.
 
-    The view must hand out copies: what a frame holds has to be sure before all are read. LogLostError says from which
-    position on the range cannot be read for another reason.
+    The view must return copies: a frame's content has to be final before all frames are read. LogLostError names the
+    position from which the range cannot be read for another reason.
     """
     at = start
-    rows = 0 if start == (0, 0) else None  # how many samples lie before, if that is known
+    rows = 0 if start == (0, 0) else None  # the number of samples before, if it is known
 
     def passed(damage: Damage) -> None:
         nonlocal at, rows
@@ -56,7 +56,7 @@ def held_frames(
 
 
 def _base(view: LogView, position: int, error: LogLostError) -> int:
-    """The log's base, if ``position`` is trimmed; else raises the error."""
+    """The log's base if ``position`` is trimmed; otherwise raises the error."""
     with suppress(LogLostError):
         if (base := view.base) > position:
             return base

@@ -1,4 +1,4 @@
-"""What the clocks of a host show: the wall clock may be set at any time, the one since the kernel started never is."""
+"""The clocks of a host: the wall clock may be set at any time, the clock since the kernel's start is never set."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from ..structure import NANOSECONDS
 from ..value_classes import value
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-#: The wall clock is set, and not only adjusted, if it is off by more than this, and more than a part of the time.
+#: The wall clock counts as set, and not only adjusted, if it differs by more than this, and more than a part of the
+#: time.
 _STEP_NS: Final = NANOSECONDS
 _ADJUSTED_PART: Final = 1000
-#: A host that was off was so for no longer than this, as far as the wall clock alone says it.
+#: Longest downtime of a host that the wall clock alone can show.
 OFF_MAX_NS: Final = 24 * 3600 * NANOSECONDS
 
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """Of the kernel, since it was started. Raises OSError."""
+    """The id of the kernel's start. Raises OSError."""
     return _BOOT_ID.read_text().strip()
 
 
 @value
 class Clocks:
-    """One moment. ``wall_ns`` is since 1970, ``uptime_ns`` since the kernel with the id ``boot`` started, also while
-    the host slept; an empty ``boot`` is not known."""
+    """One moment. ``wall_ns`` is since 1970, ``uptime_ns`` since the start of the kernel with the id ``boot``, time in
+    which the host slept included; an empty ``boot`` is unknown."""
 
     wall_ns: int
     uptime_ns: int
@@ -43,25 +44,25 @@ class Clocks:
 
     @classmethod
     def from_parts(cls, wall_ns: object, uptime_ns: object, boot: object) -> Clocks:
-        """A moment that was written down as its :attr:`parts`. Raises ValueError if nobody wrote this."""
+        """A moment from its :attr:`parts`. Raises ValueError if they are invalid."""
         if not isinstance(wall_ns, int) or not isinstance(uptime_ns, int) or not isinstance(boot, str):
-            raise ValueError(f"{(wall_ns, uptime_ns, boot)!r:.80} is no moment")
+            raise ValueError(f"{(wall_ns, uptime_ns, boot)!r:.80} is not a moment")
         return cls(wall_ns, uptime_ns, boot)
 
     @property
     def parts(self) -> tuple[int, int, str]:
-        """What to write down."""
+        """The values to store."""
         return self.wall_ns, self.uptime_ns, self.boot
 
     def since(self, earlier: Clocks, *, at_most: int) -> int:
-        """Nanoseconds after ``earlier``. Across a start of the host only the wall clock knows, and is believed for so
-        many of them at most."""
+        """Nanoseconds after ``earlier``. Across a start of the host only the wall clock can tell; its difference is
+        limited to ``at_most``."""
         if self.boot and self.boot == earlier.boot:
             return max(0, self.uptime_ns - earlier.uptime_ns)
         return min(max(0, self.wall_ns - earlier.wall_ns), at_most)
 
     def step_since(self, earlier: Clocks) -> int:
-        """By how many nanoseconds the wall clock was set forward since ``earlier``; less than 0: back."""
+        """How many nanoseconds the wall clock was set forward since ``earlier``; negative: back."""
         passed = self.since(earlier, at_most=OFF_MAX_NS)
         step = self.wall_ns - earlier.wall_ns - passed
         return step if abs(step) > _STEP_NS + passed // _ADJUSTED_PART else 0

@@ -1,10 +1,10 @@
 """A process's view of a publication log that another process on its host writes (Aeron's Image).
 
-Frames are copied out, and used only when the copy is known to be whole, since the log's writer does not wait for a
-reader that sleeps too long. The writer stores how far it is going to clean before it cleans, so the reader loads that
-word after the copy.
+Frames are copied out, and used only if the copy is known to be whole, since the log's writer does not wait for a reader
+that sleeps too long. The writer stores the position up to which it is going to clean before it cleans, so the reader
+loads that word after the copy.
 
-Invariant: the position is where a frame begins, or where the next one will.
+Invariant: the position is the beginning of a frame, or of the next one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUFFER_BYTES: Final = 1 << 20
 _WORD: Final = 4
 #: The second word of a frame's header ends in the type.
 _TYPE_SHIFT: Final = 16
-#: Where a frame's header has the length of each of its messages.
+#: Offset of the word with the length of each message, in a frame's header.
 _SEGMENT_AT: Final = 28
 
 
@@ -42,10 +42,11 @@ class CopiedMessages(NamedTuple):
 
 
 class Image:
-    """A log and how far it is read; several images of a process share one ``buffer``."""
+    """A log and its read position; several images of a process share one ``buffer``."""
 
     def __init__(self, log: PublicationLog, position: int, buffer: CopyBuffer, source: str = "") -> None:
-        """``source``: what the frames name as theirs (:func:`~..protocol.trust.source_of_log`)."""
+        """``source``: the address that the frames' messages count as coming from
+        (:func:`~..protocol.trust.source_of_log`)."""
         self.log = log
         self.position = position
         self._buffer = buffer
@@ -54,7 +55,7 @@ class Image:
 
     @classmethod
     def joined(cls, log: PublicationLog, buffer: CopyBuffer, source: str = "") -> Image:
-        """An image that begins with the frame that is to be sent next: what lies before was sent to earlier readers."""
+        """An image that begins with the next frame to be sent: earlier frames were sent to earlier readers."""
         return cls(log, log.metadata.positions()["snd_pos"], buffer, source)
 
     @property
@@ -78,16 +79,16 @@ class Image:
         self.position = cleaned + -cleaned % self.log.term_length
 
     def poll(self, max_bytes: int) -> CopiedMessages | None:
-        """Copy the next frames, ``max_bytes`` in all or the first one alone; None: there is none, or it was lapped.
+        """Copy the next frames, at most ``max_bytes``, or only the first one; None: there is none, or it was lapped.
 
-        A frame that holds a train of messages has a span for each of them.
+        A frame that holds several messages has a span for each of them.
 
-        The position stays: the caller moves it to ``end``. The copy lasts until the next call for any image that
-        shares the buffer.
+        The position does not move: the caller sets it to ``end``. The copy is valid until the next call for any image
+        that shares the buffer.
         """
         log, lengths, start = self.log, self._lengths, self.position
         first = start % log.data.size
-        # Where the tail has come to what is not cleaned yet, old frames follow it.
+        # If the tail has reached bytes that are not cleaned yet, old frames follow it.
         room = min(log.term_length - start % log.term_length, log.position - start)
         spans: list[Span] = []
         at = 0

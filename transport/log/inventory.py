@@ -1,4 +1,4 @@
-"""What a stream log holds, by segment and by writer."""
+"""The contents of a stream log, by segment and by writer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .segment import read_metadata
 
 @slotted
 class HeldSegment:
-    """A segment, and its sound frames; reception times are in ns since 1970, of its first and its last frame."""
+    """A segment and its valid frames; reception times are in ns since 1970, of its first and its last frame."""
 
     base: int
     end: int
@@ -29,21 +29,22 @@ class HeldSegment:
 
 @slotted
 class HeldWriter:
-    """A writer, and its sound frames; ``highest_sn`` also counts samples that are trimmed."""
+    """A writer and its valid frames; ``highest_sn`` also counts trimmed samples."""
 
     writer: Guid
     highest_sn: int
     rows: int = 0
     #: Bytes of its frames, headers included.
     nbytes: int = 0
-    #: Sequence numbers between those in the log: of samples that were lost, filtered, or not meant for the reader.
+    #: Sequence numbers missing between those in the log: samples that were lost, filtered, or not addressed to the
+    #: reader.
     missing: int = 0
-    #: The first and the last number in the log, as far as it was gone through.
+    #: The first and the last number in the scanned part of the log.
     first_sn: int | None = None
     last_sn: int | None = None
 
     def count(self, frame: Frame) -> None:
-        """One more frame of this writer, behind the others."""
+        """Add a frame of this writer, behind the others."""
         run = frame.run
         between = run.last_sn - run.first_sn + 1 - run.count
         if self.last_sn is not None:
@@ -57,7 +58,7 @@ class HeldWriter:
 
 
 class Inventory:
-    """Counts the frames of a log, which are handed to it in the order of their positions.
+    """Counts the frames of a log, which are added in the order of their positions.
 
     ``known`` are writers with their highest sequence numbers, whose samples may all be trimmed.
     """
@@ -76,16 +77,16 @@ class Inventory:
 
     @classmethod
     def of_log(cls, directory: Path) -> Inventory:
-        """That of a log on this host, which also knows the writers whose samples are trimmed."""
+        """The inventory of a log on this host, which also knows the writers whose samples are trimmed."""
         try:
             known = read_checkpoint(directory, read_metadata(directory).seed).writers
         except LogLostError:
-            known = ()  # the frames may be sound all the same
+            known = ()  # the frames may be valid all the same
         return cls(LogView(directory), known)
 
     def count(self, frame: Frame) -> None:
         if not self.segments or self.segments[-1].end <= frame.position:
-            self._look()  # it was begun meanwhile
+            self._look()  # the segment was begun meanwhile
         segments = self.segments
         while self._at < len(segments) and segments[self._at].end <= frame.position:
             self._at += 1
@@ -107,7 +108,7 @@ class Inventory:
             segment.first_reception = frame.reception
 
     def _look(self) -> None:
-        """Take in the segments behind those that are known."""
+        """Add the segments behind the known ones."""
         end = self.segments[-1].end if self.segments else 0
         for file in self._view.segments:
             if file.base >= end:

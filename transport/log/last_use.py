@@ -1,9 +1,9 @@
-"""How long ago a receiver last ran on a stream log, whatever was done to the wall clock since.
+"""How long ago a receiver last ran on a stream log, independent of changes to the wall clock.
 
-The dates of the files tell that only as long as nobody sets the clock: on a host without a battery for its clock, which
-starts in 1970, a log that ended a minute ago looks as if that were fifty years ago once the clock is set. So each
-receiver writes down now and then what all clocks show. While the host runs, the one that is never set is believed; for
-the time that it was off the wall clock is, within bounds, and who looks first after that writes down the sum.
+The dates of the files tell that only while the clock is not set: on a host without a battery for its clock, which
+starts in 1970, a log that ended a minute ago looks fifty years old once the clock is set. So each receiver stores the
+values of all clocks from time to time. While the host runs, the clock that is never set counts; for its downtime the
+wall clock counts, within bounds, and the first process that checks after that stores the sum.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ IN_USE_NS: Final = 300_000_000_000
 
 
 def note_in_use(directory: Path) -> None:
-    """A receiver runs on a log. Dates its files, too: storing to a mapped file does not on every file system, and what
-    removes old files from /tmp goes by their dates."""
+    """Note that a receiver runs on a log. Update the dates of its files too: storing to a mapped file does not on every
+    file system, and programs that remove old files from /tmp go by their dates."""
     _write(directory, _Unused(0, Clocks.read_now()))
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            with suppress(OSError):  # it is trimmed or replaced meanwhile
+            with suppress(OSError):  # the file was trimmed or replaced meanwhile
                 os.utime(entry.path, follow_symlinks=False)
 
 
 def changed(directory: Path) -> int:
-    """When a file of a log changed last, in ns since 1970. Raises OSError."""
+    """When a file of a log last changed, in ns since 1970. Raises OSError."""
     dates = (file.stat().st_mtime_ns for file in directory.iterdir() if not file.name.startswith(LAST_USE))
     return max(dates, default=directory.stat().st_mtime_ns)
 
 
 def age(directory: Path, dated: int, now: Clocks) -> int:
-    """For how many ns a log is not in use, whose files have changed at ``dated``, in ns since 1970."""
+    """For how many ns a log is not in use, whose files changed at ``dated``, in ns since 1970."""
     by_date, unused = now.wall_ns - dated, _read(directory)
     if unused is None:
         return by_date
@@ -48,7 +48,7 @@ def age(directory: Path, dated: int, now: Clocks) -> int:
 
 
 def keep_age(directory: Path, age: int, now: Clocks) -> None:
-    """Write down how old a log is, if that is not yet known since the host was started."""
+    """Store the age of a log, unless it is stored already since the host was started."""
     unused = _read(directory)
     if unused is None or unused.at.boot != now.boot:
         _write(directory, _Unused(max(0, age), now))
@@ -56,7 +56,7 @@ def keep_age(directory: Path, age: int, now: Clocks) -> None:
 
 @value
 class _Unused:
-    """A log was not in use for so many ``ns`` at that moment."""
+    """A log had been unused for ``ns`` at a moment."""
 
     ns: int
     at: Clocks
@@ -66,7 +66,7 @@ class _Unused:
 
 
 def _read(directory: Path) -> _Unused | None:
-    """None: it is not written down, or nobody wrote this."""
+    """None: it is not stored, or invalid."""
     try:
         ns, *clocks = json.loads((directory / LAST_USE).read_bytes())
         return _Unused(max(0, int(ns)), Clocks.from_parts(*clocks))

@@ -1,4 +1,4 @@
-"""What a view reads of a stream log: from the log's directory, or from wherever else its files can be had."""
+"""The files that a view reads of a stream log: in the log's directory, or from another source."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ class LogFiles(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Where the log lies on its host; errors name it."""
+        """The log's directory on its host; errors name it."""
 
     @property
     def in_place(self) -> bool:
-        """Whether what is mapped is the appender's own, which may be overwritten once it is trimmed; else it is a copy,
-        and what is verified stays as it is."""
+        """Whether mapped segments are the appender's own, which may be overwritten once they are trimmed; otherwise
+        they are copies, which stay as they were verified."""
 
     def metadata(self) -> StreamLogMetadata:
         """Raises LogError if there is no log, and LogLostError if it cannot be read."""
 
     def base(self, seed: int) -> Base:
-        """Where the log begins; LogLostError if that is not known."""
+        """The log's base; LogLostError if it is not known."""
 
     def tail(self) -> Tail | None:
-        """How far the log was appended to; None: that is damaged."""
+        """How far the log was appended to; None: the record is damaged."""
 
     def segments(self) -> list[SegmentFile]:
-        """The segments that are there, by base."""
+        """The existing segments, by base."""
 
     def expect(self, start: int, stop: int) -> None:
-        """The frames from position ``start`` on that begin before ``stop`` are about to be read, and their bodies."""
+        """Announce that the frames from position ``start`` on that begin before ``stop`` are read next, with their
+        bodies."""
 
     def map(self, file: SegmentFile, seed: int) -> SegmentFrames:
-        """The frames of a segment. FileNotFoundError if it is gone, OSError if it cannot be read."""
+        """The frames of a segment. FileNotFoundError if it was removed, OSError if it cannot be read."""
 
 
 @value
 class LogDirectory:
-    """The files of the log in ``directory``, read in place; or copied as they are read, which a log has to be that
-    others than its reader trim."""
+    """The files of the log in ``directory``, read in place, or copied as they are read, which is needed if another
+    process than the reader trims the log."""
 
     directory: Path
     in_place: bool = True
@@ -64,7 +65,7 @@ class LogDirectory:
         return list_segments(self.directory)
 
     def expect(self, start: int, stop: int) -> None:
-        """What is mapped is read, or copied, when it is looked at."""
+        """Do nothing: mapped bytes are read, or copied, on access."""
 
     def map(self, file: SegmentFile, seed: int) -> SegmentFrames:
         kind = SegmentFrames if self.in_place else CopiedFrames

@@ -1,11 +1,11 @@
-"""Removal of old logs: which stream logs of a directory nobody appends to any more, and which of these may go.
+"""Removal of old logs: the stream logs of a directory that have no appender any more, and those that may be removed.
 
-A log is needed for as long as its query's checkpoint may be started again. Nothing tells when that is over, unless the
-checkpoint was one that Spark made in its temporary directory: the query's source notes its path beside the log, and
-when it is gone nobody can go on with the log. For all others there are an age and a size.
+A log is needed for as long as its query's checkpoint may be started again. When that is over is unknown, except for a
+checkpoint that Spark made in its temporary directory: the query's source notes its path in the log's folder, and once
+it is removed the log cannot be resumed. For all other logs there are an age and a size.
 
-The reports of losses and errors lie beside the segments. They are small, and somebody looks for them after the end of a
-query: what goes with a temporary checkpoint are the samples, and the rest only where there are no reports.
+The reports of losses and errors lie beside the segments. They are small, and users look for them after the end of a
+query: with a temporary checkpoint the samples are removed, and the rest only if there are no reports.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .segment import METADATA, list_segments, segment_path
 from .small_file import replace_text
 from .stream_log import StreamLog
 
-#: In the folder of a log: the path of the temporary checkpoint to which it belongs.
+#: File in the folder of a log: the path of the temporary checkpoint to which it belongs.
 TEMPORARY_CHECKPOINT: Final = "temporary_checkpoint"
-#: A directory in which a receiver service keeps its logs has this file. Which of them it goes on with, it alone knows.
+#: File in a directory in which a receiver service keeps its logs. Only the service knows which of them it resumes.
 _OF_RECEIVER_SERVICE: Final = "supervisor.lock"
-#: A log that has changed so recently is not given up for its size: its query may be about to start again.
+#: A log that changed within this time is not removed for its size: its query may be about to start again.
 _RESTART_NS: Final = 600 * NANOSECONDS
 _BLOCK: Final = 512
-#: What is looked for after the end of a query; the last one is what tasks write about samples that became no rows.
+#: The reports that users look for after the end of a query; the last one is written by tasks about undecoded samples.
 _REPORTS: Final = (ERROR_LOG, LOSS_REPORT, "decoding_report")
 
-#: Why a log may go.
+#: Why a log may be removed.
 CHECKPOINT_GONE: Final = "its temporary checkpoint is gone"
 TOO_OLD: Final = "it has not changed for longer than is kept"
 TOO_MUCH: Final = "ended logs take more than is kept, and it is among the oldest"
@@ -50,19 +50,19 @@ TOO_MUCH: Final = "ended logs take more than is kept, and it is among the oldest
 
 @value
 class EndedLog:
-    """A log that nobody appends to. ``changed`` is in ns since 1970, ``age`` the ns since it was in use, and ``nbytes``
-    what it takes on the disk."""
+    """A log without an appender. ``changed`` is in ns since 1970, ``age`` the ns since it was in use, and ``nbytes``
+    its size on the disk."""
 
     directory: Path
     changed: int
     age: int
     nbytes: int
-    #: Its samples can no longer be asked for, and there are samples, or nothing else worth keeping.
+    #: Whether its samples can no longer be requested, and it has samples, or no reports worth keeping.
     is_left_over: bool
 
 
 def disk_bytes(directory: Path) -> int:
-    """What the files of a folder take on the disk; 0 if it is gone."""
+    """The size of a folder's files on the disk; 0 if it was removed."""
     total = 0
     try:
         with os.scandir(directory) as entries:
@@ -77,14 +77,14 @@ def disk_bytes(directory: Path) -> int:
 
 
 def note_temporary_checkpoint(directory: Path, checkpoint: Path) -> None:
-    """Note that the log in ``directory`` is of no use once ``checkpoint`` is gone. Raises OSError."""
+    """Note that the log in ``directory`` is useless once ``checkpoint`` is removed. Raises OSError."""
     replace_text(directory / TEMPORARY_CHECKPOINT, f"{checkpoint}\n")
 
 
 def ended_logs(root: Path, *, now: Clocks, in_use: Collection[str] | None = None) -> list[EndedLog]:
-    """The logs in ``root`` that nobody appends to, the oldest first.
+    """The logs in ``root`` without an appender, the oldest first.
 
-    None of those of a receiver service, unless it asks itself and names the folders that are ``in_use``.
+    Logs of a receiver service are left out, unless the service itself calls and names the folders that are ``in_use``.
     """
     if in_use is None and (root / _OF_RECEIVER_SERVICE).exists():
         return []
@@ -95,10 +95,10 @@ def ended_logs(root: Path, *, now: Clocks, in_use: Collection[str] | None = None
 def given_up(
     logs: Iterable[EndedLog], *, period: int, nbytes: int | None = None
 ) -> list[tuple[EndedLog, str]]:
-    """Which of ``logs``, the oldest first, may go, and why.
+    """The logs of ``logs``, the oldest first, that may be removed, with the reasons.
 
-    Those are older than ``period`` ns, or have a temporary checkpoint that is gone. Of the others the oldest go until
-    they take ``nbytes`` at most; None: however much that is.
+    These are older than ``period`` ns, or have a temporary checkpoint that was removed. Of the others the oldest are
+    removed until they take at most ``nbytes``; None: no limit.
     """
     found, kept = [], []
     for log in logs:
@@ -118,10 +118,10 @@ def given_up(
 
 
 def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool:
-    """Remove a log; False: somebody appends to it, or it cannot be removed, or it has changed after ``changed``.
+    """Remove a log; False: it has an appender, or cannot be removed, or has changed after ``changed``.
 
-    Its reports stay if only its checkpoint is gone. The lock is held meanwhile, so that no receiver goes on with what
-    is being removed.
+    Its reports stay if only its checkpoint was removed. The lock is held meanwhile, so that no receiver resumes a log
+    that is being removed.
     """
     try:
         keeps_reports = why == CHECKPOINT_GONE and _has_reports(directory)
@@ -130,18 +130,19 @@ def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool
                 return False
             if _trim_all(directory):
                 return True
-            changed = None  # trying to open it has changed it
+            changed = None  # the attempt to open the log has changed it
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_NOFOLLOW) if (directory / LOCK).exists() else None
         try:
             if lock is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if changed is not None and last_use.changed(directory) > changed:
-                return False  # somebody went on with it meanwhile
+                return False  # a receiver resumed it meanwhile
             if keeps_reports:
                 for file in list_segments(directory):
                     segment_path(directory, file.base).unlink()
             else:
-                # Without it there is no log: once the lock's file is gone as well, nobody could tell that it is held.
+                # Without the metadata there is no log: once the lock's file is removed as well, the lock would be
+                # invisible.
                 (directory / METADATA).unlink(missing_ok=True)
                 shutil.rmtree(directory)
         finally:
@@ -153,7 +154,7 @@ def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool
 
 
 def _trim_all(directory: Path) -> bool:
-    """Give up all samples of a log; False: it is damaged, and cannot be opened."""
+    """Trim all samples of a log; False: it is damaged, and cannot be opened."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     try:
         with StreamLog.open(directory, mode=mode) as log:
@@ -166,7 +167,7 @@ def _trim_all(directory: Path) -> bool:
 def remove_given_up(
     root: Path, *, now: Clocks, period: int, nbytes: int | None = None, in_use: Collection[str] | None = None
 ) -> list[Path]:
-    """Remove the logs in ``root`` that :func:`given_up` names of :func:`ended_logs`; returns their folders."""
+    """Remove the logs in ``root`` that :func:`given_up` selects from :func:`ended_logs`; returns their folders."""
     logs = ended_logs(root, now=now, in_use=in_use)
     for log in logs:
         last_use.keep_age(log.directory, log.age, now)
@@ -187,7 +188,7 @@ def _ended(root: Path, now: Clocks) -> Iterator[EndedLog]:
                 age = last_use.age(directory, dated, now)
                 yield EndedLog(directory, dated, age, disk_bytes(directory), _is_left_over(directory))
         except (ValueError, OSError, RtpsError):
-            continue  # no stream log, or another process removes it, or the system refuses just now
+            continue  # not a stream log, or another process removes it, or the system refuses just now
 
 
 def _is_left_over(directory: Path) -> bool:

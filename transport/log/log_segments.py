@@ -1,4 +1,4 @@
-"""The segments of a stream log that is read while another process trims it: which are there, and their frames."""
+"""The segments of a stream log that is read while another process trims it, and their frames."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .frame_scan import FrameGap, FrameHeader, SegmentFrames
 from .log_files import LogFiles
 from .segment import SegmentFile, StreamLogMetadata, refusal, segment_path
 
-#: Segments kept mapped for the next call. Few, since a mapped segment holds its disk space though trimmed.
+#: Segments kept mapped for the next call. Few, since a mapped segment keeps its disk space after it is trimmed.
 MAPPED_MAX: Final = 2
 
 
 class LogSegments:
-    """Those of the log whose files are ``files``."""
+    """The segments of the log with these ``files``."""
 
     def __init__(self, files: LogFiles) -> None:
         self._files = files
@@ -34,7 +34,7 @@ class LogSegments:
                 yield item
 
     def scan_frames(self, position: int, stop: int) -> Iterator[FrameHeader | FrameGap]:
-        """Everything from ``position`` on that starts before ``stop``."""
+        """All frames and gaps from ``position`` on that start before ``stop``."""
         while position < stop:
             segment = self.map(position)
             if segment is None:
@@ -51,7 +51,7 @@ class LogSegments:
                 is_hole = isinstance(item, FrameHeader) and item.is_hole
                 if isinstance(item, FrameGap):
                     start = self.start_behind(item.position)
-                    if start is not None:  # the segment became another one meanwhile
+                    if start is not None:  # the file became another segment meanwhile
                         position = start
                         break
                 yield FrameGap(item.position, item.stop, is_hole) if is_hole else item
@@ -71,7 +71,7 @@ class LogSegments:
             if mapped.base <= position < mapped.end:
                 return mapped
         seed = self.seed
-        # One that has another behind it stays as it is, unless it is trimmed.
+        # A segment with another one behind it does not change until it is trimmed.
         file = holder(self._listed[:-1], position) or holder(self.list_now(), position)
         if file is None:
             return None
@@ -89,13 +89,13 @@ class LogSegments:
         return mapped
 
     def list_now(self) -> list[SegmentFile]:
-        """The segments that are there right now."""
+        """The current segments."""
         self._listed = self._files.segments()
         return self._listed
 
     def check_trimmed(self, position: int) -> Base | None:
-        """Raise LogLostError if ``position`` was trimmed with samples behind it; returns where the log begins, or None
-        if that is damaged."""
+        """Raise LogLostError if ``position`` was trimmed with samples behind it; returns the log's base, or None if
+        that is damaged."""
         try:
             base = self._files.base(self.seed)
         except LogLostError:
@@ -106,8 +106,8 @@ class LogSegments:
         return base
 
     def start_behind(self, position: int) -> int | None:
-        """Where the first segment starts, if nothing but the PAD of a trimmed one lies in between; None: ``position``,
-        at which no frame is found, is damaged. Raises LogLostError if it was trimmed with samples behind it."""
+        """The start of the first segment, if only the PAD of a trimmed one lies in between; None: there is no frame at
+        ``position`` because of damage. Raises LogLostError if it was trimmed with samples behind it."""
         base = self.check_trimmed(position)
         return base.start if base is not None and base.position <= position < base.start else None
 
@@ -128,6 +128,6 @@ def base_of(file: SegmentFile) -> int:
 
 
 def holder(files: list[SegmentFile], position: int) -> SegmentFile | None:
-    """Which of these segments holds ``position``."""
+    """The segment of these that holds ``position``."""
     at = bisect_right(files, position, key=base_of) - 1
     return files[at] if at >= 0 and position < files[at].end else None

@@ -1,4 +1,4 @@
-"""Reads a stream log, in place or from where its files can be had, while another process appends to it and trims it."""
+"""Reads a stream log, in place or from another source, while another process appends to it and trims it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OnDamage: TypeAlias = Callable[[Damage], None]
 class LogView:
     """A read-only view of the log in ``directory``. Not thread-safe; cheap to make.
 
-    Positions handed in are those of frames, as in cursors and in the log's own ``position``. A range that the log
-    does not hold whole, because a part was trimmed or is not appended yet, raises LogLostError.
+    Positions passed in are those of frames, as in cursors and in the log's own ``position``. A range that the log does
+    not hold completely, because a part was trimmed or is not appended yet, raises LogLostError.
 
-    Frames are verified before they are handed out, and their headers before anything is planned by them. Planning
-    (``advance``, ``split``) goes past damage without a word, since those who read the range come across it.
+    Frames are verified before they are returned, and their headers before they are used to plan. Planning (``advance``,
+    ``split``) skips damage silently, since the reader of the range reports it.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class LogView:
         index: FrameIndex | None = None,
         still: Callable[[], None] | None = None,
     ) -> None:
-        """``index`` is that of the log, for who looks for many places in it; ``still`` is called now and then while one
-        is looked for, and may raise."""
+        """``index`` is the index of the log, for many searches in it; ``still`` is called from time to time during a
+        search, and may raise."""
         self.directory = directory
         self._files: LogFiles = LogDirectory(directory) if files is None else files
         self._segments = LogSegments(self._files)
@@ -52,12 +52,12 @@ class LogView:
 
     @classmethod
     def over(cls, files: LogFiles) -> LogView:
-        """A view of a log whose files lie elsewhere."""
+        """A view of a log whose files come from another source."""
         return cls(files.directory, files)
 
     @classmethod
     def copying(cls, directory: Path) -> LogView:
-        """A view of a log in ``directory`` that others than its reader trim: what it hands out is a copy."""
+        """A view of a log in ``directory`` that another process than the reader trims: it returns copies."""
         return cls(directory, LogDirectory(directory, in_place=False))
 
     @property
@@ -67,19 +67,19 @@ class LogView:
 
     @property
     def segments(self) -> list[SegmentFile]:
-        """The segments that are there, by base."""
+        """The existing segments, by base."""
         return self._files.segments()
 
-    # --- where it begins, ends and can be cut ------------------------------------------------------
+    # --- begin, end and cuts -----------------------------------------------------------------------
 
     @property
     def base(self) -> int:
-        """The lowest position behind which no sample is trimmed. Raises LogLostError if that is damaged."""
+        """The lowest position behind which no sample is trimmed. Raises LogLostError if its record is damaged."""
         return self._files.base(self._segments.seed).position
 
     @property
     def end(self) -> int:
-        """The position behind the last frame that was appended."""
+        """The position behind the last appended frame."""
         tail = self._files.tail()
         if tail is not None and tail.position == tail.most:
             return tail.position
@@ -104,7 +104,7 @@ class LogView:
         return any(item.stop == position for item in segment.scan_frames(start, position))
 
     def next_frame(self, position: int) -> int:
-        """Where the first undamaged frame at or behind ``position`` starts; the log's end if there is none."""
+        """The position of the first undamaged frame at or behind ``position``; the log's end if there is none."""
         end = self.end
         for item in self._segments.scan_frames(position, end):
             if isinstance(item, FrameHeader):
@@ -112,13 +112,13 @@ class LogView:
         return max(position, end)
 
     def rows_before(self, position: int) -> int | None:
-        """How many samples lie before the frame at ``position``; None: no frame is there."""
+        """The number of samples before the frame at ``position``; None: no frame is there."""
         segment = self._segments.map(position)
         if segment is None:
             try:
                 position = self._segments.start_behind(position) or position
             except LogLostError:
-                return None  # it is trimmed meanwhile
+                return None  # the frame was trimmed meanwhile
             segment = self._segments.map(position)
         header = None if segment is None else segment.header(position)
         return None if header is None else header.rows_before
@@ -126,8 +126,8 @@ class LogView:
     def at(self, time_ns: int) -> Cursor:
         """The first sample that was received at or after ``time_ns`` (ns since 1970), the end if there is none.
 
-        Segments whose successor begins with an earlier sample are not walked. Where the clock was set back, an earlier
-        sample may follow. What is trimmed meanwhile is passed over.
+        Segments whose successor begins with an earlier sample are not scanned. If the clock was set back, an earlier
+        sample may follow. Samples that are trimmed meanwhile are skipped.
         """
         while True:
             try:
@@ -165,27 +165,27 @@ class LogView:
     def frames(self, start: Cursor, end: Cursor, on_damage: OnDamage | None = None) -> Iterator[Frame]:
         """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log, or a copy.
 
-        LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
-        trimmed meanwhile. Where the log is read in place, what a frame holds is sure only if :meth:`check_held` raises
-        nothing once it is used. Damage by which samples are lost raises LogDamagedError while iterating. With
-        ``on_damage`` all damage is handed over instead, and the frames behind it follow.
+        LogLostError is raised by this call for positions that are trimmed already, or not appended yet, and during the
+        iteration for those that are trimmed meanwhile. If the log is read in place, the content of a frame is valid
+        only if :meth:`check_held` raises nothing after its use. Damage with lost samples raises LogDamagedError during
+        the iteration. With ``on_damage`` all damage is reported to it instead, and the frames behind it follow.
         """
         items = self._reader.read_items(start, end, bodies=True, exact=on_damage is None)
         return self._frames(start, items, on_damage)
 
     def check_held(self, start: Cursor) -> None:
-        """Raise LogLostError if what was read from ``start`` on may have been overwritten since.
+        """Raise LogLostError if the frames read from ``start`` on may have been overwritten since.
 
-        It may if it was trimmed, and the log is read in place.
+        That is so if they were trimmed, and the log is read in place.
         """
         if self._files.in_place:
             self._segments.check_trimmed(start.position)
 
     def items(self, start: Cursor, end: Cursor, *, bodies: bool = True) -> Iterator[Item]:
-        """What lies from ``start`` to ``end``: frames, PADs and damage, in the order of their positions.
+        """The items from ``start`` to ``end``: frames, PADs and damage, in the order of their positions.
 
-        LogLostError is raised as by :meth:`frames`. The range may end inside a frame. Without ``bodies`` those are not
-        verified, except where the headers do not hold all sequence numbers.
+        Raises LogLostError as :meth:`frames` does. The range may end inside a frame. Without ``bodies`` the bodies are
+        not verified, except where the headers do not have all sequence numbers.
         """
         return self._reader.read_items(start, end, bodies=bodies, exact=False)
 
@@ -194,8 +194,8 @@ class LogView:
     ) -> Cursor:
         """The furthest cursor up to ``tail`` within the limits, but at least one sample after ``start``.
 
-        ``max_bytes`` counts positions; inside a frame its bytes are spread evenly over its samples. Samples that are
-        lost count as well.
+        ``max_bytes`` counts positions; inside a frame its bytes are spread evenly over its samples. Lost samples count
+        as well.
         """
         if tail <= start.position:
             return start

@@ -1,8 +1,7 @@
-"""The loss report of a receiver: what each writer's stream lost, how often and when (as Aeron's).
+"""The loss report of a receiver: the losses of each writer's stream, with their count and times (as Aeron's).
 
 The file is one of :mod:`.observations`. The content of an entry is a writer's GUID and its topic, and behind a zero
-byte the cause (:class:`..protocol.policies.LossCause`) if it is another one than NOT_RECEIVED; its amounts
-are samples and bytes.
+byte the cause (:class:`..protocol.policies.LossCause`) unless it is NOT_RECEIVED; its amounts are samples and bytes.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ _log = logging.getLogger("spark_rtps.receiver")
 #: The name of the loss report in a stream log's directory.
 LOSS_REPORT: Final = "loss_report"
 _MAGIC: Final = b"rtpslos1"
-#: Room for some thousand writers: peers can make up any number of them.
+#: Bytes of the file, enough for some thousand writers: peers can invent any number of them.
 _SIZE: Final = 256 << 10
 _TOPIC_MAX: Final = 256
 
 
 @value
 class Loss:
-    """What one writer's stream lost; times in ns since 1970.
+    """The losses of one writer's stream; times in ns since 1970.
 
-    The size of a sample that did not come is unknown: ``nbytes`` is what so many samples of the stream take on average.
-    ``writer`` is None, and ``unknown`` counts the observations without a number of samples, where a log lost them.
+    The size of a lost sample is unknown: ``nbytes`` is computed from the average sample of the stream. For losses by a
+    damaged log ``writer`` is None, and ``unknown`` counts the observations without a number of samples.
     """
 
     writer: Guid | None
@@ -65,7 +64,7 @@ class LossReport:
         sample_bytes: int = 0,
         cause: LossCause = LossCause.NOT_RECEIVED,
     ) -> None:
-        """Count ``samples`` lost ones of about ``sample_bytes`` each; ``now`` in ns since 1970."""
+        """Count ``samples`` lost samples of about ``sample_bytes`` each; ``now`` in ns since 1970."""
         if samples <= 0 or self._given_up:
             return
         try:
@@ -73,7 +72,7 @@ class LossReport:
                 self._file = Observations.open(self.path, magic=_MAGIC, size=self._size)
         except (RtpsError, OSError) as error:
             self._given_up = True
-            _log.warning("%s; there will be no report of what topic %r loses", error, topic)
+            _log.warning("%s; losses of topic %r are not reported", error, topic)
             return
         content = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
         if cause is not LossCause.NOT_RECEIVED:
@@ -82,7 +81,7 @@ class LossReport:
 
 
 def read_loss_report(path: Path) -> tuple[list[Loss], int]:
-    """The losses, oldest first, and how many more observations found no room; LogError if there is no report."""
+    """The losses, oldest first, and the number of observations that did not fit; LogError if there is no report."""
     entries, overflow = read_observations(path, magic=_MAGIC)
     losses = []
     for e in entries:

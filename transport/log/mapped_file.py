@@ -1,4 +1,4 @@
-"""Files that several processes map: each is made whole before it gets its name, and is mapped as it is."""
+"""Files that several processes map: each file is complete before it gets its name."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _T = TypeVar("_T")
 
 
 def unfinished(path: Path) -> Path:
-    """Where a file is until it gets its name."""
+    """The path of a file until it gets its name."""
     return path.with_name(path.name + UNFINISHED)
 
 
 def create_mapped(
     path: Path, size: int, fill: Callable[[mmap.mmap], _T], *, what: str, mode: int | None = None
 ) -> _T:
-    """Make a file of ``size`` zeros, have ``fill`` fill its mapping, give it its name, and return what ``fill`` made.
+    """Make a file of ``size`` zeros, let ``fill`` fill its mapping, give it its name, and return the result of
+    ``fill``.
 
-    Without ``mode`` the file's follows its folder's. An older file of that name is replaced; a process that has mapped
-    it keeps it. Raises LogFullError where there is no room, LogError where the file cannot be made; nothing is left
-    behind then.
+    Without ``mode`` the mode follows the folder's. An older file of that name is replaced; a process that has mapped it
+    keeps it. Raises LogFullError for a full disk, LogError if the file cannot be made; no file is left behind then.
     """
     made_at = unfinished(path)
     try:
@@ -48,7 +48,7 @@ def create_mapped(
 
 
 def map_file(path: Path, least: int, *, what: str, otherwise: str, writable: bool = True) -> mmap.mmap:
-    """Map the file that another process made; LogError, saying ``otherwise``, if it is shorter than ``least``."""
+    """Map the file that another process made; LogError with the text ``otherwise`` if it is shorter than ``least``."""
     try:
         fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:

@@ -1,10 +1,10 @@
-"""The named publication logs of this host's user: where readers and spies find what its writers publish.
+"""The named publication logs of this host's user, which readers and spies open.
 
 They lie in a directory of the user's own in shared memory, or below the system's temporary directory where there is
 no shared memory. Each log has a random name and lives as long as its writer. The logs of killed processes are removed
 by the next process that makes one, also in another container that shares the directory.
 
-Invariant: only names made here are looked up, and only in that directory, whatever a peer calls its log.
+Invariant: only names made here are opened, and only in that directory, whatever name a peer announces.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .small_file import UNFINISHED
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _SUFFIX: Final = ".publication"
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.publication")
-#: A file that is unfinished for longer has lost the process that made it.
+#: The process that makes a file has died if the file is unfinished for longer than this.
 _UNFINISHED_SECONDS: Final = 60.0
 
 
 class NamedLog(NamedTuple):
-    """A log that a process is writing, and what it records of itself."""
+    """A log that a process is writing, and its metadata."""
 
     path: Path
     about: Mapping[str, JSON]
 
 
 def directory_of_user() -> Path:
-    """Where this user's logs are."""
+    """The directory of this user's logs."""
     usable = os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
     root = _SHARED_MEMORY if usable else Path(tempfile.gettempdir())
     return root / f"spark-rtps-{os.getuid()}"
@@ -52,11 +52,11 @@ class NamedLogs:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory: Final = directory or directory_of_user()
-        #: The logs that were opened before, by name, with their owners. Names are never used again.
+        #: The logs that were opened before, by name, with their owners. Names are never reused.
         self._known: dict[str, tuple[LogOwner, NamedLog]] = {}
 
     def create(self, term_length: int, about: Mapping[str, JSON]) -> PublicationLog:
-        """A log with a name of its own. LogError where the directory is not ours, LogFullError without room."""
+        """A log with a new name. LogError if the directory is not this user's, LogFullError for a full disk."""
         self._make_directory()
         self.remove_dead()
         path = self.directory / (secrets.token_hex(16) + _SUFFIX)
@@ -65,7 +65,7 @@ class NamedLogs:
     def map_log(self, name: str) -> PublicationLog:
         """Map the log of that name; LogError if there is none, or its writer is gone."""
         if not _NAME.fullmatch(name):
-            raise LogError(f"{name!r} is no name of a publication log")
+            raise LogError(f"{name!r} is not a name of a publication log")
         self._check_directory()
         log = PublicationLog.open(self.directory / name)
         if not log.metadata.owner_lives:
@@ -87,11 +87,11 @@ class NamedLogs:
         return [log for owner, log in self._known.values() if owner.lives(log.path)]
 
     def remove_dead(self) -> list[Path]:
-        """Remove the logs of processes that are gone; returns the files."""
+        """Remove the logs of processes that have ended; returns the files."""
         removed = []
         for name in self._names():
             path = self.directory / name
-            with contextlib.suppress(LogError):  # a log of another version is not ours to judge
+            with contextlib.suppress(LogError):  # a log of another version stays
                 if not PublicationLog.open(path).metadata.owner_lives:
                     path.unlink(missing_ok=True)
                     removed.append(path)
@@ -127,7 +127,7 @@ class NamedLogs:
         self._check_directory()
 
     def _check_directory(self) -> None:
-        """LogError unless only this user can have put anything there: everybody can guess its name."""
+        """LogError unless only this user can create files in it: its name can be guessed by every user."""
         try:
             found = self.directory.lstat()
         except OSError as error:
@@ -141,7 +141,7 @@ class NamedLogs:
 
 
 def remove(log: PublicationLog) -> None:
-    """Remove the name of a log whose writer is gone. A process that has mapped the log can read on to its end."""
+    """Remove the name of a log whose writer has ended. A process that has mapped the log can read on to its end."""
     log.metadata.end_of_stream = True
     log.close()
     if log.path is not None:

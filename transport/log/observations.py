@@ -1,4 +1,4 @@
-"""Distinct observations in one mapped file: of each, how often it was made, when first and last, and two sums.
+"""Distinct observations in one mapped file: for each its count, the first and last time, and two sums.
 
 The error log and the loss report are such files (as Aeron's). The file is made at the first observation::
 
@@ -54,7 +54,7 @@ class Observations:
     """The file of the one process that writes it. Not thread-safe."""
 
     def __init__(self, path: Path, mapping: mmap.mmap, key: Callable[[bytes], bytes]) -> None:
-        """Use :meth:`open`."""
+        """For :meth:`open`."""
         self.path = path
         self._key = key
         self._mapping = mapping
@@ -62,7 +62,7 @@ class Observations:
         words = memoryview(mapping)
         self._lengths, self._numbers = words.cast("I"), words.cast("q")
         self._end = _HEADER_BYTES
-        #: Where each entry lies, by the key of its content.
+        #: The offset of each entry, by the key of its content.
         self._known: dict[bytes, int] = {}
         for at, content in _entries(mapping):
             self._known.setdefault(key(content), at)
@@ -74,11 +74,11 @@ class Observations:
     def open(
         cls, path: Path, *, magic: bytes, size: int, key: Callable[[bytes], bytes] = bytes
     ) -> Observations:
-        """Go on with the file, or make one of ``size`` bytes; a file of another kind is replaced.
+        """Resume the file, or make one of ``size`` bytes; a file of another kind is replaced.
 
-        ``key``: contents whose key is the same are one observation, with the content of its first one. Raises LogError
-        where there is no file and none can be made, and where one cannot be opened for want of descriptors or of
-        memory: what it holds is to stay.
+        ``key``: contents with the same key are one observation, with the content of the first. Raises LogError if there
+        is no file and none can be made, and if one cannot be opened for want of descriptors or memory: its content has
+        to stay.
         """
         try:
             mapping = _map(path, magic, writable=True)
@@ -89,7 +89,7 @@ class Observations:
         return cls(path, mapping, key)
 
     def observe(self, content: bytes, *, now: int, amounts: tuple[int, int] = (0, 0)) -> None:
-        """Make an observation once more, or for the first time; what finds no room is counted."""
+        """Count an observation, or add a new one; those that do not fit are counted as overflow."""
         key = self._key(content)
         at = self._known.get(key)
         if at is None:
@@ -105,7 +105,7 @@ class Observations:
         self._add(first + _OBSERVATIONS, 1)
 
     def _new(self, content: bytes, now: int) -> int | None:
-        """Add an entry without observations, and return where it lies; None: there is no room."""
+        """Add an entry without observations, and return its offset; None: it does not fit."""
         at, length = self._end, _ENTRY.size + len(content)
         if at + _align(length) > self._size:
             return None
@@ -132,7 +132,7 @@ def read_observations(path: Path, *, magic: bytes) -> tuple[list[Observed], int]
 
 
 def _entries(mapping: mmap.mmap) -> Iterator[tuple[int, bytes]]:
-    """Where the entries lie, and their contents, up to the first place that holds no entry."""
+    """The offsets and contents of the entries, up to the first offset without an entry."""
     at, size = _HEADER_BYTES, len(mapping)
     with memoryview(mapping) as words, words.cast("I") as lengths:
         while at + _ENTRY.size <= size:

@@ -1,12 +1,12 @@
-"""Which process owns a publication log: the one that holds the lock of its file.
+"""The owner of a publication log: the process that holds the lock of its file.
 
-A process id says nothing where processes of several PID namespaces, such as containers, share ``/dev/shm``; and the id
-of a killed process lasts until its parent asks for it. The kernel lets go of a lock when its process ends, however it
+A process id is ambiguous where processes of several PID namespaces, such as containers, share ``/dev/shm``; and the id
+of a killed process lasts until its parent collects it. The kernel releases a lock when its process ends, however it
 ends, and shows it in every namespace.
 
 The lock is one of an open file description (fcntl(2)), so that this process can map and unmap the file without losing
-it, and it is apart from the ``flock`` of :mod:`.subscriber_slots`. A child that this process forks closes its copy: the
-lock does not outlast the process.
+it, and it is independent of the ``flock`` of :mod:`.subscriber_slots`. A child that this process forks closes its copy:
+the lock does not outlast the process.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class OwnerLock:
     _held: Final[weakref.WeakSet[OwnerLock]] = weakref.WeakSet()
 
     def __init__(self, fd: int) -> None:
-        """For :meth:`take`."""
+        """For :meth:`hold`."""
         self._fd = fd
 
     @classmethod
     def hold(cls, path: Path) -> OwnerLock | None:
-        """Hold the lock of a file that nobody else knows yet; None where the system has no such locks."""
+        """Hold the lock of a file that no other process knows yet; None if the system has no such locks."""
         try:
             fd = os.open(path, os.O_RDWR)
         except OSError:
@@ -53,7 +53,7 @@ class OwnerLock:
         return lock
 
     def release(self) -> None:
-        """Let go of the lock. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         fd, self._fd = self._fd, -1
         self._held.discard(self)
         if fd >= 0:
@@ -65,13 +65,13 @@ class OwnerLock:
 
     @classmethod
     def forget_locks(cls) -> None:
-        """In a child that was forked: the locks are its parent's."""
+        """In a forked child: the locks belong to its parent."""
         for lock in list(cls._held):
             lock.release()
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file; True also where that cannot be known now."""
+    """Whether a process holds the lock of a file; True also if that cannot be determined now."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the samples of a log's segments end, and the PADs behind them begin."""
+"""The ends of the samples in a log's segments, where their PADs begin."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .segment import SCARCE, SegmentFile, refusal, segment_path
 
 
 class Pads:
-    """Those of the log in ``directory``."""
+    """The PADs of the log in ``directory``."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory
         self._seed = seed
-        #: By the segments' bases; of those that this appender has ended.
+        #: The positions of the PADs that this appender wrote, by the segments' bases.
         self._starts: dict[int, int] = {}
 
     def ended(self, base: int, position: int) -> None:
-        """The segment at ``base`` ends with a PAD at ``position``."""
+        """Record that the segment at ``base`` ends with a PAD at ``position``."""
         self._starts[base] = position
 
     def forget_segment(self, segment: SegmentFile) -> None:
-        """It is trimmed."""
+        """Forget a trimmed segment."""
         self._starts.pop(segment.base, None)
 
     def is_leap(self, start: int, stop: int) -> bool:
@@ -36,12 +36,12 @@ class Pads:
             raise refusal(error, f"look into {self._directory}", path=self._directory) from error
 
     def end_of_samples(self, segment: SegmentFile) -> int:
-        """Where the last sample of a segment ends: where its PAD begins, or the segment's own end.
+        """The end of the last sample of a segment: the begin of its PAD, or the segment's own end.
 
-        Raises LogError if it cannot be looked into just now, for want of descriptors or memory.
+        Raises LogError if the segment cannot be read just now, for want of descriptors or memory.
         """
         start = self._starts.get(segment.base)
-        if start is None:  # it was written in an earlier life
+        if start is None:  # an earlier appender wrote it
             try:
                 start = SegmentFrames.map(self._directory, segment, self._seed).pad()
             except OSError as error:

@@ -1,4 +1,4 @@
-"""The frames of a segment of which only parts are there: what is looked at is brought here first."""
+"""The frames of a segment of which only parts are present: parts are fetched before they are read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .frame_scan import FrameHeader, SegmentFrames
 
 
 class PartialFrames(SegmentFrames, ABC):
-    """``data`` is as long as the segment, so that frames lie where they do in its file; :meth:`_bring` fills it."""
+    """``data`` is as long as the segment, so that frames have the offsets of its file; :meth:`_bring` fills it."""
 
     __slots__ = ()
 
-    #: Bytes that are brought and searched for a header at once.
+    #: Bytes that are fetched and searched for a header at once.
     searched_bytes: ClassVar[int]
 
     @abstractmethod
     def _bring(self, start: int, stop: int) -> None:
-        """Have ``data[start:stop]`` there. No byte changes that was there before: views of it may be handed out."""
+        """Fetch ``data[start:stop]``. Bytes fetched before do not change: views of them may be in use."""
 
     def header(self, position: int) -> FrameHeader | None:
         at = position - self.base

@@ -1,8 +1,8 @@
-"""Who may read and change what lies in our folders: a file follows the folder that it lies in.
+"""The permissions of this product's folders: a file follows the folder in which it lies.
 
 A folder has a mode of its own, whatever the umask: by default only its user may enter it. Its files get the same
-permissions without those to execute, also where another process makes them, such as a task. Lock files are the
-exception: who may open one can hold it, so that only those get it who may also write.
+permissions without the execute bits, also those that another process makes, such as a task. Lock files are the
+exception: a process that can open one can hold it, so that only users who may also write get it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import LogAccessError
 
 #: The mode of a folder that only its user may enter.
 PRIVATE: Final = 0o700
-#: The file that a log's one appender holds. Nobody else has a reason to open it, whatever the mode of the folder.
+#: The file that a log's one appender locks. No other user has a reason to open it, whatever the folder's mode.
 LOCK: Final = "lock"
 #: The suffix of other lock files.
 LOCK_SUFFIX: Final = ".lock"
@@ -27,7 +27,7 @@ _OWNERS: Final = 0o600
 
 
 def make_folder(path: Path, mode: int = PRIVATE) -> None:
-    """Make a folder with this mode, and folders above it as the umask has it; one that exists gets the mode too."""
+    """Make a folder with this mode, and its parents by the umask; an existing folder gets the mode too."""
     path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     _set_mode(path, mode)
 
@@ -35,7 +35,7 @@ def make_folder(path: Path, mode: int = PRIVATE) -> None:
 def create_file(path: Path, flags: int, *, mode: int | None = None) -> int:
     """Open a file, made if it is missing; its mode follows from its name and its folder's mode unless it is given.
 
-    A symbolic link is not followed: nothing here makes one.
+    A symbolic link is not followed: this product makes none.
     """
     fd = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, _OWNERS)
     try:
@@ -50,10 +50,10 @@ def create_file(path: Path, flags: int, *, mode: int | None = None) -> int:
 
 
 def protect(directory: Path, mode: int = PRIVATE) -> None:
-    """Give a folder, which may be older than this version, this mode, and its files what follows from it.
+    """Give a folder, which may be older than this version, this mode, and its files the modes that follow.
 
-    Raises LogAccessError for a folder of another user, OSError where the file system refuses the mode. On file systems
-    that show one owner for everything that one counts as ours.
+    Raises LogAccessError for a folder of another user, OSError if the file system refuses the mode. On file systems
+    that show one owner for everything, that owner counts as this user.
     """
     owner = directory.lstat().st_uid
     if owner not in (os.geteuid(), directory.parent.stat().st_uid):
@@ -77,7 +77,7 @@ def _mode_of(name: str, folder: int) -> int:
 
 
 def _set_mode(path: Path, mode: int) -> None:
-    """Set the permissions, and keep what a folder hands on to what is made in it (setgid)."""
+    """Set the permissions, and keep the bit by which new files inherit the folder's group (setgid)."""
     found = stat.S_IMODE(path.stat().st_mode)
     if found & _PERMISSIONS != mode:
         path.chmod(found & ~_PERMISSIONS | mode)

@@ -1,14 +1,14 @@
-"""The publication log: what a writer has published, in three terms of one mapping (Aeron's log buffer).
+"""The publication log: the frames that a writer has published, in three terms of one mapping (Aeron's log buffer).
 
-A frame is written in three steps: claim a place at the tail, fill it, commit it. Terms rotate: while one is written,
-everything up to a term behind the sender can still be sent again, and everything older is zeroed for the next
-rotation. The same frames serve the network, repairs, readers on this host that map the file, and spies.
+A frame is written in three steps: claim its bytes at the tail, fill them, commit. Terms rotate: while one is written,
+everything up to a term behind the sender can still be sent again, and everything older is zeroed for the next rotation.
+The same frames serve the network, repairs, readers on this host that map the file, and spies.
 
 Invariants:
-* positions count bytes since the log's birth; the tail never falls, and frames follow each other without a hole;
+* positions count bytes since the log's birth; the tail never falls, and frames follow each other without a gap;
 * nothing is claimed where bytes of an earlier term are not zeroed yet;
 * one process claims, unblocks and cleans: the owner; its threads may claim at once;
-* a claim becomes a frame at most once: what was aborted can no longer be committed, nor the other way round.
+* a claim becomes a frame at most once: an aborted claim can no longer be committed, nor a committed one aborted.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from .segment import JSON, PAGE
 from .subscriber_slots import SubscriberSlot
 from .term_frames import TERMS, Terms, term_id_at
 
-#: The longest message has an eighth of a term, and no more than this.
+#: The longest message takes an eighth of a term, and at most this.
 MESSAGE_LENGTH_MAX: Final = 16 << 20
 #: One call of :meth:`PublicationLog.clean` zeroes no more than this, to keep a duty cycle short.
 CLEAN_BYTES: Final = 256 << 10
-#: The beginning of a log in memory that has small pages.
+#: Bytes at the beginning of a log in memory that have small pages.
 _SMALL_PAGES_BYTES: Final = 2 << 20
 
 
@@ -61,7 +61,7 @@ MAX_POSITION_EXCEEDED: Final = PublicationResult.MAX_POSITION_EXCEEDED
 
 
 class FrameClaim:
-    """A place in the log: fill ``data``, then commit or abort."""
+    """Claimed bytes in the log: fill ``data``, then commit or abort."""
 
     __slots__ = ("_at", "_is_open", "_length", "_log", "data", "end", "start")
 
@@ -75,7 +75,7 @@ class FrameClaim:
         self.data = data
 
     def commit(self) -> bool:
-        """Make it a frame. False: it was aborted before, and its bytes may be another frame's by now."""
+        """Make it a frame. False: it was aborted before, and its bytes may belong to another frame by now."""
         log = self._log
         with log.lock:
             if not self._is_open:
@@ -86,9 +86,9 @@ class FrameClaim:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it is a frame with samples, also where an exception has stopped :meth:`commit` behind its store.
+        """Whether it is a frame with samples, also if an exception has stopped :meth:`commit` after its store.
 
-        To be asked before what lies there can be cleaned."""
+        Call this before its bytes can be cleaned."""
         log = self._log
         return log.lengths[self._at >> 2] > 0 and not log.terms.is_pad(self._at)
 
@@ -109,7 +109,7 @@ class PublicationLog:
     def __init__(self, mapping: mmap.mmap, path: Path | None) -> None:
         """Use :meth:`create` or :meth:`open`."""
         self.path = path
-        #: Whether what is cleaned is zeroed.
+        #: Whether cleaning zeroes the bytes.
         self._zeroes = True
         self.metadata = metadata = PublicationLogMetadata(memoryview(mapping), path)
         self.term_length: Final = metadata.term_length
@@ -141,19 +141,19 @@ class PublicationLog:
         token: int | None = None,
         zeroes: bool = True,
     ) -> PublicationLog:
-        """A new log of zeros: in anonymous memory that is used up page by page, or in a file, allocated whole.
+        """A new log of zeros: in anonymous memory that is allocated page by page, or in a file, allocated whole.
 
-        ``about`` is for the processes that open the file. Without ``zeroes``, for a log in memory that nobody walks
-        through, its terms hold what they held before when they are begun again. Raises UsageError for a term length
-        that cannot be, LogFullError where there is no room, LogError where the file cannot be made.
+        ``about`` is for the processes that open the file. Without ``zeroes``, for a log in memory that is never
+        scanned, reused terms keep their old bytes. Raises UsageError for an invalid term length, LogFullError for a
+        full disk or memory, LogError if the file cannot be made.
         """
         check_term_length(term_length)
         text = encode_about(about or {})
         size = metadata_bytes(text) + TERMS * term_length
         if path is None:
             mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            # One huge page for each of a thousand quiet writers would be 2 GiB. Who writes more gets them: with small
-            # ones the copy into the log takes half as long again.
+            # One huge page for each of a thousand quiet writers would be 2 GiB. Writers that send more get huge pages:
+            # with small ones the copy into the log takes half as long again.
             with contextlib.suppress(OSError):
                 mapping.madvise(mmap.MADV_NOHUGEPAGE, 0, min(size, _SMALL_PAGES_BYTES))
                 if size > _SMALL_PAGES_BYTES:
@@ -166,7 +166,7 @@ class PublicationLog:
             size,
             lambda mapping: cls._begin(mapping, path, term_length, text, initial_term_id, token),
             what=f"the publication log {path}",
-            mode=0o600,  # other users must neither read what is written nor change a reader's slot
+            mode=0o600,  # other users must neither read the samples nor change a reader's slot
         )
 
     @classmethod
@@ -188,14 +188,15 @@ class PublicationLog:
 
     @classmethod
     def open(cls, path: Path) -> PublicationLog:
-        """Map the log of another process; LogError if there is none, or none that is whole."""
+        """Map the log of another process; LogError if there is none, or it is not complete."""
         otherwise = f"{path} is not a publication log"
         mapping = map_file(path, PAGE, what=f"the publication log {path}", otherwise=otherwise)
         check_metadata(memoryview(mapping), path)
         return cls(mapping, path)
 
     def close(self) -> None:
-        """Claims answer CLOSED from now on. The mapping goes with its last view, the file stays without an owner."""
+        """Claims return CLOSED from now on. The mapping is freed with its last view, the file stays without an
+        owner."""
         self._closed = True
         if self._owner_lock is not None:
             self._owner_lock.release()
@@ -204,31 +205,31 @@ class PublicationLog:
 
     @property
     def position(self) -> int:
-        """The tail: all before is claimed."""
+        """The tail: everything before it is claimed."""
         term_count, offset = self.tail
         return term_count * self.term_length + offset
 
     @property
     def tail(self) -> tuple[int, int]:
-        """How many terms came before the active one, and up to which offset of it all is claimed."""
+        """The number of terms before the active one, and the offset in it up to which everything is claimed."""
         tail: int = self._words[TAILS + self._words[ACTIVE_TERM_COUNT] % TERMS]
-        # Of the tail alone: in another process's log the term may change between two loads.
+        # From the tail alone: in another process's log the term may change between two loads.
         return ((tail >> 32) - self.initial_term_id) % (1 << 32), tail & TAIL_OFFSET_MASK
 
     def claim(
         self, length: int, *, limit: int, first_sn: int = 0, count: int = 0, segment: int = 0
     ) -> FrameClaim | PublicationResult:
-        """A place for a body of ``length`` bytes, which ends at ``limit`` at the latest.
+        """Claim a body of ``length`` bytes that ends at ``limit`` at the latest.
 
-        ``segment``: the body will be messages of so many bytes each, the last one perhaps shorter; 0: one message.
+        ``segment``: the body will hold messages of this many bytes each, the last one perhaps shorter; 0: one message.
 
-        ADMIN_ACTION: the term was full and the next one has begun, call again. BACK_PRESSURED also where the log is
-        not cleaned yet. UsageError for more than ``max_message_length``.
+        ADMIN_ACTION: the term was full and the next one has begun, call again. BACK_PRESSURED is also returned if the
+        log is not cleaned yet. Raises UsageError for more than ``max_message_length``.
         """
         if not 0 <= length <= self.max_message_length:
             raise UsageError(
-                f"a message of {length} bytes does not fit: with terms of {self.term_length} bytes the longest has "
-                f"{self.max_message_length}"
+                f"a message of {length} bytes does not fit: with terms of {self.term_length} bytes the longest message "
+                f"has {self.max_message_length}"
             )
         if self._closed:
             return CLOSED
@@ -252,10 +253,10 @@ class PublicationLog:
         )
 
     def unblock(self, start: int, stop: int) -> int:
-        """Make PADs of the places between two positions that were claimed and never committed; returns how many.
+        """Turn the claims between two positions that were never committed into PADs; returns their number.
 
-        ``start`` and ``stop`` are where places begin. Nobody may hold a claim between them any more: its thread was
-        stopped by an exception, or its process is dead.
+        ``start`` and ``stop`` are the begins of claims. No thread may hold a claim between them any more: its thread
+        was stopped by an exception, or its process is dead.
         """
         unblocked = 0
         with self.lock:
@@ -273,7 +274,7 @@ class PublicationLog:
     def _rotate(self, offset: int, limit: int) -> PublicationResult:
         """Pad the term, unless it is full to the byte, and begin the next one.
 
-        A thread that an exception stops in the middle of this leaves what the next call finishes.
+        If an exception stops a thread in the middle of this, the next call finishes it.
         """
         term_end = self._term_start + self.term_length
         if term_end >= self.max_position:
@@ -291,7 +292,7 @@ class PublicationLog:
         return ADMIN_ACTION
 
     def _enter_term(self) -> None:
-        """Know the active term by heart: every claim needs it."""
+        """Cache the active term: every claim needs it."""
         term_count: int = self._words[ACTIVE_TERM_COUNT]
         tail, term_id = TAILS + term_count % TERMS, term_id_at(self.initial_term_id, term_count)
         start, at = term_count * self.term_length, term_count % TERMS * self.term_length
@@ -312,8 +313,8 @@ class PublicationLog:
         return position
 
     def clean(self, to: int) -> int:
-        """Zero the terms up to position ``to``, ``CLEAN_BYTES`` at most where there is something to zero; returns up to
-        where it came."""
+        """Zero the terms up to position ``to``, at most ``CLEAN_BYTES`` of non-zero bytes; returns the position
+        reached."""
         start = self.clean_position
         at = start % self.terms.span
         count = min(min(to, self.position) - start, self.terms.span - at)
@@ -332,8 +333,8 @@ class PublicationLog:
     def record(
         self, positions: PublicationPositions, *, snd_pos: int | None = None, unblocked: int = 0
     ) -> None:
-        """Show the positions, and how many claims were unblocked, to every process that maps the log; the arguments
-        are those of :meth:`PublicationLogMetadata.record`."""
+        """Show the positions, and the number of unblocked claims, to every process that maps the log; the arguments are
+        those of :meth:`PublicationLogMetadata.record`."""
         self.metadata.record(positions, snd_pos=snd_pos, unblocked=unblocked)
 
     # --- readers on this host --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a publication log records of itself, before its terms: for its owner, and for processes that map the file.
+"""The metadata of a publication log, before its terms: for its owner, and for processes that map the file.
 
 ::
 
@@ -52,13 +52,13 @@ _SND_LMT: Final = 18
 _SND_BPE: Final = 19
 CLEAN_POS: Final = 20
 _UNBLOCKED: Final = 21
-#: Everything before this position is zeroed, or is just being zeroed.
+#: Everything before this position is zeroed, or is being zeroed.
 CLEANING_POS: Final = 22
 #: 1: the owner holds the lock of the file as long as it lives; 0: of an earlier version, or without such locks.
 _OWNER_LOCKS: Final = 23
 
 _ABOUT_AT: Final = SLOTS_END
-#: States of a process that has ended, and that its parent has not asked for yet.
+#: States of a process that has ended and that its parent has not collected yet.
 _ENDED: Final = (b"Z", b"X")
 TAIL_OFFSET_MASK: Final = (1 << 32) - 1
 
@@ -66,12 +66,13 @@ TAIL_OFFSET_MASK: Final = (1 << 32) - 1
 def check_term_length(term_length: int) -> None:
     if term_length & (term_length - 1) or not TERM_LENGTH_MIN <= term_length <= TERM_LENGTH_MAX:
         raise UsageError(
-            f"a term length of {term_length} bytes cannot be: take a power of two from 64 KiB to 1 GiB"
+            f"a term length of {term_length} bytes is invalid: use a power of two from 64 KiB to 1 GiB"
         )
 
 
 def start_ticks(pid: int) -> int:
-    """When the process began (proc(5)): with its id it names a process for ever. 0: there is none, or it has ended."""
+    """When the process began (proc(5)): with its id this identifies a process for ever. 0: there is none, or it has
+    ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -88,7 +89,7 @@ class LogOwner(NamedTuple):
     locks: bool
 
     def lives(self, path: Path | None) -> bool:
-        """Whether it goes on writing the log in the file ``path``; None: in its own memory."""
+        """Whether it still writes the log in the file ``path``; None: in its own memory."""
         if self.locks and path is not None:
             return is_held(path)
         return self.start == start_ticks(self.process) != 0
@@ -123,7 +124,7 @@ class PublicationLogMetadata:
         return self.owner.lives(self._path)
 
     def own(self, *, locks: bool) -> None:
-        """This process is the owner; ``locks``: it holds the lock of the file."""
+        """Make this process the owner; ``locks``: it holds the lock of the file."""
         pid = os.getpid()
         self.words[_OWNER_START] = start_ticks(pid)
         self.words[_OWNER_PID] = pid
@@ -131,7 +132,7 @@ class PublicationLogMetadata:
 
     @property
     def end_of_stream(self) -> bool:
-        """Whether nothing will be added any more."""
+        """Whether nothing more will be added."""
         return bool(self.words[_END_OF_STREAM])
 
     @end_of_stream.setter
@@ -141,10 +142,10 @@ class PublicationLogMetadata:
     def record(
         self, positions: PublicationPositions, *, snd_pos: int | None = None, unblocked: int = 0
     ) -> None:
-        """Show the positions, and how many claims were never committed and became PADs.
+        """Show the positions, and the number of claims that were never committed and became PADs.
 
-        ``snd_pos`` is where the frame begins that is to be sent next, if that is not the sender's position: who joins
-        begins to read there.
+        ``snd_pos`` is the begin of the next frame to be sent, if that is not the sender's position: readers that join
+        begin there.
         """
         words = self.words
         words[_PUB_POS] = positions.pub_pos
@@ -156,7 +157,7 @@ class PublicationLogMetadata:
         words[_UNBLOCKED] = unblocked
 
     def positions(self) -> dict[str, int]:
-        """What :meth:`record` stored last, and how far the log is cleaned."""
+        """The positions that :meth:`record` stored last, and the position up to which the log is cleaned."""
         words = self.words
         return {
             "pub_pos": words[_PUB_POS],
@@ -171,7 +172,7 @@ class PublicationLogMetadata:
 
 
 def metadata_bytes(about: bytes) -> int:
-    """How long the section is, in whole pages."""
+    """The length of the section, in whole pages."""
     return page_ceil(_ABOUT_AT + len(about))
 
 
@@ -199,7 +200,7 @@ def check_metadata(mapping: memoryview, path: Path) -> None:
         raise LogError(f"{path} is not a publication log", path=path)
     words = mapping[:SLOTS_AT].cast("q")
     if words[_VERSION] != VERSION:
-        raise LogError(f"{path} is not of version {VERSION}, the one known here", path=path)
+        raise LogError(f"{path} has another version than {VERSION}, the supported one", path=path)
     term_length, terms_at, about_bytes = words[_TERM_LENGTH], words[_TERMS_AT], words[_ABOUT_BYTES]
     try:
         check_term_length(term_length)
@@ -214,7 +215,7 @@ def check_metadata(mapping: memoryview, path: Path) -> None:
         term_id = term_id_at(words[_INITIAL_TERM_ID], term_count)
         if tail >> 32 == term_id and tail & TAIL_OFFSET_MASK <= term_length:
             return
-    raise LogError(f"{path} is damaged or cut short: it is no whole publication log", path=path)
+    raise LogError(f"{path} is damaged or truncated: it is not a complete publication log", path=path)
 
 
 def encode_about(about: Mapping[str, JSON]) -> bytes:

@@ -1,7 +1,7 @@
-"""What lies in a publication log, frame by frame: for whoever looks at one, of a writer that lives or of a dead one.
+"""Scans a publication log frame by frame, for tools that inspect the log of a live or a dead writer.
 
-Nothing is changed. The writer goes on meanwhile, so what is found at a position is believed only if the position was
-not cleaned before it was read.
+Nothing is changed. The writer may continue meanwhile, so a frame is trusted only if its position was not cleaned before
+it was read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .term_frames import DATA, PAD, TERMS, frame_header
 
 
 class FrameKind(enum.Enum):
-    """What a place in the log is."""
+    """The kind of bytes in the log."""
 
     #: Whole messages, ready to be sent.
     DATA = "data"
-    #: Nothing: the end of a term, or what was claimed and never filled.
+    #: No samples: the end of a term, or a claim that was never filled.
     PAD = "pad"
-    #: Room that is being filled.
+    #: A claim that is being filled.
     CLAIM = "claim"
 
 
@@ -41,7 +41,7 @@ class PlacedFrame(NamedTuple):
 
 
 class TermState(NamedTuple):
-    """One of the three terms: the id and the offset in its tail counter, and the positions that it holds frames of."""
+    """One of the three terms: the id and the offset in its tail counter, and the positions of its frames."""
 
     number: int
     term_id: int
@@ -52,7 +52,7 @@ class TermState(NamedTuple):
 
 
 def terms_of(log: PublicationLog) -> list[TermState]:
-    """The terms by their number, as the tail counters have them now."""
+    """The terms in the order of their numbers, with the current tail counters."""
     length, first = log.term_length, log.clean_position
     active, offset = log.tail
     position = active * length + offset
@@ -76,7 +76,7 @@ def terms_of(log: PublicationLog) -> list[TermState]:
 
 
 def first_frame(log: PublicationLog) -> int:
-    """The position of the oldest frame whose beginning is known: cleaning ends in the middle of one."""
+    """The position of the oldest frame whose begin is known: cleaning may end inside a frame."""
     cleaned = log.cleaning_position
     return min(cleaned + -cleaned % log.term_length, log.position)
 
@@ -84,9 +84,9 @@ def first_frame(log: PublicationLog) -> int:
 def frames_of(
     log: PublicationLog, start: int | None = None, stop: int | None = None
 ) -> Iterator[PlacedFrame]:
-    """The frames from ``start`` on, where one has to begin, up to ``stop`` or the tail.
+    """The frames from ``start``, which is the begin of a frame, up to ``stop`` or the tail.
 
-    Raises LogError where the log is damaged. It ends early where the writer overtakes it.
+    Raises LogError if the log is damaged. It ends early if the writer overtakes it.
     """
     position = first_frame(log) if start is None else start
     end = log.position if stop is None else min(stop, log.position)

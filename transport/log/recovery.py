@@ -1,11 +1,11 @@
-"""What an earlier appender left in a stream log: frames, and perhaps damage.
+"""Recovers a stream log that an earlier appender left: its frames, and perhaps damage.
 
-Verified whole are the segment in which the last checkpoint was taken and all behind it: a few at most. What lies before
-them is verified by those who read it. The frames decide, not the checkpoint: samples and sequence numbers are the
-highest that either of them has. The log ends behind its last frame, unless that is less far than the appender is known
-to have come, by the checkpoint, by the tail in the same file (checkpoint.py) or by those who have read the log, or a
-frame there was committed and is not whole. Then samples are lost, and the log goes on where they must have ended: no
-position is ever given to other samples than before.
+The segment of the last checkpoint and all segments behind it are verified completely: a few at most. Earlier segments
+are verified by their readers. The frames decide, not the checkpoint: the number of samples and the sequence numbers are
+the highest that either of them has. The log ends behind its last frame, unless the appender is known to have come
+further, by the checkpoint, by the tail in the same file (checkpoint.py) or by the log's readers, or a committed frame
+there is damaged. Then samples are lost, and the log continues where they must have ended: a position is never reused
+for other samples.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from .spare_segments import SPARE
 
 
 class Recovered(NamedTuple):
-    """Frames end at ``tail``; the next one goes to ``position``; what lies between is lost."""
+    """Frames end at ``tail``; the next one goes to ``position``; the bytes in between are lost."""
 
     tail: int
     position: int
     rows: int
-    #: Ranges in which something is damaged.
+    #: Ranges with damage.
     damaged: list[tuple[int, int]]
 
 
 def left_segments(directory: Path, checkpoint: Checkpoint, segment_bytes: int) -> list[SegmentFile]:
-    """The segments that an earlier appender left, the last one as long as it was; all other files of its go. Raises
-    OSError or LogError."""
+    """The segments that an earlier appender left, the last one in its original length; its other files are removed.
+    Raises OSError or LogError."""
     for suffix in (UNFINISHED, SPARE):
         for left in directory.glob(f"*{suffix}"):
-            if left.stem.isdecimal():  # other files are other processes', which may write them just now
+            if left.stem.isdecimal():  # other files belong to other processes, which may be writing them
                 left.unlink(missing_ok=True)
-    # Others are trimmed, and were not deleted before the kill; or nothing is left of them.
+    # Other segments are trimmed, and were not deleted before the kill; or they are empty.
     segments = [file for file in list_segments(directory) if file.end > checkpoint.start]
     bases = {file.base for file in segments}
     for path in directory.glob(f"*{SUFFIX}"):
@@ -48,7 +48,7 @@ def left_segments(directory: Path, checkpoint: Checkpoint, segment_bytes: int) -
     if segments:
         last = segments[-1]
         size = max(page_ceil(last.size), segment_bytes)
-        if size != last.size:  # it was cut
+        if size != last.size:  # the file was truncated
             extend_segment(directory, last.base, size)
             segments[-1] = SegmentFile(last.base, size)
     return segments
@@ -63,8 +63,8 @@ def recover(
     *,
     reached: int,
 ) -> Recovered:
-    """Verify the end of a log, which was read up to ``reached``; ``writers``, as of the checkpoint, take in what the
-    frames say."""
+    """Verify the end of a log, which was read up to ``reached``; ``writers``, as of the checkpoint, is updated from the
+    frames."""
     known, stored = read_tail(directory), frozenset(writers)
     least = max(checkpoint.position, checkpoint.base if known is None else known.position)
     rows = max(checkpoint.rows, 0 if known is None else known.rows)
@@ -102,10 +102,11 @@ def recover(
 
 
 def _count(header: FrameHeader, checkpoint: int, stored: Container[Guid], writers: dict[Guid, int]) -> bool:
-    """Take in who wrote a frame; False: it is damaged. What a writer can send again is not taken for received.
+    """Add the writer of a frame; False: the frame is damaged. Samples that a writer can send again do not count as
+    received.
 
-    Of frames before the checkpoint, it has the writers ``stored``, with their newest numbers, which need not be the
-    highest. Others it has forgotten; there may be room for them again.
+    For frames before the checkpoint, the checkpoint has the writers ``stored``, with their newest numbers, which need
+    not be the highest. It has forgotten other writers; they may fit again.
     """
     if not header.is_run:
         return True

@@ -1,8 +1,8 @@
-"""ReservedFrames in a stream log where runs are put together before they are appended.
+"""Reserved frames in a stream log, in which runs are put together before they are appended.
 
-What lies in its place when it is appended need not be copied. A place is behind the log's end, where its frame will be;
-several follow one another. So as long as there are places, nothing can be appended but what lies there, in their order:
-whoever has something else to append gives the places up first, and copies what is still needed of them.
+A run that lies in its reserved frame need not be copied when it is appended. A frame is reserved behind the log's end,
+at its final position; several follow one another. So while there are reserved frames, only their runs can be appended,
+in their order: before any other append, the frames are given up, and runs that are still needed are copied.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..wire.samples import SAMPLE_INDEX, U8, Run
 from .frame import HEADER_BYTES, align
 from .segment import Segment
 
-#: Of a place, so much is faulted in at once: what a sample declares need not come.
+#: Bytes of a frame that are faulted in at once: a sample may be shorter than declared.
 _POPULATED_MAX: Final = 4 << 20
 
 
 class _ReservedFrame(NamedTuple):
-    """``position`` is that of the frame, ``data`` where an indexed run of so many ``samples`` lies in it."""
+    """``position`` is that of the frame; ``data`` is its part for an indexed run of this many ``samples``."""
 
     position: int
     data: U8
@@ -31,19 +31,19 @@ class _ReservedFrame(NamedTuple):
 
 
 class Vacates(Protocol):
-    """Whoever puts samples together in places of a log."""
+    """Puts samples together in reserved frames of a log."""
 
     def vacate(self) -> None:
-        """Take what lies in the places elsewhere."""
+        """Copy the samples in the reserved frames to other memory."""
 
 
 class ReservedFrames:
-    """The places of one log, in the order of their frames."""
+    """The reserved frames of one log, in the order of their positions."""
 
     __slots__ = ("_places", "reader")
 
     def __init__(self) -> None:
-        #: What puts samples together there, and vacates them for others.
+        #: Puts samples together in the frames, and vacates them for other appends.
         self.reader: Vacates | None = None
         self._places: deque[_ReservedFrame] = deque()
 
@@ -51,8 +51,8 @@ class ReservedFrames:
         return bool(self._places)
 
     def reserve(self, tail: Segment, position: int, nbytes: int, count: int) -> U8 | None:
-        """The place of a run behind the others, or at ``position`` if there are none; None: the segment has no room for
-        it."""
+        """The bytes for a run behind the other reserved frames, or at ``position`` if there are none; None: the segment
+        has no space for it."""
         if self._places:
             last = self._places[-1]
             position = last.position + align(_place_at(last.samples) + last.data.nbytes)
@@ -66,23 +66,23 @@ class ReservedFrames:
         return place
 
     def hold(self, runs: Sequence[Run | None]) -> bool:
-        """Whether the first places hold these runs, in this order."""
+        """Whether the first reserved frames hold these runs, in this order."""
         return len(runs) <= len(self._places) and all(
             run is not None and place.holds(run) for run, place in zip(runs, self._places, strict=False)
         )
 
     def append_run(self, position: int, run: Run) -> bool:
-        """The run at the first place is appended; False: it is not there."""
+        """Release the first reserved frame, whose run is appended; False: the run is not in it."""
         if not self._places or self._places[0].position != position or not self._places[0].holds(run):
             return False
         self._places.popleft()
         return True
 
     def clear(self) -> None:
-        """Give all up."""
+        """Give up all reserved frames."""
         self._places.clear()
 
 
 def _place_at(count: int) -> int:
-    """Where in its frame an indexed run of so many samples lies."""
+    """The offset of an indexed run of this many samples in its frame."""
     return HEADER_BYTES + count * SAMPLE_INDEX.itemsize

@@ -50,7 +50,7 @@ _MADV_POPULATE_WRITE: Final = 23
 _POPULATE_BYTES: Final = 512 << 10
 _LOCK_TRIES: Final = 20
 _LOCK_PAUSE_SECONDS: Final = 0.005
-#: What the system may have again a moment later: it says nothing of the file.
+#: Errors of resources that may be available a moment later: they are not errors of the file.
 SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -69,10 +69,10 @@ def segment_path(directory: Path, base: int) -> Path:
 
 
 def list_segments(directory: Path) -> list[SegmentFile]:
-    """The segments that are there right now, by base; one that vanishes meanwhile is left out.
+    """The existing segments, by base; one that is removed meanwhile is left out.
 
-    So is one of which nothing is left. A file that was cut counts up to its last whole 32 bytes. Where two overlap, the
-    later one counts if it begins as a segment does, and cuts the other short.
+    So is an empty one. A truncated file counts up to its last whole 32 bytes. If two overlap, the later one counts if
+    it begins with a valid frame, and cuts the other short.
     """
     found = []
     try:
@@ -103,7 +103,7 @@ def list_segments(directory: Path) -> list[SegmentFile]:
 
 
 def _begins(directory: Path, base: int) -> bool:
-    """Whether a file's first frame says that it lies there."""
+    """Whether a file's first frame has the file's position."""
     try:
         with open(segment_path(directory, base), "rb") as file:
             return file.read(ALIGNMENT)[8:16] == base.to_bytes(8, "little")
@@ -119,8 +119,8 @@ def fitting_segment_bytes(max_bytes: int, segment_bytes: int) -> int:
     """``segment_bytes``, cut down so that several fit ``max_bytes``, in whole pages."""
     if max_bytes < _SEGMENTS_MIN * PAGE or segment_bytes < PAGE:
         raise UsageError(
-            f"a stream log of {max_bytes} bytes with segments of {segment_bytes} is too small: "
-            f"{_SEGMENTS_MIN * PAGE} and {PAGE} are the least"
+            f"a stream log of {max_bytes} bytes with segments of {segment_bytes} is too small: use at least "
+            f"{_SEGMENTS_MIN * PAGE} and {PAGE}"
         )
     return page_ceil(min(segment_bytes, max_bytes // _SEGMENTS_MIN // PAGE * PAGE))
 
@@ -132,7 +132,7 @@ def refusal(error: OSError, what: str, *, path: Path) -> LogError:
 
 
 def is_scarce(error: LogError) -> bool:
-    """Whether the system refused what it may have again a moment later."""
+    """Whether the system refused a resource that may be available a moment later."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno in SCARCE
 
 
@@ -142,7 +142,7 @@ def lost(what: str, *, path: Path) -> LogLostError:
 
 
 def allocate(fd: int, directory: Path, size: int) -> None:
-    """Give the file ``size`` bytes that are really there, so that storing to its mmap cannot SIGBUS."""
+    """Allocate ``size`` bytes for the file, so that storing to its mmap cannot SIGBUS."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
@@ -158,7 +158,7 @@ def allocate(fd: int, directory: Path, size: int) -> None:
 
 @value
 class StreamLogMetadata:
-    """The sizes a stream log was created with, and what its creator gave.
+    """The sizes with which a stream log was created, and its creator's metadata.
 
     All checksums of the log start from ``seed``, which is drawn for each log.
     """
@@ -170,7 +170,7 @@ class StreamLogMetadata:
 
 
 def write_metadata(directory: Path, metadata: StreamLogMetadata, *, durable: bool = False) -> None:
-    """``durable``: a power failure leaves the file before or this one, in whole, which samples on the disk need."""
+    """``durable``: after a power failure the old or the new file is there, complete, which samples on the disk need."""
     content: dict[str, JSON] = {
         "format": _FORMAT,
         "version": VERSION,
@@ -186,7 +186,7 @@ def write_metadata(directory: Path, metadata: StreamLogMetadata, *, durable: boo
 def read_metadata(directory: Path) -> StreamLogMetadata:
     """Raises LogError if there is no log, LogLostError for a damaged file, LogFormatError for another version's.
 
-    Nobody may change what it returns: it is the same for the same text.
+    The result is shared between calls with the same text: do not change it.
     """
     path = directory / METADATA
     try:
@@ -202,7 +202,7 @@ def read_metadata(directory: Path) -> StreamLogMetadata:
 
 @lru_cache(maxsize=16)
 def _parse_metadata(directory: Path, text: bytes) -> StreamLogMetadata:
-    """The text seldom changes, and is read for each micro-batch and for each request of a range."""
+    """Cached: the text seldom changes, and is read for each micro-batch and for each request of a range."""
     path = directory / METADATA
     try:
         content = json.loads(text)
@@ -213,8 +213,8 @@ def _parse_metadata(directory: Path, text: bytes) -> StreamLogMetadata:
     checksum, version = content.pop("checksum", None), content.get("version")
     if checksum is None and version != VERSION:
         raise LogFormatError(
-            f"the stream log in {directory} is of version {version!r} of its format, and version {VERSION} is the one "
-            "known here: the log cannot be resumed",
+            f"the stream log in {directory} has version {version!r} of its format, but only version {VERSION} is "
+            "supported: the log cannot be resumed",
             path=directory,
             version=version,
         )
@@ -230,7 +230,7 @@ def _parse_metadata(directory: Path, text: bytes) -> StreamLogMetadata:
         }:
             return StreamLogMetadata(max_bytes, segment_bytes, seed, given)
     raise LogFormatError(
-        f"{path} is of version {version!r}: the log cannot be resumed", path=path, version=version
+        f"{path} has version {version!r}: the log cannot be resumed", path=path, version=version
     )
 
 
@@ -248,7 +248,7 @@ def lock(directory: Path) -> int:
         holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
         os.close(fd)
         raise LogError(
-            f"process {holder or '?'} is appending to the log in {directory}: stop it first",
+            f"process {holder or '?'} appends to the log in {directory}: stop it first",
             path=directory,
             process=int(holder) if holder.isdecimal() else None,
         ) from error
@@ -259,7 +259,8 @@ def lock(directory: Path) -> int:
 
 
 def _lock_patiently(fd: int) -> None:
-    """Whoever looks whether a log is appended to holds its lock for a moment. Raises BlockingIOError."""
+    """Retry: a process that checks whether a log has an appender holds its lock for a moment. Raises
+    BlockingIOError."""
     for _ in range(_LOCK_TRIES - 1):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -284,17 +285,17 @@ class Segment:
     __slots__ = ("_mmap", "_populated", "base", "data", "end", "file", "holds_old", "lengths", "size")
 
     def __init__(self, base: int, fd: int, *, holds_old: bool = False) -> None:
-        """``holds_old``: behind what is appended there may be frames of an earlier segment, and not zeros."""
+        """``holds_old``: behind the appended frames there may be frames of an earlier segment, not zeros."""
         self.base = base
         self.holds_old = holds_old
         status = os.fstat(fd)
-        self.size = status.st_size // ALIGNMENT * ALIGNMENT  # a file that was cut may end anywhere
-        #: Which file it is, whatever its name.
+        self.size = status.st_size // ALIGNMENT * ALIGNMENT  # a truncated file may end anywhere
+        #: Identifies the file, independent of its name.
         self.file = (status.st_dev, status.st_ino)
         self.end = base + self.size
         self._mmap = mmap.mmap(fd, self.size)
         self._populated = 0
-        # Both keep the mapping alive: it goes with the last view of it.
+        # Both keep the mapping alive: it is freed with its last view.
         self.data: U8 = np.frombuffer(self._mmap, np.uint8)
         self.lengths = self.data.view("<i4")
 
@@ -322,7 +323,7 @@ class Segment:
 
     @classmethod
     def reuse(cls, directory: Path, base: int, spare: Path, mapped: Segment | None = None) -> Segment:
-        """A segment in the file of a trimmed one, which may still be mapped: then its pages are at hand. Raises
+        """A segment in the file of a trimmed one, which may still be mapped: its pages are then in memory. Raises
         OSError."""
         fd = os.open(spare, os.O_RDWR)
         try:
@@ -345,11 +346,11 @@ class Segment:
             os.close(fd)
 
     def sync(self) -> None:
-        """Let the disk have what was appended. Raises OSError."""
+        """Write the appended frames to the disk. Raises OSError."""
         self._mmap.flush()
 
     def populate(self, stop: int) -> None:
-        """Fault in what comes up to ``stop``, and some more."""
+        """Fault in the pages up to ``stop``, and some more."""
         start = self._populated
         if stop <= start:
             return
@@ -357,10 +358,10 @@ class Segment:
         try:
             self._mmap.madvise(_MADV_POPULATE_WRITE, start, self._populated - start)
         except OSError:
-            self._populated = self.size  # an older kernel: pages come one by one
+            self._populated = self.size  # an older kernel: pages are faulted in one by one
 
     def end_before(self, at: int) -> None:
-        """Have no frame begin at ``data[at:]``, whatever lay there before."""
+        """Ensure that no frame begins at ``data[at:]``, whatever the bytes were before."""
         if self.holds_old and at < self.size:
             self.lengths[at >> 2] = 0
 

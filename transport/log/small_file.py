@@ -16,8 +16,8 @@ UNFINISHED: Final = ".new"
 def replace_text(path: Path, text: str, *, durable: bool = False, mode: int | None = None) -> None:
     """Write ``text`` as UTF-8 to a file beside ``path``, then rename that to ``path``. Raises OSError.
 
-    ``durable``: the disk has it before this returns, so that it outlives a power failure too, in whole. ``mode``: of
-    the file before there is anything in it; None: as its folder has it.
+    ``durable``: the file survives a power failure, complete, once this returns. ``mode``: the mode of the file from its
+    creation; None: the mode of its folder.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     with open(create_file(unfinished, os.O_WRONLY | os.O_TRUNC, mode=mode), "w", encoding="utf-8") as file:
@@ -31,12 +31,12 @@ def replace_text(path: Path, text: str, *, durable: bool = False, mode: int | No
 
 
 def _sync_folder(folder: Path) -> None:
-    """Let the disk have the names of a folder's files."""
+    """Write the names of a folder's files to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # file systems that cannot do that to folders
+        if error.errno != errno.EINVAL:  # file systems that cannot sync folders
             raise
     finally:
         os.close(descriptor)

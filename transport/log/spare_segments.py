@@ -1,9 +1,8 @@
-"""Trimmed segments of a stream log, kept to become its next ones.
+"""Trimmed segments of a stream log, kept for reuse.
 
 The kernel zeroes the pages of a new file before anything can be stored there, which takes a busy receiver longer than
-all that it does with the samples. The pages of a trimmed segment are there already, and where it is still mapped, so
-are the tables by which they are found. Its old frames are none where the file lies next: each header says its
-position, under its checksum.
+all its work on the samples. The pages of a trimmed segment exist already, as do its page tables if it is still mapped.
+Its old frames are invalid at the file's next position: each header contains its position, under its checksum.
 
 A spare is a file ``<20 digits>.spare``. Those that a killed appender left are removed when the log is opened.
 """
@@ -17,7 +16,7 @@ from typing import Final
 from .segment import Segment, SegmentFile, segment_path
 
 SPARE: Final = ".spare"
-#: They take room on the disk although nothing is in them.
+#: Spares take space on the disk without containing samples.
 _SPARES_MAX: Final = 4
 
 
@@ -28,7 +27,7 @@ class SpareSegments:
         self._directory = directory
         self._size = size
         self._paths: list[Path] = []
-        #: The mappings of segments that were written, and of spares, by their base; the oldest first.
+        #: The mappings of full segments and of spares, by their base; the oldest first.
         self._mapped: dict[int, Segment] = {}
 
     @property
@@ -37,14 +36,14 @@ class SpareSegments:
         return len(self._paths) * self._size
 
     def written(self, segment: Segment) -> None:
-        """A segment was written to its end: it stays mapped, as it may soon be a spare."""
+        """A segment was written to its end: it stays mapped, since it may soon be a spare."""
         if segment.size == self._size:
             self._mapped[segment.base] = segment
             if len(self._mapped) > _SPARES_MAX:
                 del self._mapped[next(iter(self._mapped))]
 
     def keep(self, file: SegmentFile) -> bool:
-        """Make a trimmed segment a spare; False: it is none, or there are enough. Raises OSError."""
+        """Make a trimmed segment a spare; False: it cannot be one, or there are enough. Raises OSError."""
         if file.size != self._size or len(self._paths) >= _SPARES_MAX:
             self._mapped.pop(file.base, None)
             return False
@@ -53,14 +52,14 @@ class SpareSegments:
         try:
             os.replace(path, spare)
         except FileNotFoundError:
-            return True  # it is gone, as a trimmed segment may be
+            return True  # the file is removed already, as a trimmed segment's may be
         self._paths.append(spare)
         return True
 
     def become(self, base: int, size: int) -> Segment | None:
         """A spare as the segment at ``base``; None: there is none of that size. Raises OSError."""
         while self._paths and size == self._size:
-            path = self._paths[-1]  # trimmed last: its pages are the likeliest to be in memory
+            path = self._paths[-1]  # trimmed last: its pages are most likely in memory
             mapped = self._mapped.pop(int(path.stem), None)
             segment = None
             try:
@@ -70,7 +69,7 @@ class SpareSegments:
                     path.unlink()
             except FileNotFoundError:
                 pass
-            self._paths.pop()  # until here it counts, whatever the system refuses
+            self._paths.pop()  # until here it counts as a spare, whatever the system refuses
             if segment is not None:
                 return segment
         return None

@@ -1,4 +1,4 @@
-"""The stream log: what a subscription has received, appended to mapped segments (the appender's side).
+"""The stream log: the samples that a subscription has received, appended to mapped segments (the appender's side).
 
 A **position** is a count of bytes since the log's birth and never falls. The log holds ``[base, position)``:
 ``base`` is where its last trimmed sample ended, and its oldest segment starts there or behind the PAD of a trimmed one,
@@ -6,19 +6,19 @@ since trimming takes whole segments only.
 
 Invariants
 
-- Segments lie end to end from there on; only the last may have room behind its last frame. A new segment is
-  made when a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
-- ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is no less
-  than four segments (``segment_bytes`` is cut down), so that the next frame finds room once all is trimmed.
+- Segments lie end to end from there on; only the last may have space behind its last frame. A new segment is made when
+a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
+- ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is at least four
+segments (``segment_bytes`` is reduced), so that the next frame fits once everything is trimmed.
 - A trimmed segment becomes a spare, and a spare the next segment (spare_segments.py). Spares count in ``max_bytes``.
 - The checkpoint in the file ``writers`` is written before segments are trimmed and whenever one is begun; the tail
-  beside it after each append. What recovery makes of them is in recovery.py.
-- Where a recovery found that samples are gone, segments may be missing, or hold a HOLE instead of frames. No position
-  is ever given to other samples than before: after a power failure, of which nobody knows what it cost, the log goes on
-  in a new segment far behind its last frame.
+beside it after each append. recovery.py describes how they are used.
+- Where a recovery found lost samples, segments may be missing, or hold a HOLE instead of frames. A position is never
+reused for other samples: after a power failure, whose losses are unknown, the log continues in a new segment far behind
+its last frame.
 
-Nothing is synced but metadata that is replaced: the log is made to outlive a killed process, and the page cache does
-that. What a power loss leaves torn is found by the checksums.
+Only metadata that is replaced is synced: the log has to survive a killed process, and the page cache does that. The
+checksums find what a power loss leaves torn.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ from .segment import (
 
 SEGMENT_BYTES: Final = 64 << 20
 _SHARED_BYTES: Final = 256 << 10
-#: A power failure has never cost as much: what a fast disk is behind in a minute, and more than most memories hold.
+#: No power failure has lost as much: a minute's writes of a fast disk, and more than most memories hold.
 _LEAP_BYTES: Final = 64 << 30
-#: free_bytes counts on frames no longer than this part of a segment.
+#: free_bytes assumes frames no longer than this part of a segment.
 _FRAME_PART: Final = 8
 
 
@@ -90,7 +90,7 @@ class StreamLog:
         self.metadata: dict[str, JSON] = metadata.given
         self.max_bytes = metadata.max_bytes
         self.segment_bytes = metadata.segment_bytes
-        #: What was lost when the log was opened, as far as recovery looks; empty in a sound log.
+        #: The losses found when the log was opened, as far as recovery looks; empty in an undamaged log.
         self.damage: list[Damage] = []
         self._seed = metadata.seed
         self._lock: int | None = locked
@@ -100,12 +100,12 @@ class StreamLog:
         self._position = checkpoint.position
         self._rows = checkpoint.rows
         self._writers = dict(checkpoint.writers)
-        #: Those of them that have left, in the order in which they did.
+        #: The writers that have left, in that order.
         self._gone: dict[Guid, None] = {}
         self._segments = AppendedSegments(directory, metadata)
-        self._is_torn = False  # an exception came where a frame was stored, and not all of what is told of it
-        self._tail: Segment | None = None  # the last segment while it has room
-        #: Where samples are being put together that are to be appended next.
+        self._is_torn = False  # an exception interrupted the store of a frame or of its records
+        self._tail: Segment | None = None  # the last segment while it has space
+        #: Frames in which samples are put together that are appended next.
         self.places = ReservedFrames()
 
     # --- life ------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class StreamLog:
         metadata: dict[str, JSON],
         mode: int = PRIVATE,
     ) -> StreamLog:
-        """A new, empty log in ``directory``, which is made if it is missing and must not hold a log yet.
+        """A new, empty log in ``directory``, which is made if it is missing and must not contain a log yet.
 
         ``mode`` is the directory's; its files follow it (:mod:`.permissions`).
         """
@@ -157,7 +157,7 @@ class StreamLog:
     def exists(directory: Path) -> bool:
         """Whether there is a log in ``directory`` to :meth:`open`.
 
-        Raises OSError where the system does not say: Path.exists, from Python 3.14 on, would say that there is none.
+        Raises OSError if that is unknown: Path.exists, from Python 3.14 on, would return False.
         """
         try:
             os.stat(directory / METADATA)
@@ -171,8 +171,8 @@ class StreamLog:
     ) -> StreamLog:
         """Resume a log, also after ``kill -9``; ``max_bytes`` replaces its limit, ``mode`` the mode of its directory.
 
-        ``reached``: somebody has read up to there. A log that ends before, as after a power failure, goes on there,
-        and what lies between is lost: no position is used twice.
+        ``reached``: the position up to which the log was read. A log that ends before, as after a power failure,
+        continues there, and the bytes in between are lost: no position is used twice.
 
         Raises LogLostError for a log that cannot be resumed, LogAccessError for another user's, LogError for one that
         cannot be opened.
@@ -185,8 +185,8 @@ class StreamLog:
             protect(directory, mode)
             locked = lock(directory)
             try:
-                read_metadata(directory)  # which is gone if the log was removed meanwhile
-                if settings.max_bytes != announced.max_bytes:  # readers plan by it
+                read_metadata(directory)  # the file is missing if the log was removed meanwhile
+                if settings.max_bytes != announced.max_bytes:  # readers use it to plan
                     with contextlib.suppress(OSError):  # a full disk: a later start writes it
                         write_metadata(
                             directory, replace(announced, max_bytes=settings.max_bytes), durable=True
@@ -207,7 +207,7 @@ class StreamLog:
         if self._lock is None:
             return
         try:
-            if not self._is_torn:  # else the frames say it, as after kill -9
+            if not self._is_torn:  # otherwise the frames show the end, as after kill -9
                 self._stored.end_life(self._position)
                 self._checkpoint(base=self._base)
             self._segments.remove_spares()
@@ -222,11 +222,11 @@ class StreamLog:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # --- what it holds ---------------------------------------------------------------------------
+    # --- contents ----------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
-        """Bytes appended since birth: where the next frame goes."""
+        """Bytes appended since birth: the position of the next frame."""
         return self._position
 
     @property
@@ -241,17 +241,17 @@ class StreamLog:
 
     @property
     def writers(self) -> dict[Guid, int]:
-        """The sequence number appended last of each writer, trimmed ones included; not to be changed.
+        """The sequence number appended last of each writer, trimmed ones included; do not change it.
 
-        It is the highest, but where a writer began anew under its GUID.
+        It is the highest, except if a writer began anew under its GUID.
         """
         return self._writers
 
     @property
     def free_bytes(self) -> int:
-        """Frames of at most an eighth of a segment, together no longer than this, all fit under max_bytes.
+        """Bytes that certainly fit under max_bytes, in frames of at most an eighth of a segment.
 
-        A frame is ``align(frame_length(run))`` long. The room on the disk is not taken into account.
+        A frame is ``align(frame_length(run))`` long. The free space on the disk is not taken into account.
         """
         lost = (
             self.segment_bytes // _FRAME_PART
@@ -263,7 +263,7 @@ class StreamLog:
     # --- change ----------------------------------------------------------------------------------
 
     def amend(self, **given: JSON) -> None:
-        """Add to the metadata that the log's creator gave, or replace parts of it. Raises LogError."""
+        """Add to the creator's metadata, or replace parts of it. Raises LogError."""
         amended = {**self.metadata, **given}
         try:
             settings = StreamLogMetadata(self.max_bytes, self.segment_bytes, self._seed, amended)
@@ -274,33 +274,33 @@ class StreamLog:
         self.metadata = amended
 
     def writer_gone(self, writer: Guid) -> None:
-        """This writer has left. Where there are too many, it is forgotten before those that are there and silent."""
+        """Record that a writer has left. If there are too many, it is forgotten before silent ones that are present."""
         if writer in self._writers:
             self._gone.pop(writer, None)
             self._gone[writer] = None
 
     def writer_back(self, writer: Guid) -> None:
-        """This writer is there, perhaps again."""
+        """Record that a writer is present, perhaps again."""
         self._gone.pop(writer, None)
 
     @property
     def shared_bytes_max(self) -> int:
-        """Runs that share a frame have no more bytes together: ranges of the log are divided at frames, and free_bytes
-        counts on it."""
+        """The largest sum of bytes of runs that share a frame: ranges of the log are divided at frames, and free_bytes
+        relies on it."""
         return min(_SHARED_BYTES, self.segment_bytes // _FRAME_PART - HEADER_BYTES)
 
     def place(self, nbytes: int, count: int = 1) -> U8 | None:
-        """Where the bytes of an indexed run of ``count`` samples will lie that is appended next, or behind the places
-        before; None: that is not known. See :mod:`.places` for what it binds to."""
+        """The bytes of a reserved frame for an indexed run of ``count`` samples that is appended next, or behind the
+        frames reserved before; None: its position is not known. See :mod:`.reserved_frames` for the obligations."""
         return None if self._tail is None else self.places.reserve(self._tail, self._position, nbytes, count)
 
     def append(self, run: Run, *, reception: int, more: Sequence[Run] = ()) -> bool:
-        """Append and commit a whole run, or nothing of it: False = no room until more is trimmed.
+        """Append and commit a whole run, or nothing of it: False = no space until more is trimmed.
 
-        ``more``: runs that go on from it, which go into the same frame (`frame.goes_on`).
+        ``more``: runs that continue it, which go into the same frame (`frame.goes_on`).
 
-        LogFullError: the disk is full (append the run again when there is room), or the run is so long that
-        max_bytes can never hold it.
+        LogFullError: the disk is full (append the run again when there is space), or the run is so long that max_bytes
+        can never hold it.
         """
         if self._lock is None:
             raise UsageError(f"the stream log in {self.directory} is closed")
@@ -314,7 +314,7 @@ class StreamLog:
         _check(run, length)
         in_place = bool(self.places)
         if in_place and (more or not self.places.append_run(self._position, run)):
-            raise UsageError(f"there are places in the log in {self.directory}, and this run is in none")
+            raise UsageError(f"the log in {self.directory} has reserved frames, and this run is in none")
         aligned = align(length)
         tail = self._tail
         if tail is None or self._position + aligned > tail.end:
@@ -350,9 +350,9 @@ class StreamLog:
         return True
 
     def trim(self, position: int) -> None:
-        """Give up the segments that end at or before ``position``. Who reads one finds out at the end (LogView.frames).
+        """Trim the segments that end at or before ``position``. A reader of one finds out at the end (LogView.frames).
 
-        Raises LogError if one cannot be deleted: the next call goes on with it.
+        Raises LogError if one cannot be deleted: the next call retries it.
         """
         if position > self._position:
             raise UsageError(
@@ -365,11 +365,11 @@ class StreamLog:
         self._keep_from(kept, position if kept is None else min(position, kept.base))
 
     def trim_all(self) -> None:
-        """Give up all samples, those of the last segment too. Raises LogError as :meth:`trim`."""
+        """Trim all samples, those of the last segment too. Raises LogError as :meth:`trim`."""
         self._keep_from(None, self._position)
 
     def _keep_from(self, kept: SegmentFile | None, start: int) -> None:
-        """Give up the segments before ``kept``, or all; those that are left start at ``start``."""
+        """Trim the segments before ``kept``, or all; the rest starts at ``start``."""
         base = self._segments.base_before(kept, start, self._position if kept is None else kept.base)
         self._checkpoint(base=base)
         self._base = base
@@ -378,7 +378,7 @@ class StreamLog:
             self._tail = None
 
     def trim_oldest(self) -> bool:
-        """Give up the oldest segment, if it is not the only one; False: it is. Raises LogError as :meth:`trim`."""
+        """Trim the oldest segment, unless it is the only one; False: it is. Raises LogError as :meth:`trim`."""
         files = self._segments.files
         if len(files) < 2:
             return False
@@ -388,13 +388,13 @@ class StreamLog:
     # --- inside ----------------------------------------------------------------------------------
 
     def _begin_segment(self, aligned: int) -> Segment | None:
-        """The next segment, its checkpoint written; None = no room under max_bytes."""
+        """The next segment, its checkpoint written; None = no space under max_bytes."""
         size = max(self.segment_bytes, page_ceil(aligned))
-        # When all is consumed, one segment with room may be left: the new one must fit beside it.
+        # When all is consumed, one segment with space may be left: the new one must fit beside it.
         if size > self.segment_bytes and size + self.segment_bytes > self.max_bytes:
             raise LogFullError(
                 f"a run of {aligned} bytes never fits the log in {self.directory}, which is limited to "
-                f"{self.max_bytes} bytes: it takes {size + self.segment_bytes} at least",
+                f"{self.max_bytes} bytes: it needs at least {size + self.segment_bytes}",
                 path=self.directory,
                 needed=size + self.segment_bytes,
                 limit=self.max_bytes,
@@ -436,7 +436,7 @@ class StreamLog:
         )
 
     def _recover(self, checkpoint: Checkpoint, reached: int) -> None:
-        """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
+        """Find the tail from the frames, and mark lost positions in front of it (recovery.py)."""
         self._segments.hold(left_segments(self.directory, checkpoint, self.segment_bytes))
         files = self._segments.files
         life = self._stored.life()
@@ -471,9 +471,9 @@ class StreamLog:
             self._base = Base(self._base.position, self._position)
 
     def _resume(self, number: int, found: Recovered) -> bool:
-        """Mark in a segment what is lost; False: the log goes on here, and nothing lies behind."""
+        """Mark lost positions in a segment; False: the log continues here, and nothing lies behind."""
         base, _ = file = self._segments.files[number]
-        if base > found.position:  # made and not yet used
+        if base > found.position:  # the segment was made and not yet used
             self._segments.drop_from(number)
             return False
         segment = Segment.open_file(self.directory, base)

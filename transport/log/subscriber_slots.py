@@ -1,4 +1,4 @@
-"""The slots in which the readers of a publication log on its host show how far they have read it.
+"""The slots of a publication log in which readers on its host show their positions.
 
 They lie behind the words of the log's metadata (:mod:`.publication_log_metadata`), 56 bytes each::
 
@@ -9,8 +9,8 @@ They lie behind the words of the log's metadata (:mod:`.publication_log_metadata
     40  waiting     i64  1: it sleeps, and wants to be woken
     48  what it is  i64  bits: a spy, untethered
 
-A slot is its subscriber's from :meth:`SubscriberSlots.subscribe` to :meth:`SubscriberSlot.leave`, but for two words
-that the log's owner writes as well: the state, by which it lets a slow subscriber go, and the position of a
+A slot belongs to its subscriber from :meth:`SubscriberSlots.subscribe` to :meth:`SubscriberSlot.leave`, except for two
+words that the log's owner writes as well: the state, by which it excludes a slow subscriber, and the position of a
 subscriber that rests.
 """
 
@@ -34,7 +34,7 @@ SLOTS_AT: Final = 256
 
 _SLOT_BYTES: Final = 56
 SLOTS_END: Final = SLOTS_AT + SUBSCRIBERS_MAX * _SLOT_BYTES
-#: Words behind the GUID.
+#: Indices of the words behind the GUID.
 _POSITION: Final = 0
 _HEARTBEAT: Final = 1
 _STATE: Final = 2
@@ -70,7 +70,7 @@ class SubscriberSlot:
 
     @property
     def position(self) -> int:
-        """The subscriber has consumed all before."""
+        """The subscriber has consumed everything before this position."""
         value: int = self._words[self._at + _POSITION]
         return value
 
@@ -100,7 +100,7 @@ class SubscriberSlot:
 
     @property
     def waiting(self) -> bool:
-        """The subscriber sleeps, and wants to be woken when there is more."""
+        """Whether the subscriber sleeps, and wants to be woken by the next frame."""
         return bool(self._words[self._at + _WAITING])
 
     @waiting.setter
@@ -119,7 +119,7 @@ class SubscriberSlot:
 
     @property
     def is_there(self) -> bool:
-        """Whether the slot still belongs to this subscriber: one that was thought dead loses it."""
+        """Whether the slot still belongs to this subscriber: a subscriber that was considered dead loses it."""
         at = self._guid_at
         mine = self._bytes[at : at + GUID_BYTES] == self.guid.to_bytes()
         return mine and self.state is not SubscriberState.FREE
@@ -141,7 +141,7 @@ class SubscriberSlots:
         self._words = words
         self._path = path
         first = (SLOTS_AT + GUID_BYTES) // 8 + _STATE
-        #: The states of all slots, to be looked at together.
+        #: The states of all slots, for one check of all.
         self._states = np.frombuffer(metadata, np.int64)[first : SLOTS_END // 8 : _SLOT_BYTES // 8]
 
     def subscribe(
@@ -195,7 +195,7 @@ class SubscriberSlots:
 
 
 def _in_child() -> None:
-    """A thread of the parent may have held it, and is not there to let it go."""
+    """A thread of the parent may have held the lock, and does not exist here to release it."""
     SubscriberSlots._subscribing = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""Frames in the terms of a publication log, and how they become whole.
+"""Frames in the terms of a publication log, and how they are committed.
 
 A frame starts at a multiple of 32. Its header, in the machine's byte order (all that map it are on this host)::
 
@@ -42,7 +42,7 @@ _STRIDE: Final = FRAME_ALIGNMENT // _WORD
 
 
 def frame_header(terms: Terms, position: int) -> tuple[int, int, int, int, int, int, int]:
-    """Length, type, term offset, term id, first number, samples and segment that are stored at a position."""
+    """Length, type, term offset, term id, first number, samples and segment of the header at a position."""
     length, _, _, kind, offset, term_id, first_sn, samples, segment = _HEADER.unpack_from(
         terms.data, position % terms.span
     )
@@ -64,14 +64,14 @@ class Terms:
         self.term_length = term_length
         self.initial_term_id = initial_term_id
         self.span = TERMS * term_length
-        #: The same bytes as i32: a frame's length lies at its offset / 4.
+        #: The same bytes as i32: the index of a frame's length is its offset / 4.
         self.lengths = memoryview(data).cast("i")
 
     def term_id(self, position: int) -> int:
         return term_id_at(self.initial_term_id, position // self.term_length)
 
     def length_at(self, position: int) -> int:
-        """The length that is stored at a position: of a whole frame, negative of a claim, 0 where nothing is yet."""
+        """The length at a position: of a whole frame, negative for a claim, 0 if there is nothing yet."""
         length: int = self.lengths[position % self.span // _WORD]
         return length
 
@@ -96,7 +96,7 @@ class Terms:
         return bool(_TYPE.unpack_from(self.data, at + _TYPE_AT)[0] == PAD)
 
     def pad(self, position: int, length: int) -> None:
-        """Store and commit a PAD of ``length`` bytes over nothing, or over a claim, even if its header is not whole."""
+        """Store and commit a PAD of ``length`` bytes over nothing, or over a claim, even one with a partial header."""
         at = position % self.span
         offset, term_id = position % self.term_length, self.term_id(position)
         _HEADER.pack_into(self.data, at, -length, VERSION, 0, PAD, offset, term_id, 0, 0, 0)
@@ -106,7 +106,7 @@ class Terms:
         """The position up to which nothing is stored, in this term and below ``limit``."""
         start = position % self.span // _WORD
         room = min(limit - position, self.term_length - position % self.term_length)
-        # A body is stored after its header, so only headers need to be looked for.
+        # A body is stored after its header, so only headers need to be checked.
         words = self.data.view("i4")[start : start + room // _WORD : _STRIDE]
         found = words.nonzero()[0]
         return position + (int(found[0]) * FRAME_ALIGNMENT if found.size else room)

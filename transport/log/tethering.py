@@ -1,4 +1,5 @@
-"""Which readers of a publication log hold its writer, and which untethered ones are let go (Aeron's tethering).
+"""The readers of a publication log that hold its writer back, and untethered ones that are excluded (Aeron's
+tethering).
 
 ::
 
@@ -21,12 +22,12 @@ from typing import Final, NamedTuple
 from ..structure import Guid
 from .subscriber_slots import SubscriberState
 
-#: The part of the window that is its bottom.
+#: The bottom of the window, as a part of it.
 _BOTTOM: Final = 8
 
 
 class Consumer(NamedTuple):
-    """One reader of the log: all before ``position`` is consumed."""
+    """One reader of the log, which has consumed everything before ``position``."""
 
     position: int
     tethered: bool
@@ -39,7 +40,7 @@ class Tethering:
         self._window = window
         self._limit_timeout = limit_timeout
         self._resting_timeout = resting_timeout
-        #: The state of each untethered reader, and since when; for ACTIVE: when it was last not in the bottom.
+        #: The state of each untethered reader, and since when; for ACTIVE: when it was last above the bottom.
         self._states: dict[Guid, tuple[SubscriberState, int]] = {}
 
     def state(self, guid: Guid) -> SubscriberState:
@@ -48,9 +49,9 @@ class Tethering:
     def update(
         self, consumers: Mapping[Guid, Consumer], sent: int, *, now: int
     ) -> list[tuple[Guid, SubscriberState]]:
-        """The readers that change their state, and into which.
+        """The readers that change their state, and their new states.
 
-        ``sent`` is how far has been sent to consumers that do not read the log; 0: there are none.
+        ``sent`` is the position sent to consumers that do not read the log; 0: there are none.
         """
         changes = []
         self._states = {guid: state for guid, state in self._states.items() if guid in consumers}
@@ -86,7 +87,7 @@ class Tethering:
         return SubscriberState.LINGER if self._lags(guid, consumers, sent) else state
 
     def _lags(self, guid: Guid, consumers: Mapping[Guid, Consumer], sent: int) -> bool:
-        """Whether the reader is in the bottom of the window, whose top another consumer has reached."""
+        """Whether the reader is in the bottom of the window while another consumer has reached the top."""
         others = (
             consumer.position
             for other, consumer in consumers.items()
@@ -97,7 +98,7 @@ class Tethering:
         return consumers[guid].position <= bottom and max(top, sent) > 0
 
     def get_timer(self) -> int | None:
-        """When :meth:`update` may change a state though no position does; None: never."""
+        """When :meth:`update` may change a state without a change of positions; None: never."""
         timeouts = {SubscriberState.RESTING: self._resting_timeout}
         due = (
             since + timeouts.get(state, self._limit_timeout)

@@ -1,4 +1,4 @@
-"""Goes through a stream log and finds its damage, also while a receiver appends to it and trims it."""
+"""Scans a stream log for damage, also while a receiver appends to it and trims it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .segment import METADATA, list_segments
 
 @slotted
 class Verified:
-    """What is sound in a log, and what is damaged; positions [base, end) were looked at."""
+    """The valid and the damaged parts of a log; positions [base, end) were scanned."""
 
     path: Path
     base: int = 0
     end: int = 0
     frames: int = 0
     rows: int = 0
-    #: Bytes of the sound frames, headers included.
+    #: Bytes of the valid frames, headers included.
     nbytes: int = 0
     damage: list[Damage] = field(default_factory=list)
-    #: How many more places are damaged than are listed.
+    #: Damage beyond that which is listed.
     overflow: int = 0
     #: Why the log as a whole cannot be read, or not be resumed.
     errors: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Verified:
         return not self.damage and not self.errors
 
     def add_item(self, item: Item) -> None:
-        """Count what lies behind everything else so far."""
+        """Count an item behind all items so far."""
         if isinstance(item, Frame):
             self.frames += 1
             self.rows += item.run.count
@@ -59,7 +59,7 @@ class Extent(NamedTuple):
 
 
 def find_logs(directory: Path) -> Iterator[Path]:
-    """``directory`` itself if it is a stream log's, else the logs in it; also those that lost a part of their files."""
+    """``directory`` itself if it is a stream log's, otherwise the logs in it, also those with missing files."""
     if _is_log(directory):
         yield directory
         return
@@ -69,16 +69,16 @@ def find_logs(directory: Path) -> Iterator[Path]:
 
 
 def extent(view: LogView) -> Extent:
-    """What a log holds, by its segments where its own word for it is lost. Raises LogError."""
+    """The positions that a log holds, taken from its segments if its records are lost. Raises LogError."""
     try:
         return Extent(view.base, view.end)
-    except LogLostError as error:  # the frames may be sound all the same
+    except LogLostError as error:  # the frames may be valid all the same
         base = min((file.base for file in view.segments), default=0)
         return Extent(base, view.end, str(error))
 
 
 def scan_log(view: LogView, position: int, end: int, *, bodies: bool = True) -> Iterator[Item]:
-    """What lies in positions [position, end) of a log, without what is trimmed meanwhile. Raises LogError."""
+    """The items in positions [position, end) of a log, without those trimmed meanwhile. Raises LogError."""
     while position < end:
         try:
             for item in view.items(Cursor(position), Cursor(end), bodies=bodies):
@@ -95,9 +95,9 @@ def scan_log(view: LogView, position: int, end: int, *, bodies: bool = True) -> 
 def verify(
     view: LogView, *, bodies: bool = True, on_frame: Callable[[Frame], None] | None = None
 ) -> Verified:
-    """Verify the frames of one log, up to where it ends now; without ``bodies`` only their headers.
+    """Verify the frames of one log, up to its current end; without ``bodies`` only their headers.
 
-    The sound ones are handed to ``on_frame``.
+    The valid frames are handed to ``on_frame``.
     """
     found = Verified(view.directory)
     try:
