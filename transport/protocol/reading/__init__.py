@@ -1,14 +1,14 @@
 """The stateful reader, by stage.
 
-``reader`` is what the participant knows; it hands each submessage on:
+The participant holds a ``reader``, which hands each submessage to its parts:
 
-* ``ordering``: what is known of each writer, and its samples in order, complete, in whole coherent sets;
+* ``ordering``: the state of each writer; puts its samples in order, complete, in whole coherent sets;
 * ``flow``: how much each writer may send, by status messages and congestion control;
-* ``response``: what each writer is answered, and when: acknowledgements and requests;
-* ``arrivals``: samples as they arrive, of which the usual ones are simply the next;
-* ``earlier_matches``: where to go on with writers that were matched before;
+* ``response``: the acknowledgements and requests to each writer, and when they are sent;
+* ``arrivals``: samples as they arrive, usually the next ones in order;
+* ``earlier_matches``: where the reader resumes with writers that were matched before;
 * ``history_messages``: HEARTBEATs and GAPs;
 * ``untethered``: the writers that a slow reader lets go.
 
-``cache`` stands apart: what the reader's QoS lets through of what was delivered.
+``cache`` is separate: it applies the reader's QoS to delivered samples.
 """

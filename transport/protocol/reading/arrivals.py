@@ -1,4 +1,4 @@
-"""Samples as they arrive: simply the next ones, or early, late, too large, or with numbers left out between them.
+"""Samples as they arrive: the next ones in order, or early, late, too large, or with skipped numbers between them.
 
 They are delivered or held (:mod:`.ordering.delivery`), and may lead to answers (:mod:`.response.responder`). The
 invariants are those of :mod:`.reader`.
@@ -26,7 +26,7 @@ class OnRun(Protocol):
 
 
 class Arrivals:
-    """What arrives from all writers of one reader; ``takes_history``: the reader is transient-local."""
+    """The arriving samples of all writers of one reader; ``takes_history``: the reader is transient-local."""
 
     __slots__ = ("_counters", "_delivery", "_responder", "_takes_history")
 
@@ -39,9 +39,9 @@ class Arrivals:
         self._takes_history = takes_history
 
     def take_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> bool:
-        """Hand out runs that are the next ones, with nothing else to consider; False: there is more to it.
+        """Hand out runs if they are the next ones in order, and no other rule applies; else return False.
 
-        They follow one another and are as long as each other.
+        The runs follow one another and have equal lengths.
         """
         run = runs[0]
         if run.coherent_set:
@@ -52,7 +52,7 @@ class Arrivals:
         return True
 
     def hand_out(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> None:
-        """Hand out runs that `Delivery.takes_next` takes."""
+        """Hand out runs that `Delivery.takes_next` accepts."""
         run, delivery = runs[0], self._delivery
         nbytes, samples = len(runs) * run.data.nbytes, len(runs) * run.count
         proxy.expected += samples
@@ -65,7 +65,7 @@ class Arrivals:
             self._responder.on_progress(proxy, run, now)
 
     def accept(self, proxy: WriterProxy, run: Run, now: int, *, owned: bool = False) -> None:
-        """Accept a run that is not simply the next one; ``owned``: its memory is its own."""
+        """Accept a run that is not the next one in order; ``owned``: it does not view the receive buffer."""
         if not proxy.synced:
             self.sync(proxy, run.first_sn)
         before = proxy.expected
@@ -76,7 +76,7 @@ class Arrivals:
             self._responder.on_arrival(proxy, run.first_sn, before, now)
 
     def accept_small(self, proxy: WriterProxy, run: Run, now: int) -> None:
-        """Accept the samples of a run that are not too large, and pass over the others."""
+        """Accept the samples of a run that are not too large, and skip the others."""
         start = 0
         for i in np.flatnonzero(run.samples().all_lengths() > self._delivery.sample_size_max).tolist():
             if start < i:
@@ -87,7 +87,7 @@ class Arrivals:
             self.accept(proxy, run.take_range(start, run.count), now)
 
     def pass_oversized(self, proxy: WriterProxy, sn: int, now: int) -> None:
-        """Pass over a sample larger than the owner can take, which would hold up its writer for ever."""
+        """Skip a sample that is too large for the owner and would otherwise block its writer for ever."""
         if not proxy.synced:
             self.sync(proxy, sn)
         before = proxy.expected
@@ -97,7 +97,7 @@ class Arrivals:
                 self._responder.on_arrival(proxy, sn, before, now)
 
     def accept_pieces(self, proxy: WriterProxy, batch: Batch, on_run: OnRun, now: int) -> None:
-        """Accept a batch that leaves out numbers, which will never come; ``on_run`` takes each of its runs."""
+        """Accept a batch that skips numbers, which will never come; ``on_run`` takes each of its runs."""
         delivery, counters = self._delivery, self._counters
         count, nbytes = sum(run.count for run in batch.runs), sum(run.nbytes for run in batch.runs)
         if not proxy.synced:
@@ -125,6 +125,6 @@ class Arrivals:
             delivery.drain(proxy)
 
     def sync(self, proxy: WriterProxy, sn: int) -> None:
-        """The first data of a writer arrived at ``sn``: begin there, unless a HEARTBEAT is needed to know where."""
+        """Begin at ``sn``, the first data of a writer, unless the beginning depends on a HEARTBEAT."""
         if not proxy.reliable or (proxy.info.transient_local and not self._takes_history):
             self._delivery.sync(proxy, sn)

@@ -1,4 +1,4 @@
-"""Where a reader goes on with the writers that it, or an earlier life of it, was matched with before."""
+"""Where a reader resumes with writers that were matched before, also before a restart of the reader."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .ordering.writer_proxy import WriterProxy
 
 
 class EarlierMatch(NamedTuple):
-    """What the last match with a writer left behind."""
+    """The state that the last match with a writer left."""
 
     #: The last sequence number that was taken.
     last_sn: int
-    #: Why samples are lost that the writer sent since then.
+    #: The cause of loss for samples that the writer has sent since then.
     away: LossCause
-    #: What was missing up to here was counted as lost when the match ended.
+    #: Samples missing up to this number were counted as lost when the match ended.
     announced_until: int = 0
 
 
@@ -28,18 +28,19 @@ class EarlierMatches:
     __slots__ = ("_left",)
 
     def __init__(self, last_sns: Mapping[Guid, int] | None, moved_from: Collection[Guid]) -> None:
-        """``last_sns`` are those of an earlier life, ``moved_from`` the writers which knew that under another GUID."""
+        """``last_sns``: taken before a restart of the reader; ``moved_from``: writers that knew it under another
+        GUID."""
         self._left: dict[Guid, EarlierMatch] = {}
         for writer, last_sn in (last_sns or {}).items():
             cause = LossCause.MOVED if writer in moved_from else LossCause.STOPPED
             self._left[writer] = EarlierMatch(last_sn, cause)
 
     def take_match(self, writer: Guid) -> EarlierMatch | None:
-        """The writer is matched; None: it is for the first time."""
+        """Return and forget the earlier match with a writer that is matched now; None: there was none."""
         return self._left.pop(writer, None)
 
     def keep(self, proxy: WriterProxy) -> None:
-        """The writer is gone, but may come back."""
+        """Keep the state of a writer that is gone, but may come back."""
         if not proxy.synced:
             return
         was_received = proxy.away is None or proxy.away_until < proxy.expected

@@ -1,8 +1,7 @@
-"""The receiver of bursts: takes in at once what is alike in many datagrams (`wire.datagrams`, `wire.large_datagrams`).
+"""The receiver of bursts: processes many datagrams of one layout at once (`wire.datagrams`, `wire.large_datagrams`).
 
-The hot path of a participant. What is not alike is left to the message receiver, which takes one message apart at a
-time. Who is trusted and read is decided by the router of both: the result is the same as if each datagram had come by
-itself.
+This is the hot path of a participant. Other datagrams are left to the message receiver, which parses one message at a
+time. Both use one router, which decides on trust and destinations: the result equals processing each datagram alone.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from .router import Router
 
 
 class BurstReceiver:
-    """Takes in bursts; ``router`` hands on what is in them.
+    """Processes bursts; ``router`` hands their contents to the endpoints.
 
     A datagram larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
-    ``remotes`` and ``drops`` are the participant's own.
+    ``remotes`` and ``drops`` belong to the participant.
     """
 
     def __init__(
@@ -51,8 +50,8 @@ class BurstReceiver:
         self._drops = drops
 
     def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span | None]:
-        """Take in what is found in datagrams all at once; those left are handed out for `MessageReceiver.receive`, each
-        when its turn comes. None after some work: it may be somebody else's turn."""
+        """Process the datagrams that can be processed together. Yields each other datagram in its turn, for
+        `MessageReceiver.receive`, and None after some work, so that the caller can give way to other work."""
         router = self._router
         if self.message_size_max < UDP_PAYLOAD_MAX:
             spans = [span for span in spans if self._admits(data, span)]
@@ -72,7 +71,7 @@ class BurstReceiver:
             router.unread.passes_over,
         )
         rest, handed = found.rest, 0
-        #: The position of each run, and of its HEARTBEATs, which come behind what lies before them.
+        #: The position of each run, and of its HEARTBEATs, which are processed after everything before them.
         turns = [(each.first, -1, i) for i, each in enumerate(found.runs)]
         turns += [(behind, at, i) for i, each in enumerate(found.runs) for behind, at in each.heartbeats]
         turns.sort()
@@ -138,7 +137,7 @@ class BurstReceiver:
         yield from spans[handed:]
 
     def _takes(self, equal_ranges: list[FragmentRange]) -> bool:
-        """Whether all readers of a writer take what there is of it as it is."""
+        """Whether all readers of a writer accept these fragments unchanged."""
         if len(equal_ranges) > 1:
             return False
         readers = self._router.addressed(equal_ranges[0].writer, equal_ranges[0].reader_id)
@@ -178,8 +177,8 @@ class BurstReceiver:
         source_ip: str,
         now: int,
     ) -> bool:
-        """Have the readers of a writer take what was looked at together, for so much ``work``; False: it is for none of
-        ours, or the sender is not trusted."""
+        """Hand samples that were parsed together, at a cost of ``work``, to the readers of their writer. False: no
+        reader of ours reads the writer, or the sender is not trusted."""
         router = self._router
         readers = router.readers_if_trusted(of.writer, of.reader_id, source_ip, now)
         if not readers:

@@ -1,13 +1,13 @@
-"""The receiver of RTPS messages: takes datagrams apart, submessage by submessage (RTPS 2.5 §8.3.4).
+"""The receiver of RTPS messages: parses datagrams submessage by submessage (RTPS 2.5 §8.3.4).
 
-Per datagram it costs a header, one look at each submessage header and one dictionary look-up per run; what happens per
-sample happens in `wire.runs.scan`. Where the parts go is decided by the :mod:`.router`; what can be looked at together
-is (:mod:`.burst_receiver`).
+The cost of a datagram is its header, each submessage header and one dictionary look-up per run; all work per sample is
+in `wire.runs.scan`. The :mod:`.router` decides where the parts go; :mod:`.burst_receiver` handles the datagrams that
+can be parsed together.
 
 =================================  ===============================================  ==================================
 a submessage                       is handled by                                    and changes of the receiver's state
 =================================  ===============================================  ==================================
-INFO_TS, INFO_DST, INFO_SRC        ``_on_info_ts`` and so on                        the timestamp; for whom; from whom
+INFO_TS, INFO_DST, INFO_SRC        ``_on_info_ts`` and so on                        timestamp; destination; source
 DATA, DATA_BATCH, DATA_FRAG        ``_on_data`` and so on; ``_pass_over``, where    the timestamp, where INFO_TS lie
                                    no reader of ours reads their writer             between DATA
 COMPRESSED                         ``_on_compressed``                               how much more may be inflated
@@ -16,11 +16,11 @@ all others                         ``_on_other``                                
 =================================  ===============================================  ==================================
 
 Invariants
-* Nothing a datagram holds makes :meth:`receive` raise. A submessage that breaks a rule is counted and skipped; one
-  whose length is wrong ends its message (§8.3.4.1).
-* Of samples that no reader of ours is matched for, no more is read than their headers and their writer's id.
-* A message that is more work than MESSAGE_WORK_MAX ends there. What is cut off of a reliable writer's samples is
-  requested again.
+* The contents of a datagram never make :meth:`receive` raise. An invalid submessage is counted and skipped; one with a
+  wrong length ends its message (§8.3.4.1).
+* Of samples without a matched reader here, only the headers and the writer's id are read.
+* Processing of a message stops when its work exceeds MESSAGE_WORK_MAX. Samples of a reliable writer that are cut off
+  are requested again.
 """
 
 from __future__ import annotations
@@ -59,40 +59,40 @@ from .message_work import SHORT, WORK, WORK_SHORT
 from .router import Matches, Router
 
 _LOOKAHEAD_MIN: Final = 1024
-#: What the COMPRESSED of one message may come to.
+#: Maximum of bytes to which the COMPRESSED submessages of one message may inflate.
 _INFLATED_MAX: Final = 64 * UDP_PAYLOAD_MAX
 _DATA: Final = Data.KIND
 _DATA_FRAG: Final = DataFrag.KIND
-#: The kinds of samples that name their writer, all at the same place.
+#: The submessages with samples that name their writer, all at the same offset.
 _NAMING_WRITERS: Final = (_DATA, DATA_BATCH, _DATA_FRAG)
 _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
 _INFO_SRC: Final = InfoSource.KIND
-#: What is looked at whomever a message is for.
+#: Submessages that are processed whatever the destination of a message is.
 _FOR_ALL: Final = (_INFO_TS, _INFO_DST, _INFO_SRC, Pad.KIND)
-#: Empty ones, of which announcements of ours hold more than a hundred (`discovery.spdp`).
+#: Empty PADs; our announcements hold more than a hundred of them (`discovery.spdp`).
 _PADS: Final = 16 * Pad().encode()
 _INFO: Final = (_INFO_TS, _INFO_DST, _INFO_SRC)
 _SAMPLES: Final = (*_NAMING_WRITERS, COMPRESSED)
-#: Submessages that are looked at in a message whose sender is not trusted.
+#: Submessages inspected in a message from an untrusted source.
 _UNTRUSTED_SUBMESSAGES_MAX: Final = 16
-#: Where a DATA, and what is like it, names its writer, from the beginning of its body.
+#: Offset of the writer id in the body of DATA and similar submessages.
 _WRITER_ID: Final = slice(8, 12)
 
 
-#: Where a message lies in the buffer, and the address it came from; one from a publication log of this host has
+#: [start, stop) of a message in the buffer, and its source address; a message from a publication log of this host has
 #: :func:`~.trust.source_of_log` instead.
 Span = tuple[int, int, str]
 
 
 def _timestamp(flags: int, body: memoryview) -> int:
-    """Of an INFO_TS."""
+    """The timestamp of an INFO_TS."""
     stamp = InfoTimestamp.decode(flags, body).timestamp
     return NO_TIMESTAMP if stamp is None else stamp
 
 
 def _is_of_discovery(view: memoryview, kind: int, pos: int, end: int) -> bool:
-    """Whether a submessage is looked at whoever sent it: SPDP samples, and what says whose they are."""
+    """Whether a submessage is processed from any source: SPDP samples, and the INFO submessages that apply to them."""
     if kind != _DATA:
         return kind in _INFO
     return bytes(view[pos + SUBMESSAGE_HEADER_SIZE : end][_WRITER_ID]) == ENTITYID_SPDP_WRITER
@@ -123,26 +123,26 @@ class _State:
         self.view = view
         self.source_ip = source_ip
         self.now = now
-        #: The message ends when the router's work has come to this.
+        #: Processing of the message stops when the router's work reaches this.
         self.work_max = work_max
         #: Where the next submessage begins.
         self.end = 0
         self.for_us = True
         self.timestamp = NO_TIMESTAMP
-        #: Where an INFO_TS ended.
+        #: The offset behind the last INFO_TS.
         self.stamped = -1
         self.lookahead = UDP_PAYLOAD_MAX
         self.inflated_left = _INFLATED_MAX
-        #: Who speaks, and why it is not trusted; None: it is.
+        #: The GUID prefix of the sender, its vendor, and why it is not trusted; None: it is.
         self.source: bytes
         self.vendor: bytes
         self.refusal: DropReason | None
 
 
 class MessageReceiver:
-    """Takes messages apart; ``router`` hands on what is in them. The other arguments are those of :class:`.Router`.
+    """Parses messages; ``router`` hands their contents on. The other arguments are those of :class:`.Router`.
 
-    Of a message whose sender is not trusted, only SPDP samples are looked at, which SPDP itself judges.
+    Of a message from an untrusted source, only SPDP samples are processed, which SPDP itself checks.
     """
 
     def __init__(
@@ -160,9 +160,9 @@ class MessageReceiver:
         self.router = Router(
             prefix, endpoints, writers, remotes, drops, addresses=addresses, trust=trust, failures=failures
         )
-        #: Called with a participant that has addressed us, and where from, if it was not heard from there before.
+        #: Called with a participant that addressed us and its source address, if it is the first message from there.
         self.on_addressed: Callable[[bytes, str, int], None] | None = None
-        #: Prefixes of open address challenges, and what is called with who has addressed one, where from, and which.
+        #: The aliases of open address challenges, and the callback for an answer: participant, source address, alias.
         self.challenged: Container[bytes] = ()
         self.on_answered: Callable[[bytes, str, bytes, int], None] | None = None
         self._prefix = prefix
@@ -171,7 +171,7 @@ class MessageReceiver:
         self._drops = drops
 
     def receive(self, data: U8, view: memoryview, start: int, stop: int, source_ip: str, *, now: int) -> None:
-        """Take in the datagram ``data[start:stop]``; ``view`` is a memoryview of all of ``data``."""
+        """Process the datagram ``data[start:stop]``; ``view`` is a memoryview of all of ``data``."""
         router = self.router
         try:
             _, vendor, source = header_at(view, start, stop)
@@ -231,7 +231,7 @@ class MessageReceiver:
         state.refusal = self.router.refusal(source, source_ip, now)
 
     def _on_info_src(self, state: _State, kind: int, flags: int, pos: int, stop: int) -> None:
-        # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
+        # RTPS 2.5 §8.3.8.9: a new source; the state of the old one no longer applies
         info = InfoSource.decode(flags, state.view[pos + SUBMESSAGE_HEADER_SIZE : state.end])
         state.source, state.vendor, state.timestamp = info.prefix, info.vendor, NO_TIMESTAMP
         state.refusal = self.router.refusal(info.prefix, state.source_ip, state.now)
@@ -244,7 +244,7 @@ class MessageReceiver:
     # --- samples ------------------------------------------------------------------------------------
 
     def _pass_over(self, state: _State, writer: Guid, pos: int, stop: int) -> None:
-        """Samples that nobody here reads, perhaps several submessages of them."""
+        """Count samples without a reader here, of this submessage and of those directly behind it."""
         state.end, count, stamp_at = pass_over(state.data, state.view, pos, stop)
         self.router.work += count // 2
         if stamp_at >= 0:
@@ -253,7 +253,7 @@ class MessageReceiver:
         self.router.unread.drop(writer, count)
 
     def _on_data(self, state: _State, kind: int, flags: int, pos: int, stop: int) -> None:
-        """A DATA, with those behind it that are like it."""
+        """Process a DATA, together with the DATA of the same layout behind it."""
         router, source = self.router, state.source
         entity = state.view[pos + SUBMESSAGE_HEADER_SIZE : state.end][_WRITER_ID].tobytes()
         writer = Guid(source, entity)
@@ -270,8 +270,8 @@ class MessageReceiver:
             lookahead=state.lookahead,
         )
         size = state.end - pos
-        # Where runs turn out short, little is looked at for the next: else a message of
-        # many short ones would be compared over and over.
+        # After a short run, the next scan looks less far ahead: else a message of many short
+        # runs would be compared repeatedly.
         state.lookahead = max(_LOOKAHEAD_MIN, 4 * size)
         for run in runs:
             if state.refusal is None or run.writer.entity == ENTITYID_SPDP_WRITER:
@@ -325,7 +325,7 @@ class MessageReceiver:
         self._take_inflated(state, decompress(body, little_endian=bool(flags & FLAG_E)))
 
     def _take_inflated(self, state: _State, inner: bytes) -> None:
-        """Handle what a COMPRESSED holds, as if it stood there."""
+        """Process the contents of a COMPRESSED as if they stood in the message."""
         view = memoryview(inner)
         kind, flags, size = inner[0], inner[1], len(inner)
         data = np.frombuffer(inner, np.uint8)
@@ -333,7 +333,7 @@ class MessageReceiver:
         if kind == SERIES:
             self._take_series(state, data, view)
             return
-        if kind not in _NAMING_WRITERS:  # nobody compresses the small ones
+        if kind not in _NAMING_WRITERS:  # no writer compresses small submessages
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
         entity = inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID]
         if not router.is_wanted(entity, source):
@@ -351,7 +351,7 @@ class MessageReceiver:
             router.on_data_frag(DataFrag.decode(flags, view[4:]), source, state.timestamp, state.now)
 
     def _take_series(self, state: _State, data: U8, view: memoryview) -> None:
-        """Handle the DATA and INFO_TS of a SERIES; they change nothing for what stands behind it."""
+        """Process the DATA and INFO_TS of a SERIES; they do not affect the submessages behind it."""
         router, source, timestamp = self.router, state.source, state.timestamp
         pos, stop, lookahead = SUBMESSAGE_HEADER_SIZE, len(data), UDP_PAYLOAD_MAX
         while pos < stop:
@@ -362,7 +362,7 @@ class MessageReceiver:
             body = pos + SUBMESSAGE_HEADER_SIZE
             if kind == _INFO_TS:
                 timestamp = _timestamp(flags, view[body:end])
-            elif kind != _DATA:  # nobody compresses the small ones
+            elif kind != _DATA:  # no writer compresses small submessages
                 raise DecodeError(DropReason.BAD_ENCAPSULATION, f"SERIES: kind {kind:#04x}")
             elif not router.is_wanted(entity := view[body:end][_WRITER_ID].tobytes(), source):
                 router.unread.drop(Guid(source, entity), 1)
@@ -376,7 +376,7 @@ class MessageReceiver:
                     router.on_run(run, state.now, state.work_max - router.work)
             pos = end
 
-    # --- what else there is -------------------------------------------------------------------------
+    # --- other submessages --------------------------------------------------------------------------
 
     def _on_other(self, state: _State, kind: int, flags: int, pos: int, stop: int) -> None:
         submessage = decode_submessage(kind, flags, state.view[pos + SUBMESSAGE_HEADER_SIZE : state.end])

@@ -1,4 +1,4 @@
-"""What the parts of a message cost a receiver (:mod:`.message_receiver`), in units of about a microsecond."""
+"""The processing cost of the parts of a message (:mod:`.message_receiver`), in units of about a microsecond."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...wire.submessages import (
     NackFrag,
 )
 
-#: A submessage of each kind; those that are not here: 1.
+#: A submessage of each kind; kinds that are not listed: 1.
 WORK: Final = {
     Data.KIND: 24,
     DATA_BATCH: 40,
@@ -39,16 +39,16 @@ WORK: Final = {
 WORK_ENDPOINT: Final = 200
 #: A participant's announcement.
 WORK_PARTICIPANT: Final = 1_000
-#: A DATA_FRAG of several that are looked at together.
+#: A DATA_FRAG of several that are processed together.
 WORK_FRAGMENTS: Final = 20
 #: A range of a number set.
 WORK_RANGE: Final = 2
-#: A batch that leaves out numbers, beside its submessage.
+#: A batch that skips numbers, in addition to its submessage.
 WORK_PIECES: Final = 160
 #: A run of fewer than ``SHORT`` samples: comparing their shapes costs more.
 WORK_SHORT: Final = 60
 SHORT: Final = 8
-#: Bytes of which one unit is where the kernel hands out memory; of others see `wire.batch_scan`.
+#: Bytes per unit of cost where the kernel allocates memory; for other bytes see `wire.batch_scan`.
 BYTES_PER_WORK_CLEARED: Final = 16_384
-#: Between runs that span datagrams, others get their turn after so much work.
+#: Work after which the burst receiver gives way to other work, between runs that span datagrams.
 RUNS_WORK: Final = 2_000

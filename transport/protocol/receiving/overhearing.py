@@ -1,9 +1,9 @@
-"""Messages between others, made such that a participant which only listens takes them for its own.
+"""Rewrites captured messages between other participants, so that a participant which only listens accepts them.
 
-What travels from a writer to a reader is addressed: by INFO_DST to a participant, and by the reader id in each
-submessage to a reader. Both become "unknown" here, which means everyone (RTPS 2.5 §8.3.8.8, §8.3.8.2). What readers
-answer is turned into padding. A GAP that is addressed to one reader says what is irrelevant to that one only, perhaps
-because it came late: it is set apart, for when nothing else has explained the hole.
+Messages from a writer to a reader are addressed: by INFO_DST to a participant, and by the reader id in each submessage
+to a reader. Both become "unknown" here, which means all (RTPS 2.5 §8.3.8.8, §8.3.8.2). The answers of readers become
+padding. A GAP for one reader names numbers that are irrelevant to that reader only, perhaps because it joined late: it
+is kept apart, and used if nothing else has filled the hole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...wire.submessages import AckNack, Data, DataFrag, Gap, Heartbeat, Heartbe
 
 _PAD: Final = 0x01
 _ANSWERS: Final = frozenset({AckNack.KIND, NackFrag.KIND, ACKNACK_BATCH})
-#: Where a submessage has the reader id, behind its header.
+#: The offset of the reader id, behind the header of a submessage.
 _READER_AT: Final = {
     Data.KIND: 4,
     DataFrag.KIND: 4,
@@ -29,16 +29,16 @@ _READER_AT: Final = {
     HEARTBEAT_BATCH: 0,
     Gap.KIND: 0,
 }
-#: Where it has the writer id, further on.
+#: The offset of the writer id, behind the header of a submessage.
 _WRITER_BEHIND: Final = 4
 _NOBODY: Final = bytes(12)
 
 
 class CapturedMessage(NamedTuple):
-    """What is in a message.
+    """The contents of a captured message.
 
-    ``is_discovery``: it has to do with discovery; ``is_farewell``: an endpoint, or a participant, is disposed by it.
-    ``gaps``: a message of the GAPs that are set apart.
+    ``is_discovery``: it belongs to discovery; ``is_farewell``: it disposes an endpoint or a participant. ``gaps``: a
+    message with the GAPs that are kept apart.
     """
 
     is_discovery: bool
@@ -47,7 +47,7 @@ class CapturedMessage(NamedTuple):
 
 
 def parse_captured(message: bytearray) -> CapturedMessage:
-    """Change a message in place. What cannot be read is left for the participant to drop."""
+    """Rewrite a message in place. Unreadable parts are left for the participant to drop."""
     view = memoryview(message)
     gaps: list[bytes] = []
     is_discovery = is_farewell = False
@@ -71,6 +71,6 @@ def parse_captured(message: bytearray) -> CapturedMessage:
                     gaps.append(bytes(view[begin:end]))
                     view[begin] = _PAD
     except DecodeError:
-        pass  # of the rest nothing can be found
+        pass  # the rest of the message cannot be parsed
     gap_message = b"".join((view[:HEADER_SIZE], *gaps)) if gaps else None
     return CapturedMessage(is_discovery, is_farewell, gap_message)

@@ -1,12 +1,12 @@
-"""Where what is in messages goes: to those of our readers and writers that it is for, if its sender is trusted.
+"""Routes the contents of messages to our readers and writers, if the sender is trusted.
 
-Messages are taken apart one at a time (:mod:`.message_receiver`), or many that are alike at once
-(:mod:`.burst_receiver`); both hand to the same router.
+Messages are parsed one at a time (:mod:`.message_receiver`), or many of one layout at once (:mod:`.burst_receiver`);
+both use the same router.
 
 Invariants
-* Of samples that no reader of ours is matched for, nothing is handed on: they are counted (:mod:`.unread`).
-* ``work`` grows with what is done, in units of about a microsecond (:mod:`.message_work`).
-* What a plug-in of one reader or writer raises keeps nothing from the others.
+* Samples without a matched reader here are counted (:mod:`.unread`), and not handed on.
+* ``work`` grows by the cost of each step, in units of about a microsecond (:mod:`.message_work`).
+* An exception of one endpoint's plug-in does not keep messages from the other endpoints.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .message_work import (
 from .unread import UnreadMessages
 
 _DATA: Final = Data.KIND
-#: Where readers, and writers, take what is sent to them.
+#: The methods of readers, and of writers, that process each kind of submessage.
 _TO_READER: Final[dict[int, Callable[[StatefulReader], Callable[..., None]]]] = {
     Heartbeat.KIND: lambda reader: reader.on_heartbeat,
     HeartbeatBatch.KIND: lambda reader: reader.on_heartbeat_batch,
@@ -68,7 +68,7 @@ _ASSERT_LIVELINESS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 
 
 class Matches(Protocol):
-    """Who of ours reads whom (`participant.endpoints.LocalEndpoints`)."""
+    """Which readers of ours read which writers (`participant.endpoints.LocalEndpoints`)."""
 
     @property
     def routes(self) -> Mapping[Guid, list[StatefulReader]]: ...
@@ -86,11 +86,11 @@ def _ignore(writer: Guid, now: int) -> None:
 
 
 class Router:
-    """Hands what was received to readers and writers.
+    """Hands the contents of messages to readers and writers.
 
     ``endpoints`` (readers matched with a writer, or acknowledging it only), ``writers`` (ours, by entity id) and
-    ``remotes`` are the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
-    ``announcements``; ``builtin_touched`` says that built-in readers have something to take.
+    ``remotes`` belong to the participant, which changes them as endpoints come and go. SPDP samples are returned in
+    ``announcements``; ``builtin_touched`` says that built-in readers have samples to take.
 
     A sender is trusted as ``trust`` says; ``addresses`` are our own.
     """
@@ -109,15 +109,15 @@ class Router:
     ) -> None:
         self.announcements: list[Run] = []
         self.builtin_touched = False
-        #: The sender of the last message, if it is not proven and was therefore not trusted.
+        #: The sender of the last message, if it was not trusted because it is unproven.
         self.unproven: RemoteParticipant | None = None
-        #: What was done so far: about microseconds.
+        #: The work so far, in units of about a microsecond.
         self.work = 0
-        #: Called with each writer that wrote, or asserted that it lives.
+        #: Called with each writer that wrote, or asserted its liveliness.
         self.on_alive: Callable[[Guid, int], None] = _ignore
         self.prefix = prefix
         self.endpoints = endpoints
-        #: Samples that nobody reads.
+        #: Handles samples without a reader here.
         self.unread = UnreadMessages(prefix, endpoints.routes, endpoints.other_slices, drops)
         self.routes = endpoints.routes
         self._writers = writers
@@ -127,10 +127,10 @@ class Router:
         self._addresses = addresses
         self._looks_at_addresses = trust is Trust.ADDRESS
 
-    # --- whose it is -------------------------------------------------------------------------------
+    # --- senders and destinations ------------------------------------------------------------------
 
     def refusal(self, prefix: bytes, source_ip: str, now: int) -> DropReason | None:
-        """Why a participant is not trusted to have sent what comes from there; None: it is."""
+        """Why a message of this participant from this source is not trusted; None: it is."""
         remote = self._remotes.get(prefix)
         if remote is not None and source_ip in remote.addresses:
             remote.last_received = now
@@ -147,7 +147,7 @@ class Router:
         return DropReason.UNKNOWN_WRITER
 
     def is_trusted(self, source: bytes, source_ip: str, count: int, now: int) -> bool:
-        """Whether so many samples that span datagrams are those of their sender; False: they are dropped."""
+        """Whether the sender of ``count`` samples in several datagrams is trusted; if not, they are dropped."""
         if source == self.prefix and not self.endpoints.hears_itself:
             return False  # our own multicast
         if (refusal := self.refusal(source, source_ip, now)) is not None:
@@ -158,14 +158,14 @@ class Router:
     def readers_if_trusted(
         self, writer: Guid, reader_id: bytes, source_ip: str, now: int
     ) -> list[StatefulReader]:
-        """For whom datagrams of this writer are that were looked at together; none if their sender is not trusted."""
+        """The readers of a writer whose datagrams were parsed together; none if the sender is not trusted."""
         readers = self.addressed(writer, reader_id)
         if not readers or (writer.prefix == self.prefix and not self.endpoints.hears_itself):
             return []
         return [] if self.refusal(writer.prefix, source_ip, now) is not None else readers
 
     def is_wanted(self, entity: bytes, source: bytes) -> bool:
-        """Whether a reader of ours is matched with the writer of samples; also where they are too short to name it."""
+        """Whether a reader of ours is matched with the writer of samples, or these are too short to name it."""
         return (
             self.routes.get(Guid(source, entity)) is not None
             or entity == ENTITYID_SPDP_WRITER
@@ -173,7 +173,7 @@ class Router:
         )
 
     def addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
-        """The readers for which a writer's submessages are."""
+        """The readers to which a writer's submessages with this reader id are addressed."""
         readers = self.routes.get(writer)
         if readers is None:
             return []
@@ -238,10 +238,10 @@ class Router:
 
         self.hand(self.addressed(writer, fragments.reader_id), take)
 
-    # --- what else there is -------------------------------------------------------------------------
+    # --- other submessages --------------------------------------------------------------------------
 
     def on_other(self, kind: int, submessage: Any, source: bytes, now: int) -> None:
-        """What holds no samples: announcements and answers of readers and writers."""
+        """Process a submessage without samples: announcements of writers, and answers of readers."""
         self.work += WORK.get(kind, 1)
         if kind in _OF_SETS:
             numbers = submessage.irrelevant if kind == Gap.KIND else submessage.missing
@@ -260,7 +260,7 @@ class Router:
                     to_writer(local)(Guid(source, submessage.reader_id), submessage, now=now)
                 except DecodeError:
                     raise
-                except Exception as error:  # noqa: BLE001  (a plug-in: the rest of the message is for others)
+                except Exception as error:  # noqa: BLE001  (of a plug-in: the rest of the message is processed)
                     self._failures.add_failure(error)
         elif kind == RttMeasurement.KIND:
             self._on_rtt_measurement(submessage, source, now)
@@ -268,7 +268,7 @@ class Router:
         # message names.
 
     def on_heartbeat_at(self, data: U8, at: int, source: bytes, now: int) -> None:
-        """Handle the HEARTBEAT behind datagrams that were looked at together."""
+        """Process the HEARTBEAT behind datagrams that were parsed together."""
         try:
             heartbeat = Heartbeat.decode(int(data[at + 1]), memoryview(data)[at + 4 : at + HEARTBEAT_SIZE])
             self.on_other(Heartbeat.KIND, heartbeat, source, now)
@@ -284,7 +284,7 @@ class Router:
             local.feedback.on_rtt_measurement(Guid(source, measurement.reader_id), measurement, now=now)
 
     def hand(self, readers: Iterable[StatefulReader], take: Callable[[StatefulReader], None]) -> None:
-        """Have each of the readers take something, whatever the plug-ins of the others do."""
+        """Call ``take`` with each reader; an exception of one reader's plug-in does not affect the others."""
         for reader in readers:
             try:
                 take(reader)

@@ -1,6 +1,6 @@
-"""What arrives from writers that no reader of ours reads: it is counted, and writers of other slices get answers.
+"""Messages of writers that no reader of ours reads: they are counted, and writers of other slices get answers.
 
-Nothing of it is looked at further than to know who wrote it.
+Only the writer of such a message is parsed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _HEARTBEATS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 
 
 class UnreadMessages:
-    """``routes`` are the readers by the writer they read, ``other_slices`` by the writer that they only acknowledge;
-    ``prefix`` is our own participant's."""
+    """Counts unread messages. ``routes`` are the readers by the writer that they read, ``other_slices`` by the writer
+    that they only acknowledge; ``prefix`` is that of our own participant."""
 
     def __init__(
         self, prefix: bytes, routes: _Readers, other_slices: _Readers, drops: Counter[DropReason]
@@ -31,11 +31,12 @@ class UnreadMessages:
         self._drops = drops
 
     def passes_over(self, writer: Guid) -> bool:
-        """Whether a writer is of no slice that our readers read: what it sends is expected, and dropped."""
+        """Whether a writer belongs only to slices that our readers do not read: its samples are expected, and
+        dropped."""
         return writer in self._other_slices and writer not in self._routes
 
     def drop(self, writer: Guid, count: int) -> None:
-        """So many samples of a writer were dropped."""
+        """Count ``count`` dropped samples of a writer."""
         if (readers := self._other_slices.get(writer)) is not None:
             for reader in readers:
                 reader.counters.of_other_slices += count
@@ -43,12 +44,12 @@ class UnreadMessages:
             self._drops[DropReason.UNKNOWN_WRITER] += count
 
     def drop_compressed(self, source: bytes) -> None:
-        """A COMPRESSED of a participant was dropped, of which no writer is read: which one wrote it is not known."""
+        """Count a dropped COMPRESSED of a participant without read writers; its writer is not known."""
         unknown = Guid(source, ENTITYID_UNKNOWN)
         self.drop(next((each for each in self._other_slices if each.prefix == source), unknown), 1)
 
     def hear(self, kind: int, submessage: Any, writer: Guid, now: int) -> None:
-        """A HEARTBEAT, GAP or the like came; it is for the readers that only acknowledge its writer."""
+        """Hand a HEARTBEAT, GAP or similar submessage to the readers that only acknowledge its writer."""
         for reader in self._other_slices.get(writer, ()):
             if submessage.reader_id not in (ENTITYID_UNKNOWN, reader.guid.entity):
                 continue

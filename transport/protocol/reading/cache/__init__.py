@@ -1,1 +1,1 @@
-"""What a reader's QoS lets through to the log: ownership, deadlines, filters, limits."""
+"""Applies a reader's QoS to samples before they reach the log: ownership, deadlines, filters, limits."""

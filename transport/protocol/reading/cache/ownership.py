@@ -1,8 +1,8 @@
 """OWNERSHIP EXCLUSIVE: which writer may change an instance (DDS 1.4 §2.2.3.9.2).
 
 The owner is the strongest live writer of the instance; among equally strong ones, the writer with the lowest GUID.
-It is found as writers write. An owner that is gone, unregistered the instance or missed its deadline has lost it
-to the next writer that writes, and gets it back by writing if it is stronger.
+It is determined as writers write. An owner that is gone, unregistered the instance or missed its deadline loses it to
+the next writer that writes, and gets it back by writing if it is stronger.
 
 Where OWNERSHIP is SHARED, the "owner" is the writer that wrote last; nothing is refused.
 
@@ -38,7 +38,7 @@ class Ownership:
         self._free: list[int] = []
 
     def admits(self, writer: Guid, rows: I64) -> Bools:
-        """Mask of the instances of which the writer is, or can now become, the owner."""
+        """Mask of the instances that the writer owns, or can own now."""
         admitted = np.ones(len(rows), np.bool_)
         if not self.exclusive:
             return admitted

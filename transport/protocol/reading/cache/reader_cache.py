@@ -1,28 +1,27 @@
-"""What a reader's QoS does to samples between the protocol and the log (DDS 1.4 §2.2.3).
+"""Applies a reader's QoS to samples between the protocol and the log (DDS 1.4 §2.2.3).
 
-A run passes these rules, in this order; each works on whole runs, and on groups of samples of one instance:
+These rules apply to a run, in this order; each works on whole runs, and on groups of samples of one instance:
 
 1. samples that the writer removed from their batch are dropped, unless they are wanted;
 2. LIFESPAN of the writer: samples that are too old are dropped;
 3. DESTINATION_ORDER BY_SOURCE_TIMESTAMP: samples stamped more than source_timestamp_tolerance ahead of their reception
    are dropped, as by RTI Connext: accepted, one would be the newest of its instance until that time comes;
-4. RESOURCE_LIMITS max_instances: samples of an instance that finds no room are rejected;
+4. RESOURCE_LIMITS max_instances: samples of instances beyond this limit are rejected;
 5. OWNERSHIP EXCLUSIVE: samples of writers other than the owner are dropped;
 6. DESTINATION_ORDER BY_SOURCE_TIMESTAMP: samples older than the newest of their instance are dropped;
 7. TIME_BASED_FILTER: samples less than minimum_separation after the one before are dropped;
 8. HISTORY KEEP_LAST: of a batch, all but the newest ``depth`` samples of an instance are lost;
-9. RESOURCE_LIMITS max_samples_per_instance, max_samples: of a batch, what goes beyond them is rejected.
+9. RESOURCE_LIMITS max_samples_per_instance, max_samples: the samples of a batch beyond these limits are rejected.
 
-The log takes samples as they come, so a cache never holds any. A batch arrives at once, which is why rules 8 and 9
-apply to the samples of a batch, and to nothing else. What is rejected was received: no writer sends it again.
+The log takes samples as they arrive, so a cache never holds any. Rules 8 and 9 apply only to the samples of one batch,
+because these arrive at once. Rejected samples count as received: no writer sends them again.
 
 Changes of an instance's state (dispose, unregister) are exempt from rules 2 and 7: they do not age, and are no values.
-A sample without a source timestamp counts as written when it was received. So does one that is stamped more than
-source_timestamp_tolerance ahead where only TIME_BASED_FILTER looks at the time. What an instance remembers from times
-that lie so far ahead is forgotten: the reader's clock was set back since.
+A sample without a source timestamp counts as written when it was received. So does a sample that is stamped more than
+source_timestamp_tolerance ahead, if only TIME_BASED_FILTER uses the time. Times of an instance that lie this far ahead
+are forgotten: they show that the reader's clock was set back.
 
-Time comes in two kinds: ``reception`` is wall-clock time, as timestamps are, ``now`` is monotonic time, for
-DEADLINE.
+There are two clocks: ``reception`` is wall-clock time, like timestamps, and ``now`` is monotonic time, for DEADLINE.
 """
 
 from __future__ import annotations
@@ -60,12 +59,13 @@ _STATE_CHANGE: Final = DISPOSED | UNREGISTERED
 
 @slotted
 class ReaderCacheCounters:
-    """Samples that a rule kept from the log; where RTI's DATA_READER_CACHE_STATUS has a counter, it has its name."""
+    """Samples that each rule dropped; the names are those of RTI's DATA_READER_CACHE_STATUS where it has the
+    counter."""
 
     writer_removed_batch_sample_dropped_sample_count: int = 0
     expired_dropped_sample_count: int = 0
     tolerance_source_timestamp_dropped_sample_count: int = 0
-    #: Samples which TIME_BASED_FILTER took for written when they were received: their own time lies too far ahead.
+    #: Samples for which TIME_BASED_FILTER used the reception time, because their own time lies too far ahead.
     refused_source_timestamp_sample_count: int = 0
     ownership_dropped_sample_count: int = 0
     old_source_timestamp_dropped_sample_count: int = 0
@@ -75,7 +75,7 @@ class ReaderCacheCounters:
     rejected_by_samples_limit: int = 0
     rejected_by_samples_per_instance_limit: int = 0
     requested_deadline_missed: int = 0
-    #: Known instances that have a writer now; counted only where a rule needs to know the instances.
+    #: Known instances that have a writer now; counted only if a rule needs the instances.
     alive_instance_count: int = 0
 
     def snapshot(self) -> dict[str, int]:
@@ -83,7 +83,7 @@ class ReaderCacheCounters:
 
 
 class ReaderCache:
-    """The rules of one reader; ``keys(run)`` gives (n, 16) key hashes, None is a topic without a key."""
+    """The rules of one reader; ``keys(run)`` returns (n, 16) key hashes; None: the topic has no key."""
 
     def __init__(
         self,
@@ -126,8 +126,9 @@ class ReaderCache:
     # --- writers and time ------------------------------------------------------------------------
 
     def writer_lost(self, guid: Guid) -> None:
-        """A writer is unmatched, or its liveliness was lost: it owns nothing any more, and the instances it wrote last
-        are not watched any more. To be called after what the writer delivered was accepted."""
+        """A writer is unmatched, or lost its liveliness: it no longer owns instances, and the deadlines of the
+        instances that it wrote last are no longer watched. Call this after the writer's delivered samples were
+        accepted."""
         rows = self._ownership.lose(guid)
         self._instances.release(rows.tolist())
         if self._deadlines is not None:
@@ -214,7 +215,7 @@ class ReaderCache:
         last = flags[groups.stops() - 1]
         leaves = last & UNREGISTERED != 0
         wrote = np.logical_or.reduceat(flags & UNREGISTERED == 0, starts)
-        # A writer that does not own an instance, and did not write it just now, leaves nothing behind.
+        # A writer that does not own an instance, and did not write it just now, leaves no state.
         left = rows[leaves & (wrote | self._ownership.is_owner(writer, rows))]
         self._ownership.take_over(writer, rows[~leaves])
         self._ownership.give_up(left)

@@ -1,7 +1,7 @@
-"""How much a writer may send ahead of what its reader consumed, judged by what the network lost (Aeron).
+"""How much a writer may send ahead of its reader's consumption, according to the losses of the network (Aeron).
 
-The reader decides: only a reader sees the loss, and the writer follows the window that the reader offers. A window is
-in bytes; it may shrink at any time, though what was offered before is not taken back.
+The reader decides, because only the reader sees losses; the writer follows the window that the reader offers. A window
+is in bytes; it may shrink at any time, but bytes that were offered are not taken back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WindowOutcome(NamedTuple):
 class CongestionControl(Protocol):
     """Sizes the window of one stream; ``now`` and durations are in ns, positions in bytes since the match.
 
-    One of the user's own is a subclass, or anything with these methods, and is made with ``(policy, stream)``: the
+    User code is a subclass, or any class with these methods, and is created with ``(policy, stream)``: the
     `CongestionControlPolicy` of the options, and a `StreamInfo`.
     """
 
@@ -40,9 +40,9 @@ class CongestionControl(Protocol):
     ) -> WindowOutcome:
         """Called every quarter of a window, and at each loss.
 
-        ``consumption`` and ``received``: up to where the stream is consumed, and the highest position of which
-        anything arrived. ``datagram``: bytes of the longest one seen, at least DATAGRAM. ``loss``: a gap is new, and
-        not of the same round trip as the loss reported before.
+        ``consumption`` and ``received``: the position up to which the stream is consumed, and the highest position
+        received. ``datagram``: bytes of the longest datagram seen, at least DATAGRAM. ``loss``: there is a new gap, in
+        another round trip than the loss reported before.
         """
         ...
 
@@ -56,7 +56,7 @@ CongestionControlFactory = Callable[[CongestionControlPolicy, WriterInfo], Conge
 
 
 class StaticWindow:
-    """Always the same window: no congestion control at all."""
+    """Always the same window: no congestion control."""
 
     def __init__(self, policy: CongestionControlPolicy) -> None:
         self._outcome = WindowOutcome(min(policy.initial_window or policy.max_window, policy.max_window))
@@ -73,9 +73,9 @@ class StaticWindow:
 class Cubic:
     """CUBIC in units of datagrams, with Aeron's constants.
 
-    Aeron's begins close to the largest window; this one begins with slow start (RFC 9438 §4.10): the window grows by
-    as much as is consumed until something is lost. From then on the window is a cubic function of the time since the
-    last loss, evaluated once a round trip.
+    Aeron's CUBIC begins close to the largest window; this one begins with slow start (RFC 9438 §4.10): the window grows
+    by the bytes consumed until the first loss. From then on the window is a cubic function of the time since the last
+    loss, evaluated once per round trip.
 
     Invariant: one datagram <= window <= ``max_window``, if that is at least a datagram.
     """
@@ -134,13 +134,13 @@ class Cubic:
         return WindowOutcome(self._offer(consumption, received), force)
 
     def _offer(self, consumption: int, received: int) -> int:
-        """The window beyond ``consumption``. What has arrived is no longer on its way, consumed or not: so the writer
-        goes on while a hole is repaired."""
+        """The window beyond ``consumption``. Received bytes are no longer on the way even if they are not consumed: so
+        the writer continues while a hole is repaired."""
         return min(self.window + received - consumption, max(self._policy.max_window, self.window))
 
     def _note_use(self, received: int, now: int) -> None:
-        """A window of which the writer uses less than half proves nothing, and does not grow (RFC 9438 §5.8). Where
-        no round trip was measured, the window counts as used."""
+        """Note whether the writer uses at least half of the window; otherwise the window does not grow (RFC 9438 §5.8).
+        Without a measured round trip, the window counts as used."""
         elapsed = now - self._seen_at
         if not self._is_measured or elapsed < self.rtt:
             return
@@ -151,7 +151,7 @@ class Cubic:
         self._seen_at, self._seen = now, received
 
     def _resize(self, datagram: int) -> None:
-        """Datagrams turn out to be longer: the same window, in other units."""
+        """Convert the window to a longer datagram as its unit."""
         untouched = not self.w_max and self.cwnd == self._initial_cwnd()
         window, before, self._datagram = self.window, self._datagram, datagram
         self._max_cwnd = max(1, self._policy.max_window // datagram)
@@ -171,7 +171,7 @@ class Cubic:
         elapsed = (now - self._lost_at) / NANOSECONDS
         cwnd = self.w_max + int(C * (elapsed - self.k) ** 3)
         if self._policy.tcp_mode and cwnd < self.w_max:
-            # RFC 9438 §4.3: what TCP Reno would have by now
+            # RFC 9438 §4.3: the window of TCP Reno at this time
             reno = self.w_max * (1.0 - B) + 3.0 * B / (2.0 - B) * elapsed / (self.rtt / NANOSECONDS)
             cwnd = max(cwnd, int(reno))
         return cwnd
@@ -184,6 +184,6 @@ _BUILT_IN: Final[dict[str, Callable[[CongestionControlPolicy], CongestionControl
 
 
 def built_in(policy: CongestionControlPolicy, writer: WriterInfo) -> CongestionControl:
-    """The congestion control that ``policy.kind`` names. For a kind of the user's own the owner hands in the factory;
-    until then its windows are static."""
+    """The congestion control that ``policy.kind`` names. For user code the owner sets the factory; until then windows
+    are static."""
     return _BUILT_IN.get(policy.kind, StaticWindow)(policy)
