@@ -48,7 +48,7 @@ class TestDiscovery:
             participant.subscribe("nothing", options={"type.discovery_timeout": 0.1})
 
 
-def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
+def test_a_participant_takes_no_ports_of_a_receiver_that_is_down_briefly(
     domain: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_rtps.api.membership.default_log_dir", lambda: tmp_path)
@@ -69,7 +69,7 @@ class TestEnd:
         assert participant.is_closed and subscription.is_closed
         assert not threads_of(domain)
 
-    def test_one_that_never_joined(self) -> None:
+    def test_a_participant_that_never_joined_closes(self) -> None:
         rtps.Participant(0).close()
 
     def test_nothing_goes_after_the_end(self, participant: rtps.Participant) -> None:
@@ -79,7 +79,7 @@ class TestEnd:
         with pytest.raises(rtps.UsageError, match="the participant is closed"):
             participant.topics()
 
-    def test_it_leaves_when_nobody_has_it(self, domain: int) -> None:
+    def test_an_unreferenced_participant_leaves(self, domain: int) -> None:
         participant = rtps.Participant(domain, interface="lo")
         subscription = participant.subscribe("t", schema=SCHEMA, type="T")
         alive = weakref.ref(participant._membership)
@@ -103,7 +103,7 @@ class TestOptions:
             ({"options": {"mtu": object()}}, "must be a text, a number, a bool"),
         ],
     )
-    def test_of_a_participant(self, arguments: dict[str, Any], message: str) -> None:
+    def test_options_of_a_participant(self, arguments: dict[str, Any], message: str) -> None:
         with pytest.raises(rtps.OptionError, match=message):
             rtps.Participant(**arguments)
 
@@ -127,7 +127,7 @@ class TestOptions:
             ({"payload": "arrow"}, "the batches' columns are not known"),
         ],
     )
-    def test_of_a_subscription(
+    def test_options_of_a_subscription(
         self, arguments: dict[str, Any], message: str, participant: rtps.Participant
     ) -> None:
         with pytest.raises(rtps.OptionError, match=message):
@@ -170,7 +170,9 @@ class TestArguments:
             ({"sample_states": "read"}, "sample_states is 'read'; it must be one of any, not_read"),
         ],
     )
-    def test_of_a_read(self, arguments: dict[str, Any], message: str, participant: rtps.Participant) -> None:
+    def test_arguments_of_a_read(
+        self, arguments: dict[str, Any], message: str, participant: rtps.Participant
+    ) -> None:
         subscription = participant.subscribe("t", schema=SCHEMA, type="T")
         with pytest.raises(rtps.UsageError, match=message):
             subscription.read(**arguments)

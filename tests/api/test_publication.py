@@ -177,7 +177,7 @@ class TestCoherentSets:
         first.close()
         participant.publish("u", schema=VEHICLE, options=group)
 
-    def test_it_needs_the_option(self, participant: rtps.Participant) -> None:
+    def test_coherent_sets_need_the_option(self, participant: rtps.Participant) -> None:
         vehicles = participant.publish("t", schema=VEHICLE)
         with pytest.raises(rtps.OptionError, match="set it to true for coherent sets"), vehicles.coherent():
             pass

@@ -98,7 +98,7 @@ EXPIRED: list[tuple[object, ...]] = [("add", [(0, False)]), ("expire", 60), ("ex
 @settings(deadline=None, max_examples=200)
 @example(steps=EXPIRED, depth=1, payload=8)
 @given(steps=STEPS, depth=st.sampled_from([INFINITE, 1, 2]), payload=st.sampled_from([8, 12, 64]))
-def test_it_does_what_the_model_does(steps: list[tuple[object, ...]], depth: int, payload: int) -> None:
+def test_the_cache_equals_the_model(steps: list[tuple[object, ...]], depth: int, payload: int) -> None:
     cache, model, now, number = SampleCache(depth=depth), Model(depth), 1000, 0
     for step in steps:
         match step:
@@ -159,7 +159,7 @@ def test_read_samples_are_bounded_by_bytes() -> None:
     assert cache.nbytes <= 10_000 and cache.forgotten == 100 - len(kept)
 
 
-def test_one_sample_that_is_left_keeps_no_memory_of_others() -> None:
+def test_a_single_remaining_sample_keeps_no_memory_of_others() -> None:
     cache = SampleCache(depth=1)
     samples = [Sample(i, 0, False, INFINITE) for i in range(1000)]
     cache.add_frames([frame_of(samples, 64)], [np.zeros(1000, np.int64)], [INFINITE])

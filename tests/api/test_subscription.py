@@ -198,7 +198,7 @@ class TestIteration:
         assert next(iter(subscription))["id"].to_pylist() == [100]
 
     @pytest.mark.parametrize("closes", ["subscription", "participant"])
-    def test_it_ends_when_another_thread_closes(
+    def test_an_iteration_ends_when_another_thread_closes(
         self, closes: str, participant: rtps.Participant, cyclone: Cyclone
     ) -> None:
         peer = written(cyclone, cyclone_types.Vehicle)

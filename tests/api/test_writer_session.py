@@ -193,7 +193,7 @@ class TestReadersThatLeave:
         network.script = [lambda: network.acknowledge(2, 20)]
         task.wait_for_acknowledgments()
 
-    def test_nobody_cares_when_rows_may_be_dropped(self, network: Network) -> None:
+    def test_leaving_readers_are_ignored_when_rows_may_be_dropped(self, network: Network) -> None:
         network.join(1)
         task = session(network, on_no_reader="drop")
         write(task)

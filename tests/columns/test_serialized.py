@@ -75,7 +75,7 @@ class TestTypes:
         assert OUTER.name == "m::Outer"
 
     @pytest.mark.parametrize("name", ["m::Inner", "Inner"])
-    def test_one_by_name(self, name: str) -> None:
+    def test_one_of_several_types_by_name(self, name: str) -> None:
         assert struct_of_text(IDL, settings(type=name)).name == "m::Inner"
 
     def test_ros(self) -> None:

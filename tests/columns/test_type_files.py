@@ -152,7 +152,7 @@ class TestRos:
         with pytest.raises(TypeDefinitionError, match="did you mean sensor_msgs/msg/Imu"):
             given_type(parse_options({"topic": "T", "type": "sensor_msgs/msg/Imus"}, AppliesTo.READ))
 
-    def test_of_an_older_distribution(self) -> None:
+    def test_files_of_an_older_distribution(self) -> None:
         options = {"topic": "T", "type": "std_msgs/msg/String", "type.ros_distribution": "foxy"}
         assert given_type(parse_options(options, AppliesTo.READ)) is not None
 

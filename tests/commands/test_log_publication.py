@@ -221,7 +221,7 @@ def publisher() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_of_a_writer_that_lives_and_is_killed(publisher: subprocess.Popen[str]) -> None:
+def test_the_log_of_a_living_and_of_a_killed_writer(publisher: subprocess.Popen[str]) -> None:
     assert publisher.stdout is not None and publisher.stdout.readline() == "ready\n"
     [live] = [found for found in show() if found["process"] == publisher.pid]
     assert (live["topic"], live["type"], live["alive"]) == ("numbers", "Number", True)

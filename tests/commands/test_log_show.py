@@ -39,7 +39,7 @@ def shown(log: StreamLog, *options: str, exit_code: int = 0) -> dict[str, Any]:
     return found
 
 
-def test_all_of_a_log_that_is_appended_to(log: StreamLog) -> None:
+def test_show_describes_a_log_that_is_appended_to(log: StreamLog) -> None:
     frames, found = held(log), shown(log)
     of_first = [frame for frame in frames if frame.position < PAGE]
     segment, *_, last = found.pop("segments")

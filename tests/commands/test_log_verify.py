@@ -79,7 +79,7 @@ def test_damage_is_listed(log: StreamLog) -> None:
     assert "damaged" in output and str(WRITER) in output
 
 
-def test_of_much_damage_the_rest_is_a_number(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_beyond_the_list_is_a_number(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     for frame in LogView(log.directory).frames(Cursor(0), Cursor(log.position)):
         flip(log, frame.position + 150)
     monkeypatch.setattr("spark_rtps.transport.log.verification.DAMAGE_LISTED_MAX", 2)

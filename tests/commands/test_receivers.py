@@ -67,7 +67,7 @@ def closed() -> Iterator[str]:
 
 
 class TestStat:
-    def test_of_a_receiver_and_not_of_this_host(self, root: Path) -> None:
+    def test_stat_shows_a_receiver_and_not_this_host(self, root: Path) -> None:
         source(root, "Here")
         with FakeReceiver(telling(STREAM)) as receiver:
             found = json.loads(run("stat", "--receiver", receiver.address, "--json").stdout)
@@ -81,12 +81,12 @@ class TestStat:
         assert "Squ\ufffd[31mare" in shown and "\x1b" not in shown
         assert "Here" not in shown and receiver.address not in shown
 
-    def test_of_two_that_have_the_same_paths(self) -> None:
+    def test_stat_separates_two_receivers_with_the_same_paths(self) -> None:
         with FakeReceiver(telling(STREAM)) as one, FakeReceiver(telling(STREAM, STREAM)) as two:
             shown = run("stat", "-r", one.address, "-r", two.address).stdout
         assert (shown.count(f"at {one.address}"), shown.count(f"at {two.address}")) == (1, 2)
 
-    def test_one_that_does_not_answer_does_not_hide_the_other(self, closed: str) -> None:
+    def test_a_silent_receiver_does_not_hide_the_other(self, closed: str) -> None:
         with FakeReceiver(telling(STREAM)) as receiver:
             at = ("-r", closed, "-r", receiver.address)
             shown = run("stat", *at, exit_code=1).stdout
@@ -164,7 +164,7 @@ class TestLs:
         assert "participants of domain 5" in shown and "robot" in shown
         assert found == json.loads(json.dumps(seen.as_json()))
 
-    def test_it_listens_for_a_while_only(self) -> None:
+    def test_ls_listens_for_a_limited_time(self) -> None:
         assert LISTEN_SECONDS_ASKED_MAX < connections.SILENCE_SECONDS
         assert "8 s at most" in run("ls", "-r", "127.0.0.1:1", "--wait", "9s", exit_code=2).output
 
@@ -271,7 +271,7 @@ def test_with_tls_the_token_is_shown_to_its_certificate_only(tmp_path: Path) -> 
     assert "is not reached" in str(error)
 
 
-def test_one_that_is_silent_is_not_waited_for_long() -> None:
+def test_a_silent_receiver_is_not_waited_for_long() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         begun = time.monotonic()
         run("stat", "-r", f"127.0.0.1:{silent.getsockname()[1]}", exit_code=1)

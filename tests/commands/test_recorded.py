@@ -154,7 +154,7 @@ class TestLog:
         assert found["base"] == log.base > 0
 
     @pytest.mark.parametrize("options", [(), ("--verify",)])
-    def test_it_is_gone_through_where_it_lies(
+    def test_a_log_is_scanned_by_its_server(
         self, log: StreamLog, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
     ) -> None:
         """A frame at a time here, and none is fetched."""
@@ -314,7 +314,7 @@ class TestEcho:
             assert run("echo", "squares", "-r", receiver.address, "--timeout", "700ms").stdout == ""
             assert sum("/tail" in target for target in receiver.asked) == 2
 
-    def test_it_ends_in_time_with_much_still_to_come(
+    def test_echo_ends_in_time_with_many_samples_left(
         self, log: StreamLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with FakeReceiver(recording(log.directory)) as receiver:

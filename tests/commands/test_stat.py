@@ -58,7 +58,7 @@ def test_a_directory_under_two_names_is_searched_once(root: Path, tmp_path: Path
 
 
 class TestNumbers:
-    def test_of_a_source(self, root: Path) -> None:
+    def test_numbers_of_a_source(self, root: Path) -> None:
         counted = {
             "receiver__domain": 3,
             "log__rows": 500,
@@ -119,7 +119,7 @@ class TestNumbers:
         counted = {"count": 2, "behind_bytes": 192, "overtaken": 1, "missed_bytes": 37}
         assert {name: found[f"groups.{name}"] for name in counted} == counted
 
-    def test_of_a_sink(self, root: Path) -> None:
+    def test_numbers_of_a_sink(self, root: Path) -> None:
         sink(
             root,
             writer__written_samples=100,
@@ -174,7 +174,7 @@ class TestNumbers:
 
 
 class TestTable:
-    def test_of_everything(self, root: Path) -> None:
+    def test_table_of_all_streams(self, root: Path) -> None:
         source(root, log__rows=12345, log__position=5 << 20)
         sink(root, "[bold]", writer__written_samples=77)
         output = run().stdout

@@ -30,7 +30,7 @@ class TestPositions:
             for name, value in {"guid_high": high, "guid_low": low, **slot}.items():
                 counters.counter(f"stream.{i}.{name}").set(value)
 
-    def test_of_a_sink(self, root: Path) -> None:
+    def test_positions_of_a_sink(self, root: Path) -> None:
         self.sink(root, is_connected=1, fc_receivers=3)
         (stream,) = as_json()["streams"]  # type: ignore[misc]
         assert stream["positions"] == {  # type: ignore[has-type]
@@ -65,7 +65,7 @@ class TestPositions:
         positions = as_json()["streams"][0]["positions"]
         assert (positions["window"], positions["lag"]) == (0, 0)
 
-    def test_of_a_source(self, root: Path) -> None:
+    def test_positions_of_a_source(self, root: Path) -> None:
         one = {"rcv_pos": 90, "rcv_hwm": 101, "sub_pos": 80, "window": 131072, "rtt_ns": 250_000}
         self.source(root, one, {"guid_high": 0, "guid_low": 0}, {"rcv_hwm": 7})
         (stream,) = as_json()["streams"]  # type: ignore[misc]
@@ -142,7 +142,7 @@ class TestStatuses:
         assert set(statuses(counters)) == {"SAMPLE_LOST", "LIVELINESS_CHANGED", "SAMPLE_REJECTED"}
         assert raised(counters) == {"SAMPLE_LOST": {"total_count": 3}}
 
-    def test_one_row_each(self, root: Path) -> None:
+    def test_statuses_have_one_row_each(self, root: Path) -> None:
         source(
             root,
             status__sample_lost__total_count=3,

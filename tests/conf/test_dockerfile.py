@@ -53,7 +53,7 @@ def test_the_last_stage_runs_the_receiver_as_a_user_without_rights() -> None:
     assert given(last, "COPY") == ["--from=build /opt/spark-rtps /opt/spark-rtps"]
 
 
-def test_its_python_is_one_that_the_package_supports() -> None:
+def test_the_images_python_is_supported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "Programming Language :: Python :: 3.13" in project["classifiers"]
 

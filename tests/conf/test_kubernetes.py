@@ -50,14 +50,14 @@ def test_the_schemas_find_a_mistake(rendered: dict[str, dict[str, Any]]) -> None
         kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
 
 
-def test_it_is_on_the_network_of_its_node(pod: dict[str, Any], container: dict[str, Any]) -> None:
+def test_the_pod_uses_the_network_of_its_node(pod: dict[str, Any], container: dict[str, Any]) -> None:
     assert pod["hostNetwork"] is True
     assert pod["dnsPolicy"] == "ClusterFirstWithHostNet"
     assert pod["nodeSelector"]
     assert [(port["containerPort"], port["hostPort"]) for port in container["ports"]] == [(7420, 7420)]
 
 
-def test_it_has_no_rights_beyond_its_own(pod: dict[str, Any], container: dict[str, Any]) -> None:
+def test_the_pod_has_no_extra_rights(pod: dict[str, Any], container: dict[str, Any]) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False

@@ -80,7 +80,7 @@ def test_nothing_cheap_is_left_to_harden(unit: Path) -> None:
     assert threshold.returncode == 0, threshold.stdout.splitlines()[-1]
 
 
-def test_it_says_when_it_is_ready_and_is_watched() -> None:
+def test_the_unit_notifies_readiness_and_has_a_watchdog() -> None:
     service = settings()["Service"]
     assert service["Type"] == ["notify"]
     assert int(service["WatchdogSec"][0]) >= 10
@@ -223,7 +223,7 @@ def test_the_example_finds_the_credentials() -> None:
     assert named == loaded
 
 
-def test_it_is_of_the_form_of_units() -> None:
+def test_the_unit_is_well_formed() -> None:
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.read(UNIT)
     assert parser.sections() == ["Unit", "Service", "Install"]

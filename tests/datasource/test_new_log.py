@@ -20,25 +20,25 @@ def new(tmp_path: Path) -> NewLog:
     return NewLog(settings, plan_source(settings, COLUMNS))
 
 
-def test_it_is_made_once_and_at_the_end_of_the_first_micro_batch(new: NewLog, tmp_path: Path) -> None:
+def test_a_log_is_made_once_at_the_end_of_the_first_micro_batch(new: NewLog, tmp_path: Path) -> None:
     name = new.choose_name()
     assert name == new.choose_name() and not (tmp_path / name).exists()
     assert new.make_if_next(name) and (tmp_path / name).exists()
     assert not new.make_if_next(name), "Spark has written it down"
 
 
-def test_of_another_run_nothing_is_made(new: NewLog, tmp_path: Path) -> None:
+def test_no_log_is_made_for_another_run(new: NewLog, tmp_path: Path) -> None:
     name = new.choose_name()
     assert not new.make_if_next("another") and not (tmp_path / name).exists()
 
 
-def test_one_in_place_of_a_lost_log_is_next_behind_that(new: NewLog) -> None:
+def test_a_log_that_replaces_a_lost_one_follows_it(new: NewLog) -> None:
     name = new.choose_name()
     assert new.replace(name).name == new.name != name
     assert new.replaces == name and new.make_if_next(name) and not new.make_if_next(new.name)
 
 
-def test_one_that_cannot_be_made_replaces_nothing(new: NewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_made_replaces_nothing(new: NewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     name = new.choose_name()
 
     def fails(*_: object) -> Path:

@@ -156,7 +156,7 @@ def test_one_server_serves_the_logs_of_a_query(there: Callable[..., None]) -> No
     assert list(dict.fromkeys(server.logs)) == LOGS
 
 
-def test_it_ends_with_the_query_and_two_queries_have_two_tokens(there: Callable[..., None]) -> None:
+def test_a_server_ends_with_its_query_and_has_a_token_of_its_own(there: Callable[..., None]) -> None:
     there(LO)
     one, two = Scene(), Scene()
     tokens = {served.token for s in (one, two) if (served := s.serving.served(LOGS[0])) is not None}
@@ -166,7 +166,7 @@ def test_it_ends_with_the_query_and_two_queries_have_two_tokens(there: Callable[
     assert one.servers[0].stopped
 
 
-def test_it_runs_at_once_only_where_something_was_set_that_may_be_wrong(
+def test_a_server_starts_at_once_only_with_options_that_may_be_wrong(
     there: Callable[..., None], pem: str
 ) -> None:
     there(LO, ETH)
@@ -181,7 +181,7 @@ def test_it_runs_at_once_only_where_something_was_set_that_may_be_wrong(
         assert s.servers[0].started is at_once
 
 
-def test_one_that_cannot_start_is_stopped_and_tried_anew(there: Callable[..., None]) -> None:
+def test_a_server_that_cannot_start_is_stopped_and_retried(there: Callable[..., None]) -> None:
     there(LO, ETH)
     s = Scene(fails="no room", serve_address="10.1.0.5")
     for number in range(2):
@@ -200,13 +200,13 @@ def pem(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_of_a_file_with_the_key_only_the_certificates_travel(pem: str) -> None:
+def test_only_certificates_of_a_file_with_the_key_are_sent(pem: str) -> None:
     served = Scene(serve_certificate=pem, serve_key=pem).serving.served(LOGS[0])
     assert served is not None and served.ca is not None
     assert served.ca.count("BEGIN CERTIFICATE") == 2 and "PRIVATE" not in served.ca
 
 
-def test_it_warns_only_of_what_another_host_fetches_in_the_clear(
+def test_a_server_warns_only_of_unencrypted_fetches_by_other_hosts(
     there: Callable[..., None], pem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     there(LO, ETH)

@@ -93,7 +93,7 @@ def test_a_receiver_that_comes_back_with_another_slice(services: ReceiverService
         reader.latestOffset(zero, ALL)
 
 
-def test_one_that_nobody_has_reached_yet_may_have_what_is_missing(services: ReceiverServices) -> None:
+def test_an_unreached_receiver_may_have_the_missing_slice(services: ReceiverServices) -> None:
     sliced(services, "0/2", "1/2")
     services.b.is_gone = True
     reader = services.reader()

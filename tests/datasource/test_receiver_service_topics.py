@@ -65,7 +65,7 @@ def test_the_subscription_is_found_by_its_topics(services: ReceiverServices) -> 
     services.reader(subscribePattern="p|q").initialOffset()
 
 
-def test_one_type_is_that_of_all_topics(services: ReceiverServices) -> None:
+def test_a_single_type_is_that_of_all_topics(services: ReceiverServices) -> None:
     tell(services.a, WRITER, "p", POINT)
     tell(services.b, OTHER, "q", POINT)
     found = receiver_service_type(settings_of(subscribe="p,q"), services.connect)

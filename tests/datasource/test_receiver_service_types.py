@@ -49,7 +49,7 @@ def test_a_first_writer_is_waited_for(services: ReceiverServices) -> None:
 
 
 @pytest.mark.parametrize("extensibility", [Extensibility.APPENDABLE, Extensibility.MUTABLE])
-def test_of_a_type_that_grows_the_one_with_most_members(
+def test_a_growing_type_is_read_as_the_one_with_most_members(
     services: ReceiverServices, extensibility: Extensibility
 ) -> None:
     small, middle, large = (

@@ -113,7 +113,7 @@ class TestStream:
         reader.commit(two)
         assert services.b.committed[-1][0] == zero["group"]
 
-    def test_one_goes_away_while_a_batch_is_planned(self, services: ReceiverServices) -> None:
+    def test_a_receiver_leaves_while_a_batch_is_planned(self, services: ReceiverServices) -> None:
         first = services.reader(startingTimestamp=1)
         services.b.goes = True
         zero = first.initialOffset()
@@ -331,7 +331,7 @@ class TestBatch:
             assert ids(*batch(services, (position, "latest"), ("latest", "latest"), **reported)) == rows
             assert f"startingOffsets: position {position} of receiver a {what}" in caplog.text
 
-    def test_it_ends_before_it_begins(self, services: ReceiverServices) -> None:
+    def test_a_batch_that_ends_before_it_begins(self, services: ReceiverServices) -> None:
         services.a.receive(0, 2)
         with pytest.raises(UsageError, match="receiver a: the batch would begin at position"):
             batch(services, ("latest", "latest"), (0, "latest"))

@@ -64,7 +64,9 @@ class TestExtensibility:
     @pytest.mark.parametrize(
         ("given", "found"), [({}, "appendable"), ({"type__extensibility": "final"}, "final")]
     )
-    def test_of_structs_without_an_annotation(self, idl: str, given: dict[str, str], found: str) -> None:
+    def test_extensibility_of_structs_without_an_annotation(
+        self, idl: str, given: dict[str, str], found: str
+    ) -> None:
         plan = plan_source(settings(type__file=idl, type="Pose", **given), POSE)
         assert plan.struct is not None
         assert plan.struct.extensibility.value == found

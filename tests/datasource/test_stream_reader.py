@@ -249,7 +249,7 @@ class TestFirstStart:
 
 
 class TestBatch:
-    def test_its_log_is_ephemeral(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_the_log_of_a_batch_is_ephemeral(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         started = []
 
         def start(*args: Any, **kwargs: Any) -> Never:
@@ -354,7 +354,7 @@ class TestNaming:
             ({"payload": "arrow"}, ("spark_rtps::ArrowBatch", False)),
         ],
     )
-    def test_of_columns(
+    def test_names_of_columns(
         self, tmp_path: Path, options: dict[str, str], named: tuple[str | None, bool | None]
     ) -> None:
         assert self.reported(tmp_path, COLUMNS, **options) == named
@@ -368,7 +368,7 @@ class TestNaming:
             ({"type": "Point", "keyed": "true"}, ("Point", True)),
         ],
     )
-    def test_of_payloads(
+    def test_names_of_payloads(
         self, tmp_path: Path, options: dict[str, str], named: tuple[str | None, bool | None]
     ) -> None:
         assert self.reported(tmp_path, to_spark(BINARY_SCHEMA), payload="binary", **options) == named
@@ -401,7 +401,7 @@ class TestAvailableNow:
             start = end
         assert found == [list(range(6)), list(range(6, 10))]
 
-    def test_it_listens_first(self, make: Callable[..., Source]) -> None:
+    def test_available_now_listens_first(self, make: Callable[..., Source]) -> None:
         source = make(**{"read.timeout": "100ms"})
         source.reader.prepareForTriggerAvailableNow()
         zero = source.begin()

@@ -234,7 +234,9 @@ class TestRestart:
 
 
 class TestDeadReceiver:
-    def test_it_is_started_again(self, make: Callable[..., Source], caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_dead_receiver_is_restarted(
+        self, make: Callable[..., Source], caplog: pytest.LogCaptureFixture
+    ) -> None:
         source = make()
         zero = source.begin()
         source.receiver.receive(0, 10)

@@ -107,7 +107,7 @@ def session(pool: WriterPool, asked: Settings) -> Any:
     return pool.session(asked, plan_of(asked))
 
 
-def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
+def test_a_writer_takes_no_ports_of_a_receiver_that_is_down_briefly(
     nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_pool, "default_log_dir", lambda: tmp_path)

@@ -73,7 +73,7 @@ class TestRelabelled:
         renamed = relabelled(given, legal_schema(given.schema))
         assert [addresses(c) for c in renamed.columns] == [addresses(c) for c in given.columns]
 
-    def test_of_a_slice(self) -> None:
+    def test_relabelling_a_slice(self) -> None:
         given = batch().slice(1)
         renamed = relabelled(given, legal_schema(given.schema))
         assert values(renamed.to_pylist()) == values(ROWS[1:])

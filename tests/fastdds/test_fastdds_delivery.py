@@ -104,7 +104,7 @@ def test_late_joiner_of_fast_dds(peer: FastPeer, node: Node, topic: str) -> None
 # --- representation -------------------------------------------------------------------------------
 
 
-def test_it_is_never_sent_xcdr2(peer: FastPeer, node: Node, topic: str) -> None:
+def test_fast_dds_is_never_sent_xcdr2(peer: FastPeer, node: Node, topic: str) -> None:
     """An XCDR2 payload ends its process; it says nothing of representations, and so takes XCDR1."""
     peer.reader(topic, NUMBER)
     writer = node.create_writer(WriterSpec(topic, NUMBER.name, qos(data_representation=(XCDR2,)), keyed=True))

@@ -101,7 +101,7 @@ def test_two_readers_of_one_writer(peer: FastPeer, node: Node, topic: str) -> No
 
 
 @FILTERS
-def test_its_filter_at_our_writer(
+def test_a_filter_of_fast_dds_is_applied_by_our_writer(
     expression: str,
     parameters: tuple[str, ...],
     passes: Callable[[int], bool],

@@ -88,7 +88,9 @@ def test_ls_and_echo_name_it_as_ros_does(
 
 
 @pytest.mark.parametrize("topic", ["/robot1/temperature", "temperature"])
-def test_it_is_read_by_its_name(robot: FastPeer, domain: int, tmp_path: Path, topic: str) -> None:
+def test_a_fast_dds_writer_is_read_by_its_type_name(
+    robot: FastPeer, domain: int, tmp_path: Path, topic: str
+) -> None:
     """The type comes by its name; what the writer keeps for late joiners is requested, because it offers it."""
     names = {"topic": topic, "ros.namespace": "/robot1"}
     with receiving(source(domain, tmp_path, **names)) as (session, plan):
@@ -118,7 +120,7 @@ def test_topics_by_a_pattern(robot: FastPeer, domain: int, tmp_path: Path) -> No
     }
 
 
-def test_it_reads_what_a_node_of_ours_writes(peer: FastPeer, domain: int) -> None:
+def test_fast_dds_reads_samples_of_our_node(peer: FastPeer, domain: int) -> None:
     peer.reader("rt/robot1/cmd", ros_type(TEMPERATURE), announced=False, keep=10)
     options = {"ros": "true", "ros.namespace": "/robot1"}
     with (

@@ -84,7 +84,7 @@ def test_a_peers_batch_costs_work_by_the_kilobyte(scene: HostileScene, kinds: in
 @pytest.mark.parametrize("named", ["header", "info_source"])
 @pytest.mark.parametrize("to", ["INFO_DST", "everybody"])
 @pytest.mark.parametrize("what", ["heartbeat", "gap", "data", "gap to this reader", "near gap", "next row"])
-def test_nobody_moves_a_stream_forward_in_anothers_name(
+def test_an_attacker_cannot_advance_another_writers_stream(
     scene: HostileScene, what: str, named: str, to: str
 ) -> None:
     other, near = scene.other, scene.received.written + 3
@@ -160,7 +160,9 @@ def test_a_burst_of_honest_and_forged_rows_is_separated(scene: HostileScene) -> 
 @pytest.mark.parametrize("which", ["writer", "reader", "participant"])
 @pytest.mark.parametrize("hashed", [True, False])
 @pytest.mark.parametrize("sn", [2, FAR])
-def test_nobody_disposes_anothers_endpoint(scene: HostileScene, which: str, hashed: bool, sn: int) -> None:
+def test_an_attacker_cannot_dispose_anothers_endpoint(
+    scene: HostileScene, which: str, hashed: bool, sn: int
+) -> None:
     unmatched_peer, other = scene.attackers["stranger"], scene.other
     gone = m.status_info(disposed=True, unregistered=True)
     if which == "participant":
@@ -193,7 +195,7 @@ def test_nobody_disposes_anothers_endpoint(scene: HostileScene, which: str, hash
 
 @pytest.mark.parametrize("base", [10**6, FAR, 6, 10])
 @pytest.mark.parametrize("how", ["acknack", "acknack_batch", "status_message"])
-def test_nobody_acknowledges_in_anothers_name(scene: HostileScene, base: int, how: str) -> None:
+def test_an_attacker_cannot_acknowledge_for_another_reader(scene: HostileScene, base: int, how: str) -> None:
     """A sink reports success for rows that its reader has, and for no others."""
     honest = scene.network._hosts.pop(scene.other.user[0])  # it is away: nothing of it arrives
     scene.sunk.write(5, scene.network.now)

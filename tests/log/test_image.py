@@ -97,7 +97,7 @@ def test_reading_does_not_pass_what_is_read(log: PublicationLog) -> None:
     assert read(image) == [1]
 
 
-def test_it_stops_at_a_claim(log: PublicationLog) -> None:
+def test_an_image_stops_at_a_claim(log: PublicationLog) -> None:
     image = image_of(log)
     publish(log, 1)
     claim = put(log, b"1234" * 8)

@@ -95,7 +95,7 @@ def test_a_folder_that_was_there_already(tmp_path: Path) -> None:
 
 
 @as_root
-def test_nobody_can_hold_the_lock(open_folder: Path) -> None:
+def test_other_users_cannot_hold_the_lock(open_folder: Path) -> None:
     for mode in (0o700, 0o755):
         fill(open_folder / "log", mode)
         held = subprocess.run(

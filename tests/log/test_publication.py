@@ -79,7 +79,7 @@ def test_a_rotation_is_padding_that_is_passed(scene: Scene) -> None:
     assert scene.positions.snd_pos == scene.positions.pub_pos == scene.log.position
 
 
-def test_nobody_left() -> None:
+def test_a_publication_without_readers_left() -> None:
     scene = Scene(window=AROUND + 16)
     scene.write(1)
     scene.consumed(0, AROUND + 16)

@@ -41,7 +41,7 @@ def lagging() -> Log:
     return log
 
 
-def test_it_goes_through_all_states() -> None:
+def test_a_slow_reader_goes_through_all_states() -> None:
     log = lagging()
     assert log.after(LIMIT - 1) == [] and log.tethering.state(A) is ACTIVE
     assert log.after(1) == [(A, LINGER)] and log.tethering.state(A) is LINGER
@@ -84,7 +84,7 @@ def test_a_tethered_one_is_waited_for() -> None:
     assert log.after(1_000 * LIMIT) == [] and log.tethering.state(A) is ACTIVE
 
 
-def test_it_may_be_alone() -> None:
+def test_a_single_reader_is_never_let_go() -> None:
     log = lagging()
     del log.consumers[B]
     assert log.after(1_000 * LIMIT) == []

@@ -348,7 +348,7 @@ class TestDashboard:
         for query in self.queries():
             assert ("_total" in query) == ("rate(" in query or "increase(" in query), query
 
-    def test_its_panels_do_not_overlap(self) -> None:
+    def test_the_panels_do_not_overlap(self) -> None:
         cells = set()
         for panel in DASHBOARD["panels"]:
             grid = panel["gridPos"]

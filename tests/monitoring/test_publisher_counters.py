@@ -158,7 +158,7 @@ class TestFiles:
         assert (stream.pid, stream.state, stream.guid_prefix) == (os.getpid(), State.ALIVE, PREFIX.hex())
         assert (stream.samples, stream.peers, stream.behind_samples) == (0, 0, 0)
 
-    def test_all_that_the_writer_counts(self, root: Path, writer: BlockingWriter) -> None:
+    def test_all_counters_of_the_writer_are_written(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -380,7 +380,7 @@ class TestStale:
     def directory(self, tmp_path: Path) -> Path:
         return tmp_path
 
-    def test_of_processes_that_are_no_more(self, directory: Path) -> None:
+    def test_counters_of_ended_processes(self, directory: Path) -> None:
         mine = f"{os.getpid()}-{process_start(os.getpid())}-0"
         kept = [f"{mine}.counters", f"{mine}.json", "readme", "1-x.json"]
         reborn = f"{os.getpid()}-1-0.counters"  # somebody had our process id before

@@ -59,7 +59,7 @@ def test_built_in_congestion_controls_have_names(kind: str, made: type) -> None:
 
 @pytest.mark.parametrize("name", ["Half", "Outer.Half"])
 @pytest.mark.usefixtures("mine")
-def test_of_the_users_own(name: str) -> None:
+def test_a_congestion_control_of_the_user(name: str) -> None:
     make = load_congestion_control(f"own_congestion:{name}", "Square")
     control = make(CongestionControlPolicy(max_window=8_000), WRITER)
     assert control.stream == StreamInfo("Square", WRITER.guid, "unicast", 1 << 20)  # type: ignore[attr-defined]

@@ -92,7 +92,7 @@ def received(sockets: Sockets, source: socket.socket) -> list[bytes]:
     return [bytes(sockets.buffer[start:stop]) for start, stop, _ in sockets.drain(source)]
 
 
-def test_all_that_have_joined_receive_what_is_sent_once() -> None:
+def test_all_members_receive_a_datagram_sent_once() -> None:
     with open_sockets() as one, open_sockets() as two, open_sockets() as three:
         for each in (two, three):
             assert each.join(GROUP, 1 << 20)
@@ -123,7 +123,7 @@ def rtps(prefix: int, text: bytes = b"") -> bytes:
     return b"RTPS\2\5\1\x7e" + bytes((prefix,)) * 12 + text
 
 
-def test_of_a_group_only_participants_that_are_listened_to_are_received() -> None:
+def test_only_accepted_participants_are_received_from_a_group() -> None:
     """The others are dropped by the kernel, and so is what is no RTPS message."""
     with open_sockets() as one, open_sockets() as two:
         assert two.join(GROUP, 1 << 20)

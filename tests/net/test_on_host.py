@@ -175,7 +175,7 @@ def test_several_writers(scene: Scene) -> None:
     [(False, IPC), (True, FlowControlPolicy(term_length=TERM))],
     ids=["reader", "writer"],
 )
-def test_both_sides_have_to_want_it(scene: Scene, reads: bool, publishes: FlowControlPolicy) -> None:
+def test_ipc_needs_both_sides(scene: Scene, reads: bool, publishes: FlowControlPolicy) -> None:
     got = scene.reader(scene.node(ipc=reads))
     writer = scene.writer(scene.node(), flow_control=publishes)
     writer.write_samples(numbered(0, 100))

@@ -110,7 +110,7 @@ def test_a_reader_that_waits_is_woken_by_a_datagram_without_samples(scene: Scene
     assert not any(node.participant.drops.values())
 
 
-def test_it_has_a_slot_that_shows_it_is_alive(scene: Scene) -> None:
+def test_a_reader_has_a_slot_that_shows_it_is_alive(scene: Scene) -> None:
     node = scene.node(ipc=True)
     scene.reader(node)
     writer = ipc_writer(scene, scene.node())

@@ -38,13 +38,13 @@ def refusal(role: AppliesTo, options: dict[str, str]) -> OptionError:
 
 
 class TestDefaults:
-    def test_of_a_writer(self) -> None:
+    def test_defaults_of_a_writer(self) -> None:
         settings = parse(WRITE, {})
         assert settings.flow_control == FlowControlPolicy(term_length=32 << 20)
         assert settings.offer_timeout == settings.qos.max_blocking_time == 30_000_000_000
         assert (settings.ipc, settings.metrics_port, settings.warnings) == (False, 0, ())
 
-    def test_of_a_reader(self) -> None:
+    def test_defaults_of_a_reader(self) -> None:
         settings = parse(READ, {})
         assert settings.reader_policy == ReaderPolicy()
         assert (settings.consumption, settings.spy, settings.ipc, settings.metrics_port) == (
@@ -193,7 +193,7 @@ class TestWhatTheyBecome:
 
 class TestPlugins:
     @pytest.mark.parametrize(("role", "option"), [(WRITE, f"{FLOW}strategy"), (READ, "congestion_control")])
-    def test_one_of_your_own(self, role: AppliesTo, option: str) -> None:
+    def test_a_plugin_of_the_user(self, role: AppliesTo, option: str) -> None:
         settings = parse(role, {option: "my.package:Own.Kind"})
         policy = settings.reader_policy.congestion_control
         assert "my.package:Own.Kind" in (settings.flow_control.strategy, policy.kind)
@@ -201,7 +201,7 @@ class TestPlugins:
 
     @pytest.mark.parametrize(("role", "option"), [(WRITE, f"{FLOW}strategy"), (READ, "congestion_control")])
     @pytest.mark.parametrize("text", ["", "fastest", "a:", ":f", "a b:f", "a:f()", "a.:f", "a:f:g", "1a:f"])
-    def test_one_that_is_none(self, role: AppliesTo, option: str, text: str) -> None:
+    def test_an_invalid_plugin_is_refused(self, role: AppliesTo, option: str, text: str) -> None:
         error = refusal(role, {option: text})
         assert error.option == option
         assert "or module:class, such as my.package:MyClass" in error.fix

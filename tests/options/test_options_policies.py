@@ -205,7 +205,7 @@ class TestValues:
 
 
 class TestQos:
-    def test_of_a_reader(self) -> None:
+    def test_qos_of_a_reader(self) -> None:
         qos = read(
             history__depth="5",
             resource_limits__max_samples="50",
@@ -228,7 +228,7 @@ class TestQos:
         assert qos.presentation_scope is PresentationScope.TOPIC
         assert qos.coherent_access and qos.ordered_access
 
-    def test_of_a_writer(self) -> None:
+    def test_qos_of_a_writer(self) -> None:
         qos = write(
             max_blocking_time="2s",
             lifespan="4s",

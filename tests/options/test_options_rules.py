@@ -82,7 +82,7 @@ def test_a_contradiction_names_both(role: AppliesTo, options: dict[str, str]) ->
         (KEEP.format("min"), KEEP.format("max")),
     ],
 )
-def test_one_alone_may_contradict_a_default(low: str, high: str) -> None:
+def test_an_option_alone_may_contradict_a_default(low: str, high: str) -> None:
     with pytest.raises(OptionError, match=f"option '{low}'.*{high}"):
         parse(WRITE, {low: "1h"})
     with pytest.raises(OptionError, match=r"option 'log.segment_bytes'.*log.max_bytes, 4GiB"):

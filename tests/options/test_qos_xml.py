@@ -74,7 +74,7 @@ class TestConnext:
         assert found.transport_priority == 3
         assert found.flow_controller == FlowControllerPolicy()
 
-    def test_its_batches_and_its_protocol(self) -> None:
+    def test_batches_and_protocol_of_connext(self) -> None:
         found = settings(AppliesTo.WRITE, CONNEXT)
         batch, policy = found.batch, found.writer_policy
         assert (batch.enable, batch.max_data_bytes, batch.max_samples) == (True, 30720, INFINITE)
@@ -293,7 +293,7 @@ class TestFiles:
         assert caught.value.option == "qos.file"
         assert output in str(caught.value)
 
-    def test_one_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_that_is_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("spark_rtps.options.qos_profiles.xml_file._FILE_BYTES_MAX", 1 << 20)
         with pytest.raises(OptionError, match="is larger than 1 MiB"):
             settings(AppliesTo.READ, written(tmp_path, b" " * ((1 << 20) + 1)))

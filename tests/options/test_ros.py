@@ -184,7 +184,7 @@ class TestNames:
 
 
 class TestEnvironment:
-    def test_it_decides_where_no_option_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_environment_decides_where_no_option_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ROS_DOMAIN_ID", "42")
         monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.1; robot2 ;")
         monkeypatch.setenv("ROS_DISTRO", "humble")

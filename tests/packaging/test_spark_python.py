@@ -92,7 +92,7 @@ class TestVersions:
     @pytest.mark.parametrize(
         "imports", ["import spark_rtps; spark_rtps.RtpsDataSource", "import pyspark_rtps"]
     )
-    def test_one_that_is_too_new(self, tmp_path: Path, imports: str) -> None:
+    def test_a_python_that_is_too_new(self, tmp_path: Path, imports: str) -> None:
         output = run(imports, modules=pyspark(tmp_path, "7.0.0", datasource="DataSource = object\n"))
         assert "this spark-rtps knows PySpark 4.0 to 4.3, and 7.0.0 is installed" in output
         assert "install a newer spark-rtps, or PySpark 4.3" in output

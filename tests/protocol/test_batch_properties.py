@@ -492,5 +492,5 @@ def quiet(participant: RtpsParticipant) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(30))
-def test_all_readers_get_all_once_in_order_and_then_it_is_silent(seed: int) -> None:
+def test_all_readers_get_all_samples_once_and_the_network_falls_silent(seed: int) -> None:
     Story(seed).play()

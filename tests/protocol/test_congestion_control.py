@@ -57,20 +57,20 @@ class TestStatic:
     @pytest.mark.parametrize(
         ("initial", "largest", "window"), [(0, 4096, 4096), (1024, 4096, 1024), (8192, 4096, 4096)]
     )
-    def test_it_is_always_the_same(self, initial: int, largest: int, window: int) -> None:
+    def test_the_static_window_is_constant(self, initial: int, largest: int, window: int) -> None:
         stream = Stream(StaticWindow(CongestionControlPolicy(initial_window=initial, max_window=largest)))
         for loss in (False, True):
             assert stream.track(10_000, after=S, loss=loss) == WindowOutcome(window, False)
 
 
 class TestSlowStart:
-    def test_it_begins_with_ten_datagrams(self) -> None:
+    def test_slow_start_begins_with_ten_datagrams(self) -> None:
         assert Stream(Cubic(POLICY)).track() == WindowOutcome(10 * DATAGRAM)
 
     def test_or_as_the_policy_says(self) -> None:
         assert Cubic(replace(POLICY, initial_window=50_000)).cwnd == 50_000 // DATAGRAM
 
-    def test_it_grows_by_what_is_consumed(self) -> None:
+    def test_slow_start_grows_by_consumed_bytes(self) -> None:
         stream = Stream(Cubic(POLICY))
         assert stream.track(10 * DATAGRAM).window == 20 * DATAGRAM
         assert stream.track(20 * DATAGRAM).window == 40 * DATAGRAM

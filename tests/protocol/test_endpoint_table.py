@@ -58,7 +58,7 @@ STEPS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_it_knows_what_the_model_knows(steps: list[tuple[Any, ...]]) -> None:
+def test_the_table_equals_the_model(steps: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, most in (
             ("ENDPOINTS_PER_PARTICIPANT_MAX", 3),

@@ -531,7 +531,7 @@ def test_a_sample_too_large_for_a_frame_keeps_its_place_by_an_empty_one() -> Non
     assert [(frame.first_sn, len(frame.data) > 0) for frame in frames] == [(1, False), (2, True)]
 
 
-def test_to_readers_on_this_host_a_large_sample_is_one_message(tmp_path: Path) -> None:
+def test_a_large_sample_to_readers_on_this_host_is_one_message(tmp_path: Path) -> None:
     log = PublicationLog.create(1 << 20, path=tmp_path / "log")
     s = Script(log=log, message_size=1_400)
     payload = np.arange(9_000, dtype=np.uint16).view(np.uint8)

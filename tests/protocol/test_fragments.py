@@ -236,7 +236,7 @@ def test_only_what_arrived_leaves_a_place() -> None:
     assert not (sample.data[2 * size : (last - 1) * size] == 0xEE).all()
 
 
-def test_of_one_writer_the_sample_that_is_needed_last_gives_way() -> None:
+def test_the_last_needed_sample_of_a_writer_is_evicted() -> None:
     flood = Flood()
     proxy = flood.writer(1)
     for sn in (3, 1, 2):

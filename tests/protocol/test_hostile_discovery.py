@@ -78,7 +78,7 @@ def test_a_forged_announcement_makes_us_say_little_to_its_victim() -> None:
 
 
 @pytest.mark.parametrize("source", [EVIL_IP, ""])
-def test_nobody_proves_what_another_ones_address_is(source: str) -> None:
+def test_a_peer_cannot_prove_anothers_address(source: str) -> None:
     """To know our prefix (it is in everything we send) proves nothing, unless it comes from where it leads."""
     network = VirtualNetwork()
     one = network.add()
@@ -220,7 +220,7 @@ def dispose(prefix: bytes, whom: bytes, *, hashed: bool = True, sn: int = 99) ->
 
 
 @pytest.mark.parametrize("hashed", [True, False])
-def test_nobody_disposes_another_participant(scene: Scene, hashed: bool) -> None:
+def test_a_peer_cannot_dispose_another_participant(scene: Scene, hashed: bool) -> None:
     honest = scene.two.prefix
     scene.attack(dispose(EVIL, honest, hashed=hashed))  # in its own name
     scene.attack(dispose(honest, honest, hashed=hashed))  # in the other's, from elsewhere
@@ -230,7 +230,7 @@ def test_nobody_disposes_another_participant(scene: Scene, hashed: bool) -> None
     assert honest not in scene.one.database.participants
 
 
-def test_nobody_changes_another_participant(scene: Scene) -> None:
+def test_a_peer_cannot_change_another_participant(scene: Scene) -> None:
     honest = scene.two.prefix
     before = scene.one.database.participants[honest]
     scene.attack(announcement(honest))
@@ -240,7 +240,7 @@ def test_nobody_changes_another_participant(scene: Scene) -> None:
     assert b"\xaa" * 12 not in scene.one.database.participants
 
 
-def test_nobody_announces_or_disposes_another_ones_endpoint(scene: Scene) -> None:
+def test_a_peer_cannot_announce_or_dispose_anothers_endpoint(scene: Scene) -> None:
     guid = scene.writer.guid
     scene.announce(Guid(scene.two.prefix, b"\0\0\x77\3"), "t")
     assert scene.dropped() == {DropReason.BAD_PARAMETER: 1}

@@ -83,7 +83,7 @@ def number(request: BatchRequest) -> int:
 # --- what it sees -----------------------------------------------------------------------------------------
 
 
-def test_it_sees_each_sample_before_it_is_queued() -> None:
+def test_an_interceptor_gets_each_sample_before_it_is_queued() -> None:
     seen: list[tuple[str, Guid, int, int, int]] = []
 
     def see(request: BatchRequest) -> None:
@@ -99,7 +99,7 @@ def test_it_sees_each_sample_before_it_is_queued() -> None:
     assert {each[:2] for each in seen} == {("t", WRITER)}
 
 
-def test_it_sees_key_payload_and_what_the_sample_does() -> None:
+def test_an_interceptor_gets_key_payload_and_kind_of_a_sample() -> None:
     seen: list[tuple[bytes | None, bytes, bool, int]] = []
 
     def see(request: BatchRequest) -> None:
@@ -142,7 +142,7 @@ def test_a_row_is_decoded_only_when_it_is_asked_for() -> None:
 # --- what it decides --------------------------------------------------------------------------------------
 
 
-def test_it_may_flush_before_the_sample_that_is_too_many() -> None:
+def test_an_interceptor_may_flush_before_a_sample() -> None:
     def limit_to_40(request: BatchRequest) -> None:
         if request.queued_bytes + request.size > 40:
             request.flush()
@@ -155,7 +155,7 @@ def test_it_may_flush_before_the_sample_that_is_too_many() -> None:
     assert s.batcher.count == 1
 
 
-def test_it_may_flush_behind_the_sample() -> None:
+def test_an_interceptor_may_flush_after_a_sample() -> None:
     def send_every_third(request: BatchRequest) -> None:
         request.enqueue()
         if number(request) % 3 == 2:

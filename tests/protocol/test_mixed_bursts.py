@@ -258,7 +258,7 @@ def arriving(writers: list[Writer], rng: Random, count: int) -> list[tuple[bytes
 
 
 @pytest.mark.parametrize("seed", seeds(200))
-def test_it_comes_to_no_less_than_if_each_datagram_had_come_by_itself(seed: int) -> None:
+def test_a_mixed_burst_delivers_no_less_than_single_datagrams(seed: int) -> None:
     rng = Random(seed)
     kinds = [a_kind(rng) for _ in WRITERS]
     whole, apart = Mixed(kinds), Mixed(kinds)

@@ -51,7 +51,7 @@ def test_datagrams_per_sample_do_not_grow_with_readers() -> None:
     assert sent == {2: 50, 4: 50, 16: 50}
 
 
-def test_one_reader_alone_is_sent_nothing_by_the_group(network: VirtualNetwork) -> None:
+def test_a_single_reader_is_sent_nothing_by_the_group(network: VirtualNetwork) -> None:
     scene = Scene(network)
     reader = scene.reader()
     scene.settle()
@@ -72,7 +72,7 @@ def test_without_groups_each_reader_is_sent_a_copy(network: VirtualNetwork) -> N
     assert len(scene.sent(DATA)) == 3 and GROUP not in scene.sent(DATA)
 
 
-def test_one_that_takes_unicast_only_gets_copies_of_its_own(network: VirtualNetwork) -> None:
+def test_a_unicast_only_reader_gets_copies_of_its_own(network: VirtualNetwork) -> None:
     network.loss = 0.1
     scene = Scene(network)
     for _ in range(4):

@@ -160,7 +160,7 @@ def test_a_reader_that_no_group_reaches_is_sent_copies_of_its_own(network: Virtu
     assert scene.writer.counters.repaired_samples == 0
 
 
-def test_one_that_loses_the_newest_again_and_again_is_not_deaf(network: VirtualNetwork) -> None:
+def test_a_reader_that_repeatedly_loses_the_newest_still_gets_the_group(network: VirtualNetwork) -> None:
     """It requests all that was sent since its last request, but it has the rest from the group."""
     scene = Scene(network)
     unlucky, *_ = [scene.reader() for _ in range(3)]

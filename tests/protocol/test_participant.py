@@ -269,7 +269,7 @@ def test_a_silent_participant_ends_with_its_lease() -> None:
     assert one._sedp.remote.nbytes == 0
 
 
-def test_it_may_come_back_after_its_lease() -> None:
+def test_a_participant_may_return_after_its_lease() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     r, w = reader(network, one), writer(network, two)

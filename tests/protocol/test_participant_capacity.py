@@ -75,11 +75,11 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Room:
     return Room()
 
 
-def test_nobody_is_sent_away_while_there_is_room(room: Room) -> None:
+def test_no_participant_is_evicted_below_the_limit(room: Room) -> None:
     assert [room.come(n, ip) for n, ip in enumerate("aaabbb")] == [None] * 6
 
 
-def test_of_an_address_the_first_who_is_unproven_goes(room: Room) -> None:
+def test_the_first_unproven_participant_of_an_address_is_evicted(room: Room) -> None:
     room.come(0)
     room.come(1, proven=False)
     room.come(2, proven=False)
@@ -90,7 +90,7 @@ def test_of_an_address_the_first_who_is_unproven_goes(room: Room) -> None:
         room.come(4)
 
 
-def test_then_who_is_silent_longest_if_it_has_had_its_time(room: Room) -> None:
+def test_the_longest_silent_participant_is_evicted_next(room: Room) -> None:
     for n in range(3):
         room.come(n)
     with pytest.raises(DecodeError):
@@ -131,7 +131,7 @@ def test_an_address_whose_participants_are_matched_gives_none(room: Room) -> Non
     assert room.come(6, "d") == prefix(3)
 
 
-def test_one_that_moves_counts_where_it_is(room: Room) -> None:
+def test_a_participant_that_moves_counts_at_its_new_address(room: Room) -> None:
     for n in range(3):
         room.come(n)
     it = room.remotes[prefix(0)]

@@ -125,7 +125,7 @@ class TestDue:
 
 
 class TestConsumption:
-    def test_it_waits_for_what_is_missing(self) -> None:
+    def test_consumption_waits_for_missing_samples(self) -> None:
         each = script()
         [message] = output(each.data(1).data(3, 9, 4000).heartbeat(1, 9))
         assert message.consumption_sn == 1
@@ -134,14 +134,14 @@ class TestConsumption:
         [message] = output(each.data(2))
         assert message.consumption_sn == 9
 
-    def test_it_waits_for_the_owner(self) -> None:
+    def test_consumption_waits_for_the_owner(self) -> None:
         each = script()
         each.reader.on_run(samples(1, 1000, 64), now=each.now)
         assert each.reader.outgoing() == []
         each.reader.take_runs()
         assert len(each.reader.outgoing()) == 1
 
-    def test_it_waits_while_acknowledgements_are_held(self) -> None:
+    def test_consumption_waits_while_acknowledgements_are_held(self) -> None:
         each = script()
         each.reader.hold_acknowledgments = True
         assert output(each.data(1, 1000, 64)) == []
@@ -167,7 +167,7 @@ class TestConsumption:
             == 500 * 64
         )
 
-    def test_of_a_writer_that_is_gone(self) -> None:
+    def test_consumption_of_a_gone_writer(self) -> None:
         each = script()
         each.reader.unmatch_writer(IT)
         each.reader.consumed(IT, 200, 200 * 64)
@@ -180,7 +180,7 @@ class TestWindow:
         each.reader.window = 10_000
         assert output(each.heartbeat(1, 0))[0].receiver_window == 10_000
 
-    def test_it_opens_when_the_owner_has_room(self) -> None:
+    def test_the_window_opens_when_the_owner_has_capacity(self) -> None:
         each = script()
         each.reader.window = 0
         assert output(each.heartbeat(1, 0))[0].receiver_window == 0
@@ -218,7 +218,7 @@ class TestWindow:
         each.frag(1, 1, size=60_000, total=120_000).frag(1, 2, size=60_000, total=120_000).output()
         assert each.proxy.stream.offered_window == (10 + 2) * 60_000
 
-    def test_it_can_force_a_message(self) -> None:
+    def test_a_window_can_force_a_message(self) -> None:
         class Pushing:
             def on_track_rebuild(self, **_: object) -> WindowOutcome:
                 return WindowOutcome(1 << 40, True)

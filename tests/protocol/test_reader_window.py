@@ -114,7 +114,7 @@ def test_held_samples_that_arrive_again_in_another_run_are_duplicates() -> None:
     assert (s.reader.counters.received_samples, s.reader.counters.duplicate_samples) == (6, 2)
 
 
-def test_of_what_is_held_a_part_can_be_thrown_away() -> None:
+def test_a_part_of_the_held_samples_can_be_discarded() -> None:
     held = ReorderBuffer(ReorderBudget())
     held.add_run(_held(10, 13))
     assert (held.discard_below(12), held.window.units, held.nbytes, sum(run.count for run in held.runs)) == (

@@ -64,7 +64,7 @@ def test_a_sample_from_the_future_may_be_the_first(policies: dict[str, Any]) -> 
     assert honest(scene, 10) == 10
 
 
-def test_it_is_counted_and_leaves_nothing_behind() -> None:
+def test_a_refused_timestamp_is_counted_and_leaves_nothing_behind() -> None:
     scene = Scene(**BY_SOURCE, ownership=OwnershipKind.EXCLUSIVE, deadline=SECOND)
     assert scene.write(1, *(Sample(key, YEARS) for key in range(50))) == []
     assert scene.counted() == {"tolerance_source_timestamp_dropped_sample_count": 50}

@@ -107,7 +107,7 @@ def test_by_default_the_writer_waits(way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("strategy", ["max", "tagged"])
-def test_other_strategies_do_not_wait_for_it(strategy: str, way: str) -> None:
+def test_other_strategies_do_not_wait_for_a_stuck_reader(strategy: str, way: str) -> None:
     assert outcome(way, strategy, group_tag=7) == (1.0, 0.0)
 
 

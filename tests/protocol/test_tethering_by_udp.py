@@ -182,7 +182,7 @@ def test_the_writer_says_that_others_wait() -> None:
     assert answer(s, 1) and not answer(s, 2)
 
 
-def test_others_that_are_full_as_well_do_not_wait() -> None:
+def test_other_full_readers_do_not_wait() -> None:
     s = two()
     sent = s.writer.state.sent_sn
     for i in (1, 2):

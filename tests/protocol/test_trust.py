@@ -176,7 +176,7 @@ def test_little_is_kept_of_one_that_is_not_proven() -> None:
     assert len(held) == HELD_DATAGRAMS_MAX
 
 
-def test_one_that_addresses_us_before_its_announcement_comes_is_proven_by_it() -> None:
+def test_a_message_to_us_before_the_announcement_proves_its_participant() -> None:
     network = VirtualNetwork()
     one = network.add()
     network.deliver(one, addressed(one), EVIL_IP)
@@ -187,7 +187,7 @@ def test_one_that_addresses_us_before_its_announcement_comes_is_proven_by_it() -
     assert len(one._spdp._early_messages) <= EARLY_MESSAGES_MAX
 
 
-def test_one_that_knows_us_still_is_matched_again() -> None:
+def test_a_participant_that_still_knows_us_is_matched_again() -> None:
     """What it sends is lost for a while: we forget it, while it hears us all the time and has nothing to say."""
     network = VirtualNetwork()
     one, two = network.add(), network.add()
@@ -299,7 +299,7 @@ def test_no_data_goes_to_a_group_that_an_endpoint_names(group: Locator) -> None:
 # --- those that speak for others ------------------------------------------------------------------
 
 
-def test_one_that_names_another_participants_address_does_not_answer_for_it() -> None:
+def test_a_participant_that_names_anothers_address_is_not_proven() -> None:
     """The other one is asked, in the name of the one that lies: it does not feel addressed."""
     network = VirtualNetwork()
     one, two = network.add(), network.add()

@@ -149,7 +149,7 @@ def test_two_behind_translators_do_not_answer_each_other_for_ever(trust: Trust, 
     )
 
 
-def test_one_that_is_overheard_keeps_the_lease_that_it_announces_while_it_is_matched() -> None:
+def test_an_overheard_matched_participant_keeps_its_announced_lease() -> None:
     """As in a capture: whatever it sends, nothing is addressed to us."""
     network = VirtualNetwork()
     one, two = network.add(trust=Trust.ANY), network.add(lease_duration=60 * SECOND)

@@ -69,7 +69,7 @@ def scene() -> EvilTypes:
     return EvilTypes()
 
 
-def test_it_can_answer_at_all(scene: EvilTypes) -> None:
+def test_the_hostile_peer_can_answer(scene: EvilTypes) -> None:
     rich = objects("Rich")
     guid = scene.announce_type(9, rich.information)
     scene.reply(encode_reply(Reply(scene.asks, Types(tuple(rich.objects.items())))))

@@ -183,7 +183,9 @@ def test_an_unknown_type_is_logged_once_for_each_topic_with_its_hint(
     assert second.startswith("topic 'b'") and "Cyclone DDS of " in second
 
 
-def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_reported_types_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("spark_rtps.transport.net.event_queue.MISMATCHES_LOGGED_MAX", 2)
     warnings = EventWarnings(NodeConfig())
     guid = Guid(bytes(12), b"\0\0\1\4")

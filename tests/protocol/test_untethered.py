@@ -73,7 +73,7 @@ def acknowledged(each: Script, last: int) -> int:
     return found[-1].missing.base - 1
 
 
-def test_it_lingers_rests_and_rejoins_at_the_newest() -> None:
+def test_a_slow_reader_lingers_rests_and_rejoins_at_the_newest() -> None:
     each = full()
     held(each, LIMIT - STEP)
     assert each.reader.counters.unavailable == 0
@@ -98,7 +98,7 @@ def test_it_lingers_rests_and_rejoins_at_the_newest() -> None:
     assert each.taken() == [121, 122, 123, 124, 125] and acknowledged(each, 125) == 125
 
 
-def test_one_that_nobody_waits_for_loses_nothing() -> None:
+def test_an_untethered_reader_that_is_not_waited_for_loses_nothing() -> None:
     each = full()
     asked = [
         found for found in held(each, 20 * LIMIT, others_wait=False) if isinstance(found, RttMeasurement)
@@ -114,7 +114,7 @@ def test_a_writer_that_does_not_answer_waits() -> None:
     assert not each.proxy.resting and each.reader.counters.unavailable == 0
 
 
-def test_others_have_to_wait_all_the_time() -> None:
+def test_a_pause_of_waiting_readers_restarts_the_time_out() -> None:
     each = full()
     held(each, LIMIT - STEP)
     held(each, STEP, others_wait=False)
@@ -161,7 +161,7 @@ def test_uncommitted_samples_fill_the_window_too() -> None:
     assert each.proxy.resting
 
 
-def test_all_it_says_while_it_rests_says_so() -> None:
+def test_all_status_messages_of_a_resting_reader_say_resting() -> None:
     each = resting(full())
     messages = [message for last in range(65, 75) for message in status(each.heartbeat(1, last))]
     assert messages and all(message.end_of_stream for message in messages)
@@ -238,7 +238,7 @@ def test_a_resting_reader_rejoins_when_the_log_lets_it() -> None:
     assert not each.proxy.resting and each.reader.counters.unavailable == 1
 
 
-def test_one_that_does_not_know_where_it_starts() -> None:
+def test_a_reader_without_a_first_number() -> None:
     each = Script(policy=UNTETHERED, status_messages=True)
     each.reader.untethered.rest(IT)
     each.data(5, 9)

@@ -31,7 +31,7 @@ class Scene(Script):
         return found
 
 
-def test_it_goes_to_one_reader() -> None:
+def test_a_directed_sample_goes_to_one_reader() -> None:
     scene = Scene(3)
     scene.write_to(2)
     output = scene.said_to()

@@ -13,7 +13,7 @@ from spark_rtps.transport.receiver import identity
 from spark_rtps.transport.receiver.identity import next_incarnation
 
 
-def test_each_is_one_more(tmp_path: Path) -> None:
+def test_each_start_increments_the_number(tmp_path: Path) -> None:
     assert [next_incarnation(tmp_path) for _ in range(3)] == [0, 1, 2]
 
 

@@ -71,7 +71,7 @@ def test_long_after_an_overflow(scene: Scene) -> None:
     assert scene.reported() == {LossCause.NOT_RECEIVED: 1}
 
 
-def test_of_a_writer_that_was_silent_since_an_overflow(scene: Scene) -> None:
+def test_losses_of_a_writer_silent_since_an_overflow(scene: Scene) -> None:
     scene.overflows = 7
     scene.later(0.1)
     scene.reader.data(1, 10)  # what lay in the buffer

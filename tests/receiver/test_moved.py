@@ -293,7 +293,7 @@ def test_killed_while_it_moves_and_back_again_it_counts_what_it_missed(
     receiver.wait_for("log.rows", 11)
 
 
-def test_it_asks_for_its_ports_again(receiver: Moving, writer: BlockingWriter) -> None:
+def test_a_receiver_requests_its_ports_again(receiver: Moving, writer: BlockingWriter) -> None:
     with closing(Node.open(NodeConfig(domain=DOMAIN, interface=HERE))):
         receiver.start(HERE)  # the lowest ports are taken
         locators, prefix = receiver.locators, receiver.prefix
@@ -348,7 +348,7 @@ def test_other_ports_are_another_address(
 
 
 @pytest.mark.parametrize("change", ["more", "gone"])
-def test_of_several_addresses(receiver: Moving, change: str) -> None:
+def test_a_receiver_of_several_addresses_has_moved_if_one_is_gone(receiver: Moving, change: str) -> None:
     """What is new does not matter; peers may use any that is gone."""
     receiver.start(HERE)
     prefix = receiver.prefix

@@ -206,7 +206,7 @@ def test_a_writer_in_another_partition_is_not_followed(
     assert reported(directory) == ("Right", False)
 
 
-def test_it_ends_while_it_waits(directory: Path) -> None:
+def test_a_receiver_ends_while_it_waits_for_a_type(directory: Path) -> None:
     receiver = ReceiverProcess.start(config(directory, ephemeral=True))
     receiver.stop()
     assert not directory.exists()

@@ -26,7 +26,7 @@ BEST_EFFORT = Qos(reliability=ReliabilityKind.BEST_EFFORT)
 SAMPLE = 64
 
 
-def test_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observed_samples_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node_config = NodeConfig(domain=DOMAIN, interface="lo")
     receiver = ReceiverProcess.start(
         ReceiverConfig(str(tmp_path / "log"), "t", "T", False, qos=BEST_EFFORT, node=node_config)

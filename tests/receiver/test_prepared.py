@@ -49,7 +49,7 @@ def test_the_next_receiver_takes_it(tmp_path: Path) -> None:
         process.stop()
 
 
-def test_one_that_is_not_wanted_ends_with_its_parent() -> None:
+def test_an_unused_prepared_process_ends_with_its_parent() -> None:
     prepare()
     ((child, _),) = children._PREPARED
     assert child.stdin is not None
@@ -57,7 +57,7 @@ def test_one_that_is_not_wanted_ends_with_its_parent() -> None:
     assert child.wait(60) == 0
 
 
-def test_one_that_has_died_is_not_taken() -> None:
+def test_a_dead_prepared_process_is_not_used() -> None:
     prepare()
     ((dead, _),) = children._PREPARED
     dead.kill()
@@ -68,7 +68,9 @@ def test_one_that_has_died_is_not_taken() -> None:
     discard(child)
 
 
-def test_one_that_finds_other_modules_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_prepared_process_with_other_modules_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     prepare()
     pid = prepared()
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])

@@ -150,7 +150,7 @@ def test_output_of_python_at_its_start_is_skipped(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
-def test_its_counters_show_where_each_stream_stands(
+def test_the_counters_show_the_position_of_each_stream(
     tmp_path: Path, writer: BlockingWriter, consumption: str
 ) -> None:
     receiver = ReceiverProcess.start(config(tmp_path / "log", consumption=consumption))
@@ -248,7 +248,7 @@ def test_killed_and_restarted_it_goes_on_where_it_was(tmp_path: Path, writer: Bl
         second.stop()
 
 
-def test_it_does_not_outlive_its_parent(tmp_path: Path) -> None:
+def test_a_receiver_does_not_outlive_its_parent(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import os, sys, time

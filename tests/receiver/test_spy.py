@@ -156,7 +156,9 @@ def spying(tmp_path: Path) -> Iterator[Callable[..., Spy]]:
     ],
     ids=["coalesced", "single", "batches", "compressed"],
 )
-def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], policy: dict[str, Any]) -> None:
+def test_a_spy_gets_all_written_samples(
+    node: Node, spying: Callable[..., Spy], policy: dict[str, Any]
+) -> None:
     writer = writer_of(node, **policy)
     spy = spying()
     wait_until(lambda: are_seen(node, writer))
@@ -175,7 +177,7 @@ def test_a_spy_alone_makes_the_writer_connected(node: Node, spying: Callable[...
     wait_until(lambda: not node.wake() and writer.writer.positions.is_connected)
 
 
-def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]) -> None:
+def test_a_spy_gets_samples_that_readers_get_too(node: Node, spying: Callable[..., Spy]) -> None:
     elsewhere = Node.open(NODE).start()
     elsewhere.create_reader(ReaderSpec("t", "T", RELIABLE), Discard())
     try:

@@ -113,7 +113,7 @@ main()
 """
 
 
-def test_it_runs_where_spark_is_not_installed(tmp_path: Path) -> None:
+def test_the_receive_command_runs_without_spark(tmp_path: Path) -> None:
     file = tmp_path / "receiver.toml"
     file.write_text(HEAD + A)
     run = subprocess.run(

@@ -48,7 +48,7 @@ def test_unreadable_records_are_an_error(tmp_path: Path, text: str) -> None:
         read_records(tmp_path)
 
 
-def test_its_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_the_records_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_records(tmp_path, {"a": LogRecord(LOG, {"topic": "A" * 200})})
     monkeypatch.setattr(records_module, "_BYTES_MAX", 100)
     with pytest.raises(LogError, match="too large"):

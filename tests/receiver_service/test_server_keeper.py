@@ -57,7 +57,7 @@ def test_another_port_while_the_server_starts(file_port: int) -> None:
     assert asked[2:] == [(8000, 8000)]
 
 
-def test_any_port_that_was_found_stays_whatever_else_changes_while_the_server_starts(scene: Scene) -> None:
+def test_a_found_port_stays_when_the_file_changes_while_the_server_starts(scene: Scene) -> None:
     supervisor = scene.begin(A)
     scene.servers[-1].died = True
     scene.steps(2)  # it starts

@@ -178,7 +178,7 @@ def test_a_failing_service_ends_in_order(script: Script) -> None:
     assert script.drained == [False] and "STOPPING=1" in script.reported
 
 
-def test_nobody_else_can_read_the_token_while_it_is_written(
+def test_other_users_cannot_read_the_token_while_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o755)

@@ -44,7 +44,7 @@ def test_a_change_starts_it_again_on_its_log_and_no_change_does_not(scene: Scene
     assert scene.keeper("a").log == log
 
 
-def test_it_is_part_of_what_a_subscription_is_found_by(scene: Scene) -> None:
+def test_a_slice_is_part_of_the_identity_of_a_subscription(scene: Scene) -> None:
     scene.begin(sliced("0/2"))
     assert scene.ask("subscribe", options={"topic": "A", "slice": "0/2"}) == ("a", None)
     assert scene.ask("subscribe", options={"topic": "A"}) == ("A", None)
@@ -59,7 +59,7 @@ def test_it_is_part_of_what_a_subscription_is_found_by(scene: Scene) -> None:
     ]
 
 
-def test_one_of_a_client_survives_the_supervisor(scene: Scene) -> None:
+def test_a_sliced_subscription_of_a_client_survives_the_supervisor(scene: Scene) -> None:
     scene.begin(A)
     scene.ask("subscribe", options={"topic": "C", "slice": "2/3"})
     log = scene.keeper("C").log

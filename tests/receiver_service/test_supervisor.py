@@ -93,7 +93,7 @@ class TestStart:
         with pytest.raises(TransportError, match="in use"):
             scene.steps(40)
 
-    def test_one_that_can_a_moment_later(self, scene: Scene) -> None:
+    def test_a_server_that_can_start_a_moment_later(self, scene: Scene) -> None:
         scene.server_refused = True
         scene.begin(A)
         scene.server_refused = False
@@ -179,7 +179,7 @@ class TestDeaths:
         assert supervisor.drain(dispose=True, patience=1, pause=lambda: None) == []
         assert [each.dispose for each in scene.receivers] == [True, True] and scene.servers[0].stopped
 
-    def test_one_while_it_is_watched_stops_what_runs_before_it_is_started_again(
+    def test_an_error_while_watching_stops_a_receiver_before_its_restart(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         scene.begin(A)
@@ -232,7 +232,7 @@ class TestDeaths:
 class TestHanging:
     """A receiver that shows no sign of life is killed, and started again as any that died."""
 
-    def test_it_is_killed(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_hanging_receiver_is_killed(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         scene.begin(A)
         killed: list[tuple[int, int]] = []
         monkeypatch.setattr("os.kill", lambda *reported: killed.append(reported))
@@ -247,7 +247,7 @@ class TestHanging:
         scene.steps(15)
         assert len(killed) == 2
 
-    def test_one_that_was_stopped_with_its_supervisor_is_not(
+    def test_a_receiver_paused_with_its_supervisor_is_not_killed(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As in a container that was paused: the supervisor may look before the receiver goes on."""
@@ -263,7 +263,9 @@ class TestHanging:
         scene.steps(30)
         assert scene.states() == {"a": "running"}
 
-    def test_one_that_has_just_begun_is_not(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_receiver_that_has_just_begun_is_not_killed(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(FakeReceiver, "counters", lambda _: {"receiver.heartbeat_ns": 0})
         monkeypatch.setattr("os.kill", lambda *_: pytest.fail("killed"))
         scene.begin(A)

@@ -43,7 +43,7 @@ class TestClients:
         scene.ask("subscribe", options={"topic": "C"})
         assert scene.receivers[-1].config.node.domain == 9
 
-    def test_it_survives_the_supervisor(self, scene: Scene) -> None:
+    def test_a_clients_subscription_survives_the_supervisor(self, scene: Scene) -> None:
         scene.begin(A)
         scene.ask("subscribe", options={"topic": "C", "history.depth": "7"})
         log = scene.keeper("C").log

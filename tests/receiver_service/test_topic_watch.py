@@ -72,7 +72,7 @@ def test_a_network_that_is_not_there_is_tried_ever_more_seldom(
     assert found == {HERE: {"here"}}
 
 
-def test_it_takes_no_ports_of_receivers_that_are_about_to_start(
+def test_the_watch_takes_no_ports_of_receivers_about_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "log").mkdir()

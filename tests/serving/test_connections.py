@@ -8,7 +8,7 @@ from spark_rtps.serving.client import connections
 from spark_rtps.serving.wire_format.served import Served
 
 
-def test_one_is_kept_to_each_of_many_receivers() -> None:
+def test_a_connection_is_kept_to_each_of_many_receivers() -> None:
     kept = []
     for number in range(70):
         served = Served((f"10.0.0.{number}:7420",), "token")

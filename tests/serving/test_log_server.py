@@ -355,7 +355,7 @@ def test_a_file_that_was_cut_ends_the_connection(scene: Scene) -> None:
     scene.is_alive()
 
 
-def test_it_serves_while_the_log_is_appended_and_trimmed(tmp_path: Path) -> None:
+def test_a_server_serves_while_the_log_is_appended_and_trimmed(tmp_path: Path) -> None:
     s = Scene(tmp_path)
     stop = threading.Event()
     statuses: list[int] = []

@@ -258,7 +258,7 @@ def test_unreadable_files_are_logged(scene: Scene) -> None:
 # --- the process ------------------------------------------------------------------------------------
 
 
-def test_it_ends_in_good_order_at_sigterm(tmp_path: Path) -> None:
+def test_a_server_ends_in_good_order_at_sigterm(tmp_path: Path) -> None:
     server = LogServerProcess.start(LogServerConfig(tmp_path, "127.0.0.1", 0, TOKEN))
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         os.kill(server.pid, signal.SIGTERM)
@@ -269,7 +269,7 @@ def test_it_ends_in_good_order_at_sigterm(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_it_knows_neither_spark_nor_what_decodes() -> None:
+def test_a_server_imports_neither_spark_nor_a_decoder() -> None:
     reported = subprocess.run(
         [sys.executable, "-c", "import sys, spark_rtps.serving.server.log_server; print(*sys.modules)"],
         check=True, capture_output=True, text=True,

@@ -116,7 +116,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             LogServerProcess.start(config_of(tmp_path, port))
 
 
-def test_it_ends_with_its_parent_and_hides_its_token(tmp_path: Path) -> None:
+def test_a_server_ends_with_its_parent_and_hides_its_token(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [
             sys.executable,

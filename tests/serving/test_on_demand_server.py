@@ -124,7 +124,7 @@ def test_an_unexpected_error_of_a_start_is_followed_by_another_one(
         made.stop()
 
 
-def test_it_knows_its_logs_from_the_first_request_on_and_learns_others(server: OnDemandServer) -> None:
+def test_a_server_knows_its_logs_at_the_first_request_and_learns_others(server: OnDemandServer) -> None:
     assert status_of(server.port) == 200
     assert status_of(server.port, LOGS[1]) == 404
     server.serve(LOGS[1])
@@ -132,7 +132,7 @@ def test_it_knows_its_logs_from_the_first_request_on_and_learns_others(server: O
     assert status_of(server.port, LOGS[1]) == 200
 
 
-def test_one_that_is_killed_is_started_by_the_next_connection_and_knows_all_logs(
+def test_a_killed_server_is_restarted_by_the_next_connection_with_all_logs(
     server: OnDemandServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert status_of(server.port) == 200
@@ -173,7 +173,7 @@ def test_stopping_ends_the_server_and_frees_the_port(server: OnDemandServer) -> 
     assert not is_there(pid) and not is_listening(port)
 
 
-def test_one_that_nobody_with_the_token_uses_ends_and_comes_back(folder: Path) -> None:
+def test_a_server_unused_with_the_token_ends_and_returns(folder: Path) -> None:
     pids: list[int] = []
 
     def start(config: LogServerConfig) -> LogServerProcess:
@@ -195,7 +195,7 @@ def test_one_that_nobody_with_the_token_uses_ends_and_comes_back(folder: Path) -
         server.stop()
 
 
-def test_one_that_is_used_stays(folder: Path) -> None:
+def test_a_server_in_use_stays(folder: Path) -> None:
     server = OnDemandServer(config_of(folder, bounds=Bounds(unused_seconds=0.5)))
     server.serve(LOGS[0])
     kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
@@ -249,7 +249,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("way", ["fork", "pipe"])
-def test_it_ends_with_its_parent_whoever_was_forked(folder: Path, way: str) -> None:
+def test_a_server_ends_with_its_parent_despite_forked_children(folder: Path, way: str) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(folder), way],
         stdout=subprocess.PIPE,

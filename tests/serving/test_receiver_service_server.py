@@ -254,7 +254,7 @@ def test_a_server_that_hangs_holds_nobody_up(scene: Scene, monkeypatch: pytest.M
         pass
 
 
-def test_it_gives_way_to_receivers(scene: Scene) -> None:
+def test_a_server_gives_way_to_receivers(scene: Scene) -> None:
     niceness = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
     threads = [int(path.name) for path in Path(f"/proc/{scene.server.pid}/task").iterdir()]
     found = [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]

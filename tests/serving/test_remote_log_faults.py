@@ -195,7 +195,7 @@ def test_a_refusal_outranks_an_unreachable_address(
     assert time.monotonic() - began < 30
 
 
-def test_one_that_refuses_leaves_a_moment_to_one_that_comes_back(scene: Scene, server: SceneServer) -> None:
+def test_a_refusing_address_leaves_time_for_another_to_return(scene: Scene, server: SceneServer) -> None:
     """The address that refuses may be that of another server."""
     server.token = "another"
     with SceneServer(scene.directory) as gone:
@@ -216,7 +216,7 @@ def test_one_that_refuses_leaves_a_moment_to_one_that_comes_back(scene: Scene, s
             each.kill()
 
 
-def test_nobody_is_there(scene: Scene) -> None:
+def test_an_unreachable_server_is_an_error(scene: Scene) -> None:
     served = Served((unused(), unused()), TOKEN, None)
     with pytest.raises(RangeServerError, match=r"is not reached \(.*refused; .*refused\)") as raised:
         scene.fetch(served, patience=0.2)

@@ -102,7 +102,7 @@ def test_topics(tmp_path: Path) -> None:
     assert seen().domain == domains.SERVING_TOPICS
 
 
-def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
+def test_a_listener_takes_no_ports_of_a_receiver_that_is_down_briefly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "log").mkdir()
@@ -119,7 +119,7 @@ def test_it_takes_no_ports_of_a_receiver_that_is_down_for_a_moment(
     assert joined[0].reserved_ports == (7410,)
 
 
-def test_one_listens_at_a_time(tmp_path: Path) -> None:
+def test_a_single_request_listens_at_a_time(tmp_path: Path) -> None:
     listener = TopicListener(ON_LOOPBACK, tmp_path)
     thread = threading.Thread(target=listener.topics, args=(0.5,))
     thread.start()
@@ -130,7 +130,7 @@ def test_one_listens_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "slept"), [(1e9, 10.0), (-1.0, 0.0), (2.5, 2.5)])
-def test_it_listens_for_a_while_only(
+def test_a_request_listens_for_a_limited_time(
     asked: float, slept: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     times: list[float] = []

@@ -90,7 +90,7 @@ class TestBatch:
         with pytest.raises(PySparkException, match=r"column 'x', row \d+: null"):
             write(df, topic)
 
-    def test_nobody_there(self, spark: SparkSession, topic: str) -> None:
+    def test_a_batch_without_readers(self, spark: SparkSession, topic: str) -> None:
         with pytest.raises(PySparkException, match=r"no reader of topic .* within 1 s .*on_no_reader=drop"):
             write(frame(spark, 1), topic, connect_timeout="1s")
         write(frame(spark, 10), topic, on_no_reader="drop")

@@ -159,5 +159,5 @@ def test_domain_numbers_in_code_are_found(text: str) -> None:
         '{"topic": "T", "domain": 7}',
     ],
 )
-def test_others_are_not(text: str) -> None:
+def test_other_numbers_in_code_are_not_found(text: str) -> None:
     assert not literals(text)

@@ -80,7 +80,7 @@ def test_a_set_is_one_run(samples_of: Callable[[int], Samples], first_sn: int, k
 
 
 @BOTH_ORDERS
-def test_others_sets_in_both_orders(little: bool) -> None:
+def test_coherent_sets_in_both_byte_orders(little: bool) -> None:
     """Two sets, one sample of none, one that says so: four runs."""
     sets = [5, 5, 5, 8, 8, None, p.SEQUENCENUMBER_UNKNOWN]
     runs = scan_all(b"".join(data(5 + i, each, little) for i, each in enumerate(sets)))

@@ -107,7 +107,7 @@ def test_the_other_byte_order() -> None:
     assert decompress(body, little_endian=False) == bytes.fromhex("15040050") + b"abcd" * 20
 
 
-def test_other_vendors_skip_it() -> None:
+def test_other_vendors_skip_compressed_submessages() -> None:
     assert COMPRESSED >= 0x80
     assert decode_submessage(COMPRESSED, 1, memoryview(bytes(40))) is None
 

@@ -110,7 +110,7 @@ def test_a_message_that_is_not_like_the_first_ends_them(at: int, value: int) -> 
     assert (len(runs), looked_at) == (3, 3)
 
 
-def test_one_sample_that_is_not_like_the_others_ends_them() -> None:
+def test_a_sample_unlike_the_others_ends_the_run() -> None:
     data, nbytes = gso_buffer(5)
     data[3 * nbytes + BODY + 92 + 20] ^= 1
     runs, looked_at = scan_messages(data, 0, nbytes, nbytes, 5)

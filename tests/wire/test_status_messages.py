@@ -61,7 +61,7 @@ def test_nothing_is_consumed_below_nothing(little_endian: bool, number: int) -> 
 
 @EACH_ORDER
 @given(delta=st.integers(-(2**63), -1))
-def test_nobody_holds_a_question_for_less_than_no_time(little_endian: bool, delta: int) -> None:
+def test_a_negative_reception_delta_is_refused(little_endian: bool, delta: int) -> None:
     assert reason(replace(REPLY, reception_delta=delta).encode(little_endian)) is DropReason.BAD_PARAMETER
 
 
