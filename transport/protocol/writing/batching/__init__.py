@@ -1,4 +1,4 @@
-"""Samples gathered into batches, and the batches that leave."""
+"""Gathers samples into batches."""
 
 from .batch_queue import FlushReason, PendingBatch
 from .batcher import Batcher

@@ -1,4 +1,4 @@
-"""What a batch is made of: samples as they were written, the queue they wait in, the batch that leaves."""
+"""The parts of batching: samples of one write, the queue of the batch in progress, and the batch to be sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ZERO: Final = np.zeros(1, np.int64)
 
 
 class FlushReason(enum.Enum):
-    """Why a batch was sent; the names are counter labels."""
+    """Why a batch was sent; the values are counter labels."""
 
     MAX_DATA_BYTES = "max_data_bytes"
     MAX_SAMPLES = "max_samples"
@@ -36,32 +36,32 @@ class FlushReason(enum.Enum):
     AUTO_FLUSH_SIZE = "auto_flush_size"
     INTERCEPTOR = "interceptor"
     TURBO = "turbo"
-    #: What follows cannot share the batch: it has another encapsulation, or only one of the two has key hashes.
+    #: The next samples cannot share the batch: they have another encapsulation, or only one side has key hashes.
     FORMAT = "format"
 
 
 @slotted
 class PendingBatch:
-    """Samples that are sent as one batch, or as several that are alike.
+    """Samples that are sent as one batch, or as several uniform batches.
 
-    They may view what was written, so they are to be sent before that changes; what ``is_own`` does not.
+    Unless ``is_own``, they may view the caller's memory, and must be sent before that changes.
     """
 
     samples: Samples
-    #: Source timestamp of the first sample; of all, if ``timestamps`` is None.
+    #: Source timestamp of the first sample, or of all samples if ``timestamps`` is None.
     timestamp: int
     timestamps: I64 | None
-    #: Sample flags, of all or of each.
+    #: Sample flags: one value for all samples, or one for each.
     flags: int | U32
     key_hashes: U8 | None
-    #: A sample too large for a batch: it goes outside of one.
+    #: A sample that is sent outside of a batch, since it is too large for one.
     alone: bool
     reason: FlushReason
-    #: Samples of each batch, where they are several batches that are alike, and full; 0: they are one.
+    #: Samples of each batch if these are several full, uniform batches; 0 for a single batch.
     per_batch: int = 0
-    #: Whether it is compressed for readers that know the codec; None: if it is as large as the policy asks.
+    #: Whether it is compressed for readers that know the codec; None: if it reaches the policy's threshold.
     compress: bool | None = None
-    #: They have memory of their own.
+    #: The samples have memory of their own.
     is_own: bool = False
 
     @property
@@ -100,7 +100,7 @@ class PendingBatch:
         """The samples behind the first ``count``, with memory of their own."""
         per, found = self.per_batch, []
         stops = (min(count + -count % per, self.count), self.count) if per else (self.count,)
-        for stop in stops:  # what is left of a batch by itself, those behind it together
+        for stop in stops:  # the rest of a divided batch by itself, the whole batches behind it together
             if count < stop:
                 part = replace(
                     self,
@@ -126,9 +126,10 @@ class PendingBatch:
 
 
 class Write:
-    """Samples written together that may share a batch, and how far a batch that takes them reaches.
+    """Samples written together that may share a batch; computes how many of them fit.
 
-    ``overhead``: bytes of a datagram that each sample takes besides its payload; both together are its *wire* bytes.
+    ``overhead`` is the number of bytes that each sample takes in a datagram besides its payload. Payload and overhead
+    together are the *wire* bytes of a sample.
     """
 
     __slots__ = (
@@ -157,25 +158,25 @@ class Write:
         self.flags = flags
         self.key_hashes = key_hashes
         self.encapsulation = encapsulation
-        #: Of ragged samples: the bytes before each one, and before the end.
+        #: For ragged samples: the bytes before each sample, and the sum of all.
         self._bytes = self._wire = _NONE
         if samples.lengths is not None:
             self._bytes = np.zeros(samples.count + 1, np.int64)
             np.cumsum(samples.lengths, out=self._bytes[1:])
             self._wire = self._bytes + overhead * np.arange(samples.count + 1)
 
-    def end(self, i: int, room: int) -> int:
-        """Samples [i, end) have at most ``room`` bytes; end may lie behind the last one."""
+    def end(self, i: int, limit: int) -> int:
+        """The end of the samples [i, end) that have at most ``limit`` bytes; it may exceed the number of samples."""
         if self.samples.lengths is not None:
-            return int(self._bytes.searchsorted(min(int(self._bytes[i]) + room, INFINITE), side="right")) - 1
-        return i + room // self.samples.size if self.samples.size else INFINITE
+            return int(self._bytes.searchsorted(min(int(self._bytes[i]) + limit, INFINITE), side="right")) - 1
+        return i + limit // self.samples.size if self.samples.size else INFINITE
 
-    def wire_end(self, i: int, room: int) -> int:
-        """Samples [i, end) have at most ``room`` wire bytes; end may lie behind the last one."""
-        room = max(room, 0)
+    def wire_end(self, i: int, limit: int) -> int:
+        """The end of the samples [i, end) that have at most ``limit`` wire bytes; it may exceed their number."""
+        limit = max(limit, 0)
         if self.samples.lengths is not None:
-            return int(self._wire.searchsorted(min(int(self._wire[i]) + room, INFINITE), side="right")) - 1
-        return i + room // (self.samples.size + self.overhead)
+            return int(self._wire.searchsorted(min(int(self._wire[i]) + limit, INFINITE), side="right")) - 1
+        return i + limit // (self.samples.size + self.overhead)
 
     def nbytes(self, i: int, j: int) -> int:
         if self.samples.lengths is not None:
@@ -186,7 +187,7 @@ class Write:
         return self.nbytes(i, j) + (j - i) * self.overhead
 
     def copy_to(self, out: U8, i: int, j: int) -> None:
-        """The payloads of samples [i, j), one after another."""
+        """Copy the payloads of samples [i, j) end to end."""
         samples = self.samples
         if samples.lengths is None or samples.offsets is None:
             at, size = samples.start + i * samples.stride, samples.size
@@ -213,10 +214,10 @@ class Write:
 
 
 class Queue:
-    """The samples of the batch in progress, and what is known of each; cheap to append to."""
+    """The samples of the batch in progress, with their flags, timestamps and key hashes; cheap to append to."""
 
     def __init__(self, buffer: U8 | None = None) -> None:
-        """``buffer``: memory of another one that needs it no more."""
+        """``buffer``: memory of a queue that no longer needs it."""
         self._buffer: U8 = np.empty(_BUFFER_MIN, np.uint8) if buffer is None else buffer
         self.count = self.nbytes = self.wire_bytes = 0
         self.encapsulation: int | None = None
@@ -228,7 +229,7 @@ class Queue:
         self._key_hashes = bytearray()
 
     def takes(self, encapsulation: int | None, keyed: bool) -> bool:
-        """Whether samples of that kind may join what is queued."""
+        """Whether samples of that kind may join the queue."""
         if not self.count:
             return True
         return keyed == self._keyed and (
@@ -237,7 +238,7 @@ class Queue:
 
     def append(self, write: Write, i: int, j: int, timestamp: int) -> None:
         """Add samples [i, j) of a write."""
-        # What an exception has stopped in the middle is no part of what is queued.
+        # Remove what an earlier call left that an exception interrupted.
         known = self.count
         if len(self._key_hashes) > 16 * known or max(map(len, self._columns)) > known:
             for column in self._columns:
@@ -270,13 +271,13 @@ class Queue:
         return self._lengths, self._timestamps, self._flags
 
     def batch(self, reason: FlushReason) -> tuple[PendingBatch, Queue]:
-        """All that is queued as a batch, and the empty queue that is to stand in for this one."""
+        """The queue as a batch, and an empty queue that replaces this one."""
         count, data, buffer = self.count, self._buffer[: self.nbytes], self._buffer
         if 2 * self.nbytes <= self._buffer.nbytes:
             data = data.copy()
         else:
             buffer = np.empty(self._buffer.nbytes, np.uint8)
-        # Of copies: the queue cannot grow while there are views of it, which a traceback may keep.
+        # Copies: the arrays cannot grow while there are views of them, which a traceback may keep.
         timestamps = np.frombuffer(self._timestamps[:count], np.int64)
         hashes = np.frombuffer(self._key_hashes[: 16 * count], np.uint8)
         batch = PendingBatch(
@@ -293,9 +294,9 @@ class Queue:
 
 
 class InstanceEnds:
-    """Where the samples of one call make an instance full: at its ``limit``-th sample in a batch.
+    """Finds where the samples of one call fill a batch for an instance: at its ``limit``-th sample in the batch.
 
-    ``queued``: how many samples of each instance the batch in progress has.
+    ``queued``: the number of samples of each instance in the batch in progress.
     """
 
     def __init__(self, key_hashes: U8, limit: int, queued: Counter[bytes]) -> None:
@@ -325,12 +326,12 @@ class InstanceEnds:
                     self._queued_end = min(self._queued_end, int(order[at]) + 1)
 
     def end(self, i: int, *, fresh: bool) -> int:
-        """A batch that takes samples from i on is full with [i, end); ``fresh``: it has none before them."""
+        """The end of the samples [i, end) that fill a batch; ``fresh``: the batch has no samples before them."""
         return int(self._ends[i]) if fresh else self._queued_end
 
 
 def encapsulations(samples: Samples) -> Iterator[tuple[int, int, int | None]]:
-    """[first, last) stretches of one encapsulation identifier; None: of samples without payload."""
+    """[first, last) ranges with one encapsulation identifier; None for samples without payload."""
     count, data = samples.count, samples.data
     if not count:
         return
@@ -389,7 +390,7 @@ def _uniform(data: U8, count: int, size: int, start: int = 0) -> Samples:
 
 
 def _own_timestamps(timestamps: I64) -> I64 | None:
-    """None where all are the same; within a batch they never go back."""
+    """The timestamps, or None if all are the same; within a batch they never decrease."""
     return None if timestamps[0] == timestamps[-1] else timestamps
 
 
@@ -398,7 +399,7 @@ def _common_flags(flags: U32) -> int | U32:
 
 
 def _one_by_one(data: U8, lengths: I64) -> Samples:
-    """Payloads that lie one behind another."""
+    """Samples whose payloads lie end to end."""
     if (lengths == lengths[0]).all():
         return _uniform(data, len(lengths), int(lengths[0]))
     return Samples.ragged(data, np.cumsum(lengths) - lengths, lengths)

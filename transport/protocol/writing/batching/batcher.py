@@ -1,16 +1,16 @@
-"""Samples gathered into batches: RTI's BATCH QoS, Ice's automatic flush, turbo mode.
+"""Gathers samples into batches: RTI's BATCH QoS, Ice's automatic flush, turbo mode.
 
-Sans I/O: samples in by :meth:`Batcher.add`, full batches out; the rest stays queued until a limit, a timer or a
-``flush`` sends it. Costs are per batch and per call, never per sample, unless an interceptor wants to see each;
-batches that are alike, and fill up within one call, come out together, and cost no more than one.
+Sans I/O: samples come in by :meth:`Batcher.add_samples`, which returns full batches. Other samples stay queued until a
+limit, a timer or a flush sends them. Costs are per batch and per call, never per sample, unless an interceptor sees
+each sample. Uniform batches that fill up within one call are returned together, and cost no more than one.
 
 Invariants:
-* every sample comes out exactly once, whole and in order, but for those that an interceptor drops, and for the order in
-  which it queues those that it held;
-* what is queued fits one batch: within every limit, one encapsulation, all samples with key hashes or none;
-* nothing stays queued once a limit is reached, nor longer than the flush delay after its first sample;
-* what is queued has memory of its own, at most twice the bytes of the largest batch so far; batches that fill up
-  within one call view the samples of that call.
+* every sample is returned exactly once, whole and in order, except those that an interceptor drops, and the order in
+  which it queues samples that it held;
+* the queue fits one batch: within every limit, with one encapsulation, and with key hashes for all samples or none;
+* no sample stays queued once a limit is reached, or longer than the flush delay after the first sample of the queue;
+* the queue has memory of its own, at most twice the bytes of the largest batch so far; batches that fill up within one
+  call view the samples of that call.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from .turbo import BLOCKED_DELAY_MAX, Turbo
 
 __all__ = ["Batcher", "FlushReason", "PendingBatch", "sample_metadata"]
 
-#: Of a SampleInfo in a DATA_BATCH: its flags, and the lengths of inline QoS and payload; its timestamp.
+#: Bytes of a SampleInfo in a DATA_BATCH: its flags, and the lengths of inline QoS and payload; and its timestamp.
 _SAMPLE_INFO: Final = 8
 _TIMESTAMP: Final = 8
 
-#: Fewer batches than these are no train.
+#: Least number of batches in a GSO buffer.
 _GSO_MIN: Final = 2
 
 
@@ -62,8 +62,8 @@ class Batcher:
 
     ``limit``: bytes that payloads and their metadata may take in a datagram; may be set at any time.
     ``max_samples``, ``max_samples_per_instance``: the writer's RESOURCE_LIMITS; the second needs key hashes.
-    ``blocked``: set while the send window is closed, for turbo mode. An ``interceptor`` decides on the samples of the
-    ``writer``, whose ``counters`` count what it drops.
+    ``blocked``: set while the send window is closed, for turbo mode. An ``interceptor`` decides about each sample of
+    the ``writer``; ``counters`` count the samples that it drops.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Batcher:
         self.blocked = False
         self._turbo = Turbo() if policy.turbo_mode and not policy.enable else None
         self._limit = limit
-        # Turbo mode finds the number of bytes by itself.
+        # Turbo mode chooses the number of bytes itself.
         data_bytes = INFINITE if self._turbo else _bound(policy.max_data_bytes)
         auto_flush_size = _bound(policy.auto_flush_size)
         self._max_bytes = min(data_bytes, auto_flush_size)
@@ -107,7 +107,7 @@ class Batcher:
         self._max_delay = min(policy.max_flush_delay, BLOCKED_DELAY_MAX if self._turbo else INFINITE)
         self._now = self._first_written = 0
         self._deadline: int | None = None
-        #: What is full, and not known to be sent.
+        #: Full batches that are not known to be sent.
         self.leaving = LeavingBatches()
 
     @property
@@ -121,17 +121,17 @@ class Batcher:
         return self.queue.nbytes + (0 if self._gate is None else self._gate.held_bytes)
 
     def fitting(self, samples: Samples, count: int, batches: int) -> int:
-        """How many of the first ``count`` samples go into that many batches, with the one in progress.
+        """How many of the first ``count`` samples fit that many batches, including the one in progress.
 
-        More limits than these may end a batch, an instance's for example; they are not foreseen.
+        Other limits, such as those per instance, may end a batch earlier; they are not considered.
         """
-        room = batches * min(self._max_bytes, self._limit) - self.nbytes
+        capacity = batches * min(self._max_bytes, self._limit) - self.nbytes
         if samples.is_uniform:
-            by_bytes = max(0, room) // max(samples.size, 1)
+            by_bytes = max(0, capacity) // max(samples.size, 1)
         else:
-            by_bytes = int(np.searchsorted(np.cumsum(samples.all_lengths()[:count]), room, side="right"))
+            by_bytes = int(np.searchsorted(np.cumsum(samples.all_lengths()[:count]), capacity, side="right"))
         if not by_bytes and batches and not self.count:
-            by_bytes = 1  # larger than a batch: it goes alone
+            by_bytes = 1  # a sample larger than a batch is sent alone
         return max(0, min(count, by_bytes, batches * self._max_samples - self.count))
 
     @property
@@ -151,10 +151,9 @@ class Batcher:
     ) -> list[PendingBatch]:
         """Take all samples; returns the batches that became full, in order; they may view the samples.
 
-        ``timestamp`` (ns since the epoch) and ``flags`` are those of all, ``key_hashes`` (n, 16) their
-        instances. Raises UsageError for a payload whose length is not a multiple of 4. What an interceptor
-        raises comes out too: its sample and those behind it are then not taken, full batches come with the
-        next call.
+        ``timestamp`` (ns since the epoch) and ``flags`` are those of all samples, ``key_hashes`` (n, 16) name their
+        instances. Raises UsageError for a payload whose length is not a multiple of 4. An exception of an interceptor
+        is raised too: its sample and those behind it are then not taken, and the next call returns full batches.
         """
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("a payload is not padded to a multiple of 4 bytes: append the missing bytes")
@@ -175,16 +174,16 @@ class Batcher:
         return self.leaving.fetch()
 
     def resume(self, now: int) -> None:
-        """The last batch has been sent; turbo mode measures how fast the user writes from now on."""
+        """The last batch has been sent: turbo mode does not count that time as a pause of the user's."""
         if self._turbo is not None:
             self._turbo.resume(now)
 
     def enqueue(self, request: BatchRequest) -> None:
-        """The interceptor lets a sample through."""
+        """Queue a sample that the interceptor lets through."""
         self._add(request.samples, request.timestamp, self._now, request.flags, request.key_hashes)
 
     def flush_intercepted(self) -> None:
-        """The interceptor ends the batch in progress."""
+        """End the batch in progress for the interceptor."""
         self._flush(FlushReason.INTERCEPTOR)
 
     def _add(self, samples: Samples, timestamp: int, now: int, flags: int, key_hashes: U8 | None) -> None:
@@ -216,7 +215,7 @@ class Batcher:
             reason = self._bytes_reason if by_bytes <= by_limit else FlushReason.AUTO_FLUSH_SIZE
             j = min(by_bytes, by_limit, count)
             if j == i:
-                if queue.count:  # the next sample would exceed a limit: what is queued goes first
+                if queue.count:  # the next sample would exceed a limit: flush the queue first
                     self._flush(reason)
                     queue = self.queue
                 else:
@@ -243,7 +242,7 @@ class Batcher:
             i = j
 
     def _gso(self, write: Write, i: int) -> PendingBatch | None:
-        """The batches that samples from ``i`` on fill, if these are alike; what may not fill one is left."""
+        """The batches that uniform samples from ``i`` on fill; samples that may not fill a batch are left."""
         if not write.samples.is_uniform:
             return None
         by_bytes, by_limit = write.end(0, self._max_bytes), write.wire_end(0, self._limit)
@@ -252,7 +251,7 @@ class Batcher:
             reason = FlushReason.AUTO_FLUSH_SIZE
         if self._max_samples <= per:
             per, reason = self._max_samples, self._samples_reason
-        # Whether the last one is full may depend on more than the number of its samples.
+        # The last batch is left out: whether it is full may depend on more than the number of its samples.
         batches = (write.samples.count - i - 1) // per if per else 0
         if batches < _GSO_MIN:
             return None
@@ -276,7 +275,7 @@ class Batcher:
             self._instances.update(keys_of(write.key_hashes[i:j]))
 
     def _steer(self, turbo: Turbo, samples: Samples, now: int) -> None:
-        """Send what a call leaves queued at once, unless more is expected soon."""
+        """Flush samples that a call has queued, unless more samples are expected soon."""
         lengths = samples.lengths
         nbytes = samples.size * samples.count if lengths is None else int(lengths.sum())
         limit, delay = turbo.limit(now, samples.count, nbytes, self.blocked)
@@ -289,7 +288,7 @@ class Batcher:
     # --- batches out -----------------------------------------------------------------------------
 
     def flush_batch(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
-        """Send what waits."""
+        """End the batch in progress, with all samples that the interceptor holds; returns the batches to send."""
         self.leaving.take_back()
         if self._gate is not None:
             self._gate.release()
@@ -297,7 +296,7 @@ class Batcher:
         return self.leaving.fetch()
 
     def discard(self) -> None:
-        """Forget what waits."""
+        """Forget all samples that wait."""
         if self._gate is not None:
             self._gate.discard()
         self.queue, self.leaving = Queue(), LeavingBatches()
@@ -305,11 +304,11 @@ class Batcher:
         self._instances.clear()
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` wants to be called; None: not before something happens."""
+        """When to call :meth:`handle_timer`; None: no timer runs."""
         return 0 if self.leaving.are_due else self._deadline
 
     def handle_timer(self, now: int) -> list[PendingBatch]:
-        """Send what has been queued for as long as it may."""
+        """End the batch in progress if its flush delay is over; returns the batches to send."""
         self.leaving.take_back()
         if self._deadline is not None and now >= self._deadline:
             self._flush(FlushReason.TURBO if self._turbo else FlushReason.MAX_FLUSH_DELAY)
@@ -319,13 +318,13 @@ class Batcher:
         if self.queue.count:
             batch, empty = self.queue.batch(reason)
             batches = [batch]
-            if self.queue.wire_bytes > self._limit:  # which has become smaller meanwhile
+            if self.queue.wire_bytes > self._limit:  # the limit has become smaller meanwhile
                 flags = (
                     batch.flags if isinstance(batch.flags, int) else int(np.bitwise_or.reduce(batch.flags))
                 )
                 overhead = _overhead(self.policy, flags, keyed=batch.key_hashes is not None)
                 batches = list(split(batch, self._limit, overhead))
-            # In one statement: what an exception stops before it is still queued, and is ready behind it.
+            # In one statement: after an exception the samples are either still queued or ready, never both.
             ready = self.leaving.ready
             ready[len(ready) :], self.queue = batches, empty
             self.flushes[reason] += len(batches)

@@ -1,6 +1,6 @@
-"""Interceptors: the user's code decides on each sample before it is queued for a batch (Ice's BatchRequestInterceptor).
+"""Interceptors: user code decides about each sample before it is queued for a batch (Ice's BatchRequestInterceptor).
 
-A request is asked about once, in the order of writing, by the thread that writes::
+The interceptor is called once for each request, in the order of writing, by the thread that writes::
 
     state      event                              then
     ASKED      enqueue                            QUEUED
@@ -9,10 +9,10 @@ A request is asked about once, in the order of writing, by the thread that write
     ASKED      the interceptor raises             VOID: the sample is not taken
     HELD       enqueue                            QUEUED
     HELD       drop                               DROPPED, which is counted
-    HELD       flush by anybody else, the bound   QUEUED
+    HELD       another flush, or a bound reached  QUEUED
     HELD       the writer is given up             VOID
 
-Invariants: a sample is queued, dropped or void once; what is held has memory of its own, and is bounded.
+Invariants: a sample becomes queued, dropped or void once; held samples have memory of their own, and are bounded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ....wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from ...policies import WriterCounters
 from .batch_queue import Queue
 
-#: Samples, and their bytes, that an interceptor may hold back; beyond that, all that are held are queued.
+#: Samples, and their bytes, that an interceptor may hold back; beyond that, all held samples are queued.
 HELD_MAX: Final = 4_096
 HELD_BYTES_MAX: Final = 1 << 20
 
@@ -43,7 +43,7 @@ class _State(enum.Enum):
 
 
 class _Batches(Protocol):
-    """The batcher, as far as requests concern it."""
+    """The batcher, as far as requests use it."""
 
     queue: Queue
 
@@ -53,7 +53,7 @@ class _Batches(Protocol):
 
 @value
 class Interceptor:
-    """``decide`` is called with each request; ``row`` decodes one sample, where the type is known."""
+    """``decide`` is called with each request; ``row`` decodes one sample, if the type is known."""
 
     decide: Callable[[BatchRequest], object]
     topic: str = ""
@@ -61,25 +61,25 @@ class Interceptor:
 
 
 class BatchRequest:
-    """A sample that is about to be queued for a batch, as an interceptor is asked about it.
+    """A sample that is about to be queued for a batch, as an interceptor sees it.
 
-    The interceptor calls :meth:`enqueue`, :meth:`hold` or :meth:`drop`, and before or after it :meth:`flush` if the
-    batch in progress is to be sent. If it decides nothing, the sample is held. Requests belong to the thread that
-    writes: they are used within calls of the interceptor, their own or later ones.
+    The interceptor calls :meth:`enqueue`, :meth:`hold` or :meth:`drop`. Before or after that it calls :meth:`flush` if
+    the batch in progress is to be sent. If it calls none of them, the sample is held. Requests belong to the thread
+    that writes: use them only within calls of the interceptor, in their own call or in later ones.
     """
 
     __slots__ = ("_gate", "_state", "flags", "key_hashes", "samples", "timestamp")
 
     def __init__(self, gate: Gate, samples: Samples, timestamp: int, flags: int, key_hash: U8 | None) -> None:
         self._gate = gate
-        #: As the batch takes them: one sample, and its key hash, (1, 16).
+        #: One sample, and its key hash, (1, 16), as the batch takes them.
         self.samples = samples
         self.key_hashes = key_hash
         self._state = _State.ASKED
         self.timestamp = timestamp
         self.flags = flags
 
-    # --- what it is about -----------------------------------------------------------------------------
+    # --- the sample -----------------------------------------------------------------------------------
 
     @property
     def topic(self) -> str:
@@ -93,7 +93,7 @@ class BatchRequest:
 
     @property
     def size(self) -> int:
-        """Bytes of the sample as it is serialized."""
+        """Bytes of the serialized sample."""
         return self.samples.size
 
     @property
@@ -113,7 +113,7 @@ class BatchRequest:
 
     @property
     def key(self) -> bytes | None:
-        """The key hash of the sample's instance, 16 bytes; None where the topic has no key."""
+        """The key hash of the sample's instance, 16 bytes; None if the topic has no key."""
         return None if self.key_hashes is None else self.key_hashes.tobytes()
 
     @property
@@ -129,23 +129,23 @@ class BatchRequest:
     def row(self) -> Mapping[str, Any] | None:
         """The sample's columns by name, decoded by this call.
 
-        None where the type is not known, and for a sample that has nothing but its key.
+        None if the type is not known, and for a sample that has only its key.
         """
         decode = self._gate.interceptor.row
         return None if decode is None or self.flags & KEY_ONLY else decode(self.samples)
 
-    # --- what becomes of it ---------------------------------------------------------------------------
+    # --- decisions ------------------------------------------------------------------------------------
 
     def enqueue(self) -> None:
-        """Queue the sample for the batch in progress, behind what is queued already."""
+        """Queue the sample at the end of the batch in progress."""
         self._leave(_State.QUEUED)
         self._gate.batches.enqueue(self)
 
     def hold(self) -> None:
-        """Keep the sample back, until a later call of the interceptor decides on it.
+        """Hold the sample back until a later call of the interceptor decides about it.
 
-        Whoever else flushes the writer, the end of a task included, queues what is held before, in the order of
-        writing; so does the bound of what may be held.
+        Any other flush of the writer, such as the end of a task, first queues all held samples in the order of writing.
+        So does a write that exceeds the bound for held samples.
         """
         self._expect_asked()
         self._state = _State.HELD
@@ -156,25 +156,25 @@ class BatchRequest:
         self._gate.counters.dropped_by_interceptor += 1
 
     def flush(self) -> None:
-        """Send the batch in progress: what is queued by now, without what is held."""
+        """Send the batch in progress: all samples that are queued, without those that are held."""
         self._gate.batches.flush_intercepted()
 
     # --- for the gate and the queue -------------------------------------------------------------------
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it is neither queued nor dropped."""
+        """Whether the sample is asked about or held: not queued, dropped or void."""
         return self._state in (_State.ASKED, _State.HELD)
 
     def keep(self) -> None:
-        """It is held from now on, with memory of its own."""
+        """Hold the sample, with memory of its own."""
         self._state = _State.HELD
         start, size = self.samples.start, self.samples.size
         self.samples = replace(self.samples, data=self.samples.data[start : start + size].copy(), start=0)
         self.key_hashes = None if self.key_hashes is None else self.key_hashes.copy()
 
     def void(self) -> None:
-        """Nothing can become of it any more."""
+        """Make the request unusable."""
         self._state = _State.VOID
 
     def _leave(self, state: _State) -> None:
@@ -189,7 +189,7 @@ class BatchRequest:
 
 
 class Gate:
-    """Asks an interceptor about each sample of one writer, and keeps what it holds back."""
+    """Calls an interceptor for each sample of one writer, and keeps the samples that it holds back."""
 
     def __init__(
         self, interceptor: Interceptor, batches: _Batches, *, writer: Guid, counters: WriterCounters
@@ -198,13 +198,13 @@ class Gate:
         self.batches = batches
         self.writer = writer
         self.counters = counters
-        #: In the order of writing.
+        #: Held samples, in the order of writing.
         self.held: list[BatchRequest] = []
-        #: Serialized bytes of these.
+        #: Serialized bytes of held samples.
         self.held_bytes = 0
 
     def ask(self, samples: Samples, timestamp: int, flags: int, key_hash: U8 | None) -> None:
-        """Have one sample decided on. What the interceptor raises comes out, with a note."""
+        """Have the interceptor decide about one sample. Its exceptions are raised with a note."""
         request = BatchRequest(self, samples, timestamp, flags, key_hash)
         try:
             self.interceptor.decide(request)
@@ -221,7 +221,7 @@ class Gate:
                 self.release()
 
     def let_go(self, request: BatchRequest) -> bool:
-        """Something was decided; False: the request was not among those that are held."""
+        """Remove a decided request from the held ones; returns False if it was not held."""
         if request not in self.held:
             return False
         self.held.remove(request)
@@ -229,12 +229,12 @@ class Gate:
         return True
 
     def release(self) -> None:
-        """Queue all that is held."""
+        """Queue all held samples."""
         for request in list(self.held):
             request.enqueue()
 
     def discard(self) -> None:
-        """Forget all that is held."""
+        """Forget all held samples."""
         for request in self.held:
             request.void()
         self.held.clear()

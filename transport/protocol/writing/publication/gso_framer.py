@@ -1,4 +1,4 @@
-"""Trains: samples that are alike, framed together where they are sent from, as whole messages that leave together."""
+"""Frames uniform samples as GSO buffers of whole messages, in the memory from which they are sent by one call."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from ..changes import (
 from ..state import WriterState
 from .log_frames import LogFrames
 
-#: A train is a small part of what may be in flight: HEARTBEATs ride behind whole trains.
+#: A GSO buffer is at most this fraction of the bytes in flight, since HEARTBEATs follow only whole buffers.
 _GSO_IN_WINDOW: Final = 16
-#: Stands for what is still to be framed.
+#: Placeholder for content that is not framed yet.
 _EMPTY: Final = DataContent(DataBlock(0, 0, np.zeros(0, np.uint8), 0))
 
 
 class GsoFramer:
-    """Frames the trains of one writer in its publication log, if it has one."""
+    """Frames GSO buffers of one writer in its publication log, if it has one."""
 
     def __init__(self, state: WriterState, frames: LogFrames) -> None:
         self._state = state
@@ -48,7 +48,7 @@ class GsoFramer:
     def gso_messages_of(
         self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
     ) -> Iterator[Change]:
-        """Uniform samples framed in their place, as trains of whole messages."""
+        """Uniform samples framed in place, as GSO buffers of whole messages."""
         headers = self._frames.headers_of(pending.timestamp)
         samples, hashes = pending.samples, pending.key_hashes
         flags = int(pending.flags)
@@ -82,7 +82,7 @@ class GsoFramer:
     def gso_batches_of(
         self, pending: PendingBatch, first_sn: int, batch_sn: int, framing: Framing, *, coherent_set: int
     ) -> Iterator[Change]:
-        """Batches that are alike, framed in their place; ``first_sn`` and ``batch_sn`` are the numbers of the first."""
+        """Uniform batches framed in place; ``first_sn`` and ``batch_sn`` are the numbers of the first batch."""
         per, timestamp = pending.per_batch, pending.timestamp
         framer = gso_batch_framer(
             self._frames.headers_of(timestamp),
@@ -106,16 +106,16 @@ class GsoFramer:
     def gso_fragments_of(
         self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int, group_bytes: int
     ) -> Iterator[Change]:
-        """Uniform samples too large for a datagram, framed in their place as trains of fragments.
+        """Uniform samples too large for a datagram, framed in place as GSO buffers of fragments.
 
-        The last fragments of samples that have ``group_bytes`` together may share a datagram.
+        The last fragments of samples with at most ``group_bytes`` in all may share a datagram.
         """
         headers, samples = self._frames.headers_of(pending.timestamp), pending.samples
         size = framing.fragment_size
         step = max(1, GSO_FRAGMENT_BYTES_MAX // samples.size)
         per = min(samples_per_group(samples.size, size), GROUP_SAMPLES_MAX, step)
         per = max(1, min(per, group_bytes // samples.size))
-        step += per // 2  # whole groups, as near to it as they come
+        step += per // 2  # the nearest number of whole groups
         step -= step % per
         for start in range(0, samples.count, step):
             part = samples.take_range(start, min(start + step, samples.count))
@@ -139,15 +139,17 @@ class GsoFramer:
 
     @property
     def takes_gso_fragments(self) -> bool:
-        """Whether only the network takes what is published: readers on this host read a large sample as one DATA."""
+        """Whether samples go to the network only: readers on this host read a large sample as one DATA."""
         return self._log is None or self._log.path is None
 
     def _messages_max(self, segment: int) -> int:
-        """How many messages of so many bytes a train has, at most."""
+        """How many messages of ``segment`` bytes a GSO buffer has at most."""
         log = self._log
         longest = min(GSO_BYTES_MAX, self._state.policy.window_bytes // _GSO_IN_WINDOW)
         if log is not None:
             longest = min(longest, log.max_message_length)
-            if log.path is not None:  # readers on this host take whole frames, as they have room
+            if (
+                log.path is not None
+            ):  # readers on this host accept only whole frames, if they have the capacity
                 longest = min(longest, UDP_PAYLOAD_MAX)
         return max(1, min(longest // segment, GSO_MESSAGES_MAX))

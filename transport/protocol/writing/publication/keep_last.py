@@ -1,14 +1,16 @@
-"""KEEP_LAST for readers to come: which numbers newer samples of their instances have replaced (DDS 1.4 §2.2.3.18).
+"""KEEP_LAST for late joiners: the numbers whose samples are replaced by newer ones of their instance (DDS 1.4
+§2.2.3.18).
 
-A topic without key is one instance. Numbers are only noted here; the history drops the samples once every matched
+A topic without key is one instance. This class only notes numbers; the history drops the samples once every matched
 reader has acknowledged them.
 
 Invariants:
-* while a coherent set is open nothing of it replaces anything; what is noted of it counts at its end;
-* neither does a claimed sample, before it is committed: it may be aborted; without key, nothing behind it does, either;
-* of what has a number nothing stays unnoted: what an exception stops is noted from its beginning by the next call, and
-  noting anything twice changes nothing;
-* an instance of which the history holds nothing any more is forgotten, sooner or later.
+* samples of an open coherent set replace nothing before the set ends;
+* a claimed sample replaces nothing before it is committed, since it may be aborted; on a topic without key, neither do
+  the samples behind it;
+* every sample that has a number is noted: after an exception the next call notes it again from the beginning, and
+  noting a sample twice changes nothing;
+* an instance of which the history holds no sample is forgotten eventually.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from ..state import WriterState
 
 U32 = npt.NDArray[np.uint32]
 
-#: Fewer instances than these are not looked through for what is no longer held.
+#: Fewer instances than this are not searched for those without samples.
 _INSTANCES_MIN: Final = 4_096
 
 
@@ -39,35 +41,35 @@ class KeepLast:
         self._depth = depth
         #: Whether samples were written with key hashes.
         self.is_keyed = False
-        #: The newest numbers of each key hash; with a depth of 1 only _newest has them: a million lists of one number
-        #: would be looked through by each garbage collection.
+        #: The newest numbers of each key hash. With a depth of 1 only _newest has them, since each garbage collection
+        #: would traverse a million lists of one number.
         self._instances: dict[bytes, list[int]] = {}
         self._newest: dict[bytes, int] = {}
-        #: How many instances there are when those are next looked for of which nothing is held.
+        #: The number of instances from which those without samples are searched for and forgotten.
         self._sweep_at = _INSTANCES_MIN
-        #: The numbers of the open claims, ascending; and, while there are any, the instances that were unregistered,
-        #: each with the number that did so.
+        #: The numbers of the open claims, ascending. While there are any: the instances that were unregistered, each
+        #: with the number of the sample that did so.
         self._claimed: dict[int, None] = {}
         self._unregistered: dict[bytes, int] = {}
-        #: What is being written: its first number, key hashes and flags.
+        #: Samples that are being written: first number, key hashes and flags.
         self._expected: list[tuple[int, U8, int | U32]] = []
-        #: Numbers replaced and not taken yet.
+        #: Replaced numbers that were not taken yet.
         self._replaced = IntervalSet()
-        #: What is noted of the open coherent set.
+        #: Samples of the open coherent set, in the same form.
         self._noted: list[tuple[int, U8, int]] = []
-        #: Newest numbers that are no samples, and the end marker of the last set.
+        #: Newest numbers without a sample, and the end marker of the last set.
         self._hollow = IntervalSet()
         self._end_marker = 0
 
     # --- what is written -------------------------------------------------------------------------
 
     def expect(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
-        """Samples of these instances are about to get the numbers from ``first_sn`` on; :meth:`note` follows."""
+        """Samples of these instances will get the numbers from ``first_sn`` on; :meth:`note_numbered` follows."""
         self.note_numbered(first_sn)
         self._expected.append((first_sn, key_hashes.copy(), flags))
 
     def note_numbered(self, before: int = INFINITE) -> None:
-        """Note which instances belong to what has got numbers, if these are below ``before``."""
+        """Note the instances of the expected samples that have numbers below ``before``."""
         while self._noted and not self._state.set_begun:
             self.note_instances(*self._noted[0])
             del self._noted[0]
@@ -79,7 +81,7 @@ class KeepLast:
             del self._expected[0]
 
     def note_instances(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
-        """Note which instances the newest samples, from ``first_sn`` on, belong to; the cost is per instance."""
+        """Note the instances of the newest samples, from ``first_sn`` on; the cost is per instance."""
         if not isinstance(flags, int):
             for start, stop in equal_ranges(flags[1:] != flags[:-1]):
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
@@ -93,23 +95,23 @@ class KeepLast:
         note(groups, first_sn, is_kept=not flags & UNREGISTERED)
 
     def _note_newest(self, groups: Groups, first_sn: int, *, is_kept: bool) -> None:
-        """With a depth of 1."""
+        """Note samples with a depth of 1."""
         names, written, last = _names(groups), first_sn + groups.positions, groups.stops() - 1
         newest = written[last]
         known = np.fromiter(map(self._newest.get, names, repeat(0)), np.int64, len(names))
-        if not is_kept:  # the instance is forgotten: late joiners need not hear of it
+        if not is_kept:  # forget the instance: late joiners need not receive it
             self._replace(np.concatenate((written, known[known > 0])))
             self._note_unregistered(names, newest.tolist())
             for name in names:
                 self._newest.pop(name, None)
             return
-        # a claim is committed after what was written behind it
+        # a claim is committed after samples with higher numbers
         replaced = np.minimum(known, newest)[(known > 0) & (known != newest)]
         self._replace(np.concatenate((np.delete(written, last), replaced)))
         self._newest.update(zip(names, np.maximum(known, newest).tolist(), strict=True))
 
     def _note_newest_few(self, groups: Groups, first_sn: int, *, is_kept: bool) -> None:
-        """With any depth."""
+        """Note samples with any depth."""
         written = (first_sn + groups.positions).tolist()
         instances, keep = self._instances, self._depth if is_kept else 0
         replaced: list[int] = []
@@ -123,14 +125,14 @@ class KeepLast:
                 numbers = known + numbers
                 if (
                     known[-1] >= first_sn
-                ):  # a claim, committed after what was written behind it; or noted in part
+                ):  # a claim that is committed after samples with higher numbers; or samples that were noted in part
                     numbers = sorted(set(numbers))
             if len(numbers) > keep:
                 replaced += numbers[: len(numbers) - keep]
                 numbers = numbers[len(numbers) - keep :]
             if keep:
                 held[name] = numbers
-            elif known:  # the instance is forgotten: late joiners need not hear of it
+            elif known:  # forget the instance: late joiners need not receive it
                 forgotten.append(name)
         self._replace(np.array(replaced, np.int64))
         if not is_kept:
@@ -144,7 +146,7 @@ class KeepLast:
             self._unregistered.update(zip(names, numbers, strict=True))
 
     def _replace(self, replaced: I64) -> None:
-        """Note replaced numbers, one interval per stretch."""
+        """Note replaced numbers, one interval per contiguous range."""
         if not len(replaced):
             return
         numbers = np.sort(replaced)
@@ -153,13 +155,13 @@ class KeepLast:
         self._replaced.update(numbers[begins].tolist(), numbers[ends].tolist())
 
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
-        """The newest numbers, first_sn..last_sn, are no samples."""
+        """The newest numbers, first_sn..last_sn, have no samples."""
         self.note_numbered(first_sn)
-        if not self.is_keyed:  # nothing looks at them where instances are told apart
+        if not self.is_keyed:  # a keyed topic does not use them
             self._hollow.add_range(first_sn, last_sn)
 
     def settle(self) -> None:
-        """Only numbers that were given away are no samples."""
+        """Forget numbers above ``last_sn`` after an exception: they were not assigned."""
         self._hollow.remove_range(self._state.last_sn + 1, INFINITE)
 
     def forget_before(self, first_sn: int) -> None:
@@ -173,7 +175,7 @@ class KeepLast:
     # --- claims ----------------------------------------------------------------------------------
 
     def begin_claim(self, sn: int) -> None:
-        """The newest number is that of a sample which is not complete yet."""
+        """The sample with the newest number is claimed, and not complete yet."""
         self.note_numbered(sn)
         self._claimed[sn] = None
 
@@ -184,13 +186,13 @@ class KeepLast:
         unregistered = 0 if key_hash is None else self._unregistered.get(key_hash.tobytes(), 0)
         if key_hash is not None:
             if unregistered > sn:
-                self._replaced.add_range(sn, sn)  # what unregistered the instance was written behind it
+                self._replaced.add_range(sn, sn)  # a sample with a higher number unregistered the instance
             else:
                 self.note_instances(sn, key_hash, 0)
-        self.abort_claim(sn)  # the last of it: what an exception stops is done once more
+        self.abort_claim(sn)  # last: after an exception, the whole method is repeated
 
     def abort_claim(self, sn: int) -> None:
-        """There will be no such sample."""
+        """The claim is closed; if it was not committed, there will be no such sample."""
         self._claimed.pop(sn, None)
         if not self._claimed:
             self._unregistered.clear()
@@ -198,8 +200,8 @@ class KeepLast:
     # --- coherent sets ---------------------------------------------------------------------------
 
     def note_end_marker(self, sn: int) -> None:
-        """``sn`` ends a set, and is no sample; it replaces the marker before it, whose set is also ended by what
-        follows."""
+        """``sn`` is the end marker of a set, and has no sample. It replaces the marker before it: the samples behind
+        that marker end its set as well."""
         self.note_hollow(sn, sn)
         if self._end_marker:
             self._replaced.add_range(self._end_marker, self._end_marker)
@@ -212,13 +214,13 @@ class KeepLast:
     # --- what is replaced ------------------------------------------------------------------------
 
     def take_replaced(self, last_sn: int) -> tuple[I64, I64]:
-        """The ranges up to ``last_sn`` that are replaced, each once; of a keyed topic."""
+        """Take the replaced ranges up to ``last_sn``, each once; for a keyed topic."""
         self.note_numbered()
         firsts, lasts = self._replaced.take_up_to(last_sn)
         return np.array(firsts, np.int64), np.array(lasts, np.int64)
 
     def newest_replaced(self) -> int:
-        """The number above which ``depth`` samples lie, of a topic without key."""
+        """The number above which there are ``depth`` samples, for a topic without key."""
         behind = min(
             self._state.set_begun or INFINITE, next(iter(self._claimed), INFINITE), self._state.last_sn + 1
         )

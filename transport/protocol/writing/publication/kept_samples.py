@@ -1,10 +1,10 @@
-"""What KEEP_LAST keeps of many instances for readers to come, once every matched reader has it.
+"""Samples that KEEP_LAST keeps for late joiners on keyed topics, once every matched reader has them.
 
-Newer samples replace those of their instances here and there: what is left are mostly single samples. They lie in parts
-of some thousands, whose arrays say which are still kept, so that a replaced one costs no step of its own.
+Replaced samples are scattered, so mostly single samples remain. They are stored in parts of some thousands, with an
+array that marks those still kept. So many replaced samples are dropped by one array operation.
 
-Invariants: numbers rise, within a part and from part to part; no part is without a sample that is kept; at least half
-of a part's samples are kept, and two parts that are next to each other and alike in size do not fit one.
+Invariants: numbers rise within a part and from part to part; every part has a kept sample; at least half of the samples
+of a part are kept; two adjacent parts of similar size do not fit one part.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..changes import Change, DataContent
 
 Bools = npt.NDArray[np.bool_]
 
-#: Samples of a part, and their bytes, unless one change has more.
+#: The most samples, and bytes, of a part, unless one change has more.
 _SAMPLES: Final = 8_192
 _BYTES: Final = 4 << 20
-#: A part is not put together with one that is smaller by more than this: each sample is copied a few times.
+#: Parts are not merged if the first is larger by more than this factor, so each sample is copied only a few times.
 _ALIKE: Final = 8
 
 
 @slotted
 class _Part:
-    """DATA submessages end to end: their numbers, source timestamps, and where each one ends; which are ``kept``."""
+    """DATA submessages end to end, with their numbers, source timestamps and end offsets; ``kept`` marks those kept."""
 
     numbers: I64
     timestamps: I64
@@ -59,17 +59,17 @@ class _Part:
 
     @property
     def first_sn(self) -> int:
-        """The first number, be it kept or not."""
+        """The first number, kept or not."""
         return int(self.numbers[0])
 
     @property
     def last_sn(self) -> int:
-        """The last number, be it kept or not."""
+        """The last number, kept or not."""
         return int(self.numbers[-1])
 
     @property
     def is_hollow(self) -> bool:
-        """Whether the greater part is not kept any more."""
+        """Whether less than half of the samples, or of the bytes, is kept."""
         return 2 * self.samples < len(self.numbers) or 2 * self.nbytes < self.data.nbytes
 
     @property
@@ -77,7 +77,7 @@ class _Part:
         return np.diff(self.ends, prepend=0)
 
     def drop(self, firsts: I64, lasts: I64) -> tuple[int, int]:
-        """Let go of these ranges; returns how many samples and bytes that were."""
+        """Drop these ranges; returns the number of dropped samples and bytes."""
         low = np.searchsorted(self.numbers, firsts)
         found = spread(low, np.searchsorted(self.numbers, lasts, side="right") - low)
         found = found[self.kept[found]]
@@ -88,7 +88,7 @@ class _Part:
         return len(found), nbytes
 
     def compact(self) -> _Part:
-        """The samples that are kept, in memory of their own."""
+        """The kept samples in memory of their own."""
         if self.samples == len(self.numbers):
             return self
         kept, lengths = self.kept, self.lengths
@@ -108,7 +108,7 @@ class _Part:
         )
 
     def together(self, other: _Part) -> _Part:
-        """This part and the next one as one."""
+        """This part and the next one, merged."""
         a, b = self.compact(), other.compact()
         return _Part(
             np.concatenate((a.numbers, b.numbers)),
@@ -121,7 +121,7 @@ class _Part:
         )
 
     def change_from(self, sn: int) -> Change | None:
-        """The samples from ``sn`` on, or the next one that is kept, as far as neither number nor time jumps."""
+        """The kept samples from ``sn`` or the next kept one on, up to a gap in the numbers or another timestamp."""
         numbers, stamps = self.numbers, self.timestamps
         low = int(np.searchsorted(numbers, sn))
         low += int(self.kept[low:].argmax()) if low < len(numbers) else 0
@@ -144,7 +144,7 @@ class _Part:
 
 
 class KeptSamples:
-    """The samples of one writer that lie in parts."""
+    """The samples of one writer that are stored in parts."""
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
@@ -154,13 +154,13 @@ class KeptSamples:
 
     @property
     def first_sn(self) -> int:
-        """The lowest number; there must be one."""
+        """The lowest kept number; there must be one."""
         part = self._parts[0]
         return int(part.numbers[part.kept.argmax()])
 
     @property
     def last_sn(self) -> int:
-        """The highest number that was taken in and may be kept yet; 0: none is."""
+        """The highest number in the parts, kept or not; 0 if there is none."""
         return self._parts[-1].last_sn if self._parts else 0
 
     def total(self) -> tuple[int, int]:
@@ -169,17 +169,17 @@ class KeptSamples:
 
     @staticmethod
     def takes(change: Change) -> bool:
-        """Whether the samples can lie here: framed one by one, and not in part of batches."""
+        """Whether the samples can be stored here: framed one by one, not claimed, and not behind batches."""
         return change.content.has_rows and not (change.batch_sn or change.is_claimed)
 
     def append(self, changes: Sequence[Change]) -> tuple[int, int]:
-        """Take in the next changes that it takes; returns how many samples and bytes they are here."""
+        """Add the next changes, for which :meth:`takes` is true; returns the number of samples and bytes."""
         part = _Part.of_changes(changes)
         _push(self._parts, part)
         return part.samples, part.nbytes
 
     def drop(self, firsts: I64, lasts: I64) -> tuple[int, int]:
-        """Let go of ascending ranges; returns how many samples and bytes that were."""
+        """Drop ascending ranges; returns the number of dropped samples and bytes."""
         if not self._parts or not len(firsts):
             return 0, 0
         low = bisect_left(self._parts, int(firsts[0]), key=_last_sn)
@@ -200,7 +200,7 @@ class KeptSamples:
         return samples, nbytes
 
     def drop_oldest(self, count: int, last_sn: int) -> tuple[int, int]:
-        """Let go of ``count`` samples of the first part, if it has so many up to ``last_sn``."""
+        """Drop at most ``count`` samples of the first part, none above ``last_sn``; returns samples and bytes."""
         part = self._parts[0]
         numbers = part.numbers[part.kept][:count]
         numbers = numbers[numbers <= last_sn]
@@ -222,14 +222,14 @@ class KeptSamples:
 
 
 def _push(parts: list[_Part], part: _Part) -> None:
-    """Put a part behind the others, and those together that fit one."""
+    """Append a part, and merge parts that fit one."""
     parts.append(part)
     while len(parts) > 1 and _are_one(parts[-2], parts[-1]):
         parts[-2:] = [parts[-2].together(parts[-1])]
 
 
 def _are_one(part: _Part, following: _Part) -> bool:
-    """Whether two parts are to be put together."""
+    """Whether two adjacent parts are to be merged."""
     if part.samples + following.samples > _SAMPLES or part.nbytes + following.nbytes > _BYTES:
         return False
     return part.samples <= _ALIKE * following.samples

@@ -1,6 +1,7 @@
-"""LIFESPAN of a writer: which changes are over, by their source timestamps (DDS 1.4 §2.2.3.16).
+"""LIFESPAN of a writer: which changes have expired, by their source timestamps (DDS 1.4 §2.2.3.16).
 
-Source timestamps are the user's, on the wall clock, whose distance from ``now`` is that of the newest write.
+Users set source timestamps, which are wall clock times. The newest write gives the offset between wall clock and
+``now``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class Lifespan:
 
     def __init__(self, duration: int, changes: Sequence[Change]) -> None:
         self.is_finite = duration < INFINITE
-        #: Samples with this source timestamp or an older one are over.
+        #: Samples with this source timestamp or an older one have expired.
         self.expired_before = NO_TIMESTAMP
         self._duration = duration
         self._changes = changes
@@ -25,23 +26,23 @@ class Lifespan:
         self._wall_offset: int | None = None
 
     def note_time(self, wall_clock: int, now: int) -> None:
-        """The wall clock, ns since the epoch, at ``now``."""
+        """Note the wall clock, ns since the epoch, at ``now``."""
         if wall_clock != NO_TIMESTAMP:
             self._wall_offset = wall_clock - now
 
     def advance(self, now: int) -> bool:
-        """It is ``now``; False: nothing can be over."""
+        """Set the time to ``now``; returns False if no sample can have expired."""
         if not self.is_finite or self._wall_offset is None:
             return False
         self.expired_before = now + self._wall_offset - self._duration
         return True
 
     def is_over(self, change: Change) -> bool:
-        """Whether the LIFESPAN of a change is over."""
+        """Whether the LIFESPAN of all samples of a change is over."""
         return self.is_finite and NO_TIMESTAMP != change.newest <= self.expired_before
 
     def get_timer(self) -> int | None:
-        """When the LIFESPAN of the oldest change is over."""
+        """When the LIFESPAN of the oldest change will be over."""
         if not self.is_finite or self._wall_offset is None or not self._changes:
             return None
         timestamp = self._changes[0].newest

@@ -1,13 +1,13 @@
-"""The frames of a writer's publication log: where its changes lie, ready for UDP, for readers on this host that map the
-log, and for sending again.
+"""The frames of a writer's publication log. They hold its changes ready for UDP, for readers on this host that map the
+log, and for repairs.
 
-A frame holds a whole RTPS message, or a train of them. A writer without a log keeps changes in memory of their own.
+A frame holds a whole RTPS message, or a GSO buffer of them. A writer without a log keeps changes in their own memory.
 
 Invariants:
-* what lies below ``positions.cleanable`` is cleaned; a change that is still held then gets memory of its own first;
-* a sample that is too large for a frame lies beside the log; an empty frame keeps its place;
-* ``placing`` is what is being put into the log and is not among the unsent changes yet: what an exception stops there
-  is found by `UnsentChanges.complete`.
+* the log below ``positions.cleanable`` is cleaned; a change that is still held there first gets memory of its own;
+* a sample that is too large for a frame lies outside the log, which has an empty frame for it;
+* ``placing`` is the change that is being put into the log and is not among the unsent changes yet; after an exception
+  `UnsentChanges.complete` finds it there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .positions import PublicationPositions
 
 
 class LogFrames:
-    """Puts the changes of one writer into its ``log``, and cleans that a term behind the sender."""
+    """Puts the changes of one writer into its ``log``, and cleans the log a term behind the sender."""
 
     def __init__(
         self,
@@ -37,23 +37,23 @@ class LogFrames:
         log: MessageLog | None,
     ) -> None:
         self.log = log
-        #: What is being put into the log, and its place there.
+        #: The change that is being put into the log, and its claim there.
         self.placing: tuple[Change, LogClaim] | None = None
         self._state = state
         self._history = history
         self._positions = positions
         self._writer_id = state.guid.entity
-        #: What messages begin with, and with INFO_TS of the newest timestamp.
+        #: The bytes with which messages begin: the header; and the header with INFO_TS of the newest timestamp.
         self._header = Header(prefix=state.guid.prefix).encode()
         self._timestamp, self._headers = NO_TIMESTAMP, self._header
-        #: The last number of what views the log no more.
+        #: The last number whose change no longer views the log.
         self._spilled_sn = 0
 
     def begin_term(self, nbytes: int, *, rotate: bool) -> PublicationResult | None:
-        """Begin the next term if ``nbytes``, which are to come together, do not fit in this one any more.
+        """Begin the next term if ``nbytes``, to be published together, do not fit in the current term.
 
-        ADMIN_ACTION: it has begun. BACK_PRESSURED: it is not clean yet. MAX_POSITION_EXCEEDED: there is none. None:
-        they fit, or are too many to lie in one frame; or without ``rotate``, which stands for what has no place yet.
+        Returns ADMIN_ACTION if the next term has begun, BACK_PRESSURED if it is not clean yet, MAX_POSITION_EXCEEDED if
+        there is none; None if the bytes fit, if they are too many for one frame, or without ``rotate``.
         """
         log = self.log
         if log is None:
@@ -64,14 +64,14 @@ class LogFrames:
             return PublicationResult.MAX_POSITION_EXCEEDED
         if not rotate or nbytes <= left or nbytes > log.max_message_length:
             return None
-        # With the header of its frame, what just fits does not.
+        # The rest of the term does not fit itself, since its frame has a header, so this claim ends the term.
         while (answer := log.claim(left, limit=INFINITE)) is PublicationResult.BACK_PRESSURED:
             if not self.clean():
                 break
         return answer if isinstance(answer, PublicationResult) else None
 
     def headers_of(self, timestamp: int) -> bytes:
-        """What a message of samples with that source timestamp begins with."""
+        """The bytes with which a message of samples with that source timestamp begins."""
         if timestamp != self._timestamp:
             self._timestamp = timestamp
             stamp = b"" if timestamp == NO_TIMESTAMP else InfoTimestamp(timestamp).encode()
@@ -98,7 +98,7 @@ class LogFrames:
         self._commit(change, claim)
 
     def claim(self, change: Change) -> LogClaim:
-        """Claim the frame of a change that is still to be filled; it is to be committed once it is."""
+        """Claim the frame of a change that the caller still has to fill, and then to commit."""
         log, content, headers = self.log, change.content, self.headers_of(change.timestamp)
         if log is None:
             raise UnloggedError("the writer has no publication log to claim a sample in: write it instead")
@@ -111,7 +111,7 @@ class LogFrames:
         return claim
 
     def reserve(self, change: Change, nbytes: int, segment: int) -> tuple[U8, LogClaim | None]:
-        """Where a train is framed: in the log, if there is one; beside it, if a frame cannot be so long."""
+        """The memory for a GSO buffer: in the log, if there is one and a frame can be so long, else outside it."""
         if self.log is None:
             return np.empty(nbytes, np.uint8), None
         if nbytes > self.log.max_message_length:
@@ -120,7 +120,7 @@ class LogFrames:
         return claim.data, claim
 
     def placed(self, change: Change, claim: LogClaim | None) -> Change:
-        """The change, framed; its frame in the log is committed, an empty one for what lies beside it."""
+        """The framed change, after its frame in the log is committed; the frame is empty if the change lies outside."""
         if claim is not None:
             change.start = claim.start if claim.data.size else -1
             self._commit(change, claim)
@@ -138,13 +138,13 @@ class LogFrames:
             )
             if not isinstance(claim, PublicationResult):
                 if claim.start != self._positions.pub_pos:
-                    # What lies between is the padding of a full term, or a claim that an exception has stopped: readers
-                    # of the log would wait at it for ever.
+                    # Between them is the padding of a full term, or a claim that an exception interrupted, at which
+                    # readers of the log would wait for ever.
                     unblocked = log.unblock(self._positions.pub_pos, claim.start)
                     self._state.counters.unblocked_publications += unblocked
                 return claim
             if claim is PublicationResult.ADMIN_ACTION:
-                continue  # a term was full: the next one has room
+                continue  # a term was full: the next one has capacity
             if claim is not PublicationResult.BACK_PRESSURED or not self.clean():
                 raise TransportError(
                     f"cannot append a frame of {length} bytes to the publication log: {claim.name}"
@@ -153,7 +153,7 @@ class LogFrames:
     # --- a term behind the sender ----------------------------------------------------------------
 
     def clean(self) -> bool:
-        """Clean a piece of what lies a term behind the sender; False: there is nothing to clean."""
+        """Clean a piece of the log a term behind the sender; returns False if there is nothing to clean."""
         log, positions = self.log, self._positions
         to, before = positions.cleanable, positions.clean_pos
         if log is None or to <= before:
@@ -163,7 +163,7 @@ class LogFrames:
         return positions.clean_pos > before
 
     def _spill(self, to: int) -> None:
-        """Give every change that is still held below ``to`` memory of its own."""
+        """Give every held change below ``to`` memory of its own."""
         for change in self._history.changes_from(self._spilled_sn + 1):
             if max(change.start, 0) >= to or (change.start < 0 and change.position > to):
                 break

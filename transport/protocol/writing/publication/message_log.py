@@ -1,6 +1,6 @@
-"""What a writer needs of the log that it publishes in; `log.publication_log` is one.
+"""The interface of the log in which a writer publishes; `log.publication_log` implements it.
 
-Positions count the bytes of such a log, also where there is none: so the sizes of its frames are here.
+Positions count bytes of such a log even if there is none, so the sizes of its frames are defined here.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Final, Protocol
 
 from ....wire.samples import U8
 
-#: A frame begins with a header of so many bytes, at a multiple of so many.
+#: Bytes of the header of a frame; frames begin at multiples of FRAME_ALIGNMENT.
 FRAME_HEADER_BYTES: Final = 32
 FRAME_ALIGNMENT: Final = 32
-#: Of the log of a writer that has none.
+#: The term length by which a writer without a log counts positions.
 TERM_LENGTH: Final = 32 << 20
 
 
 class PublicationResult(enum.IntEnum):
-    """What an offer or a claim answers instead of a position (Aeron's codes)."""
+    """The result of an offer or a claim that failed (Aeron's codes)."""
 
     #: There is no reader, or no group of them yet.
     NOT_CONNECTED = -1
-    #: No room is clean, or the limit is reached: try again.
+    #: The next term is not clean yet, or the limit is reached: try again.
     BACK_PRESSURED = -2
     #: A term was full and the next one has begun: try again at once.
     ADMIN_ACTION = -3
@@ -33,7 +33,7 @@ class PublicationResult(enum.IntEnum):
 
 
 class LogClaim(Protocol):
-    """Room in the log, to be filled and committed."""
+    """A claimed part of the log, to be filled and committed."""
 
     @property
     def data(self) -> U8:
@@ -52,7 +52,7 @@ class LogClaim(Protocol):
         """Whether readers of the log may read it."""
 
     def commit(self) -> object:
-        """Let readers of the log read it."""
+        """Make it visible to readers of the log."""
 
     def abort(self) -> None:
         """Make it padding, which readers of the log skip."""
@@ -91,7 +91,7 @@ class MessageLog(Protocol):
         """Claim ``length`` bytes that end before ``limit``."""
 
     def unblock(self, start: int, stop: int) -> int:
-        """Make claims in [start, stop) that nobody commits padding; returns how many they were."""
+        """Turn abandoned claims in [start, stop) into padding; returns how many there were."""
 
     def clean(self, to: int) -> int:
-        """Zero a piece of what lies below ``to``; returns the position it has reached."""
+        """Zero a piece of the log below ``to``; returns the position up to which it is zeroed."""

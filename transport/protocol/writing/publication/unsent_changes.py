@@ -1,11 +1,11 @@
-"""What a writer has published and not yet sent: Aeron's publication, between ``pub_pos`` and ``snd_pos``.
+"""Changes that a writer has published and not yet sent: Aeron's publication, between ``pub_pos`` and ``snd_pos``.
 
-A change goes into the publication log as one frame (:mod:`.log_frames`), which its content then views. Without a log,
-changes keep the memory they came with, and positions are counted all the same: flow control needs them.
+A change is put into the publication log as one frame (:mod:`.log_frames`), which its content then views. Without a log,
+changes keep their memory, and positions are still counted, because flow control needs them.
 
 Invariants:
-* ``queue`` holds, in order, what lies between ``snd_pos`` and ``pub_pos``;
-* what is committed to the log is put among ``queue``, whatever is raised in between (:meth:`complete`).
+* ``queue`` holds, in order, the changes between ``snd_pos`` and ``pub_pos``;
+* a change that is committed to the log is in ``queue``, even after an exception in between (:meth:`complete`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .log_frames import LogFrames
 from .message_log import FRAME_ALIGNMENT, FRAME_HEADER_BYTES, TERM_LENGTH, LogClaim, MessageLog
 from .positions import PublicationPositions, SequencePositions
 
-#: What comes before a change in its place: the headers of frame and message, and INFO_TS.
+#: Bytes before the content of a change in its frame: the headers of frame and message, and INFO_TS.
 _BEFORE_CONTENT: Final = FRAME_HEADER_BYTES + HEADER_SIZE + INFO_TS_SIZE
-#: The same, with what aligns the next place.
+#: _BEFORE_CONTENT, and the most bytes that align the next frame.
 PLACE_BYTES: Final = _BEFORE_CONTENT + FRAME_ALIGNMENT
 
 
@@ -40,29 +40,29 @@ class UnsentChanges:
     ) -> None:
         term_length = policy.term_length or TERM_LENGTH if log is None else log.term_length
         self.positions = PublicationPositions(term_length, policy.term_window)
-        #: How far ahead of the readers of the log on this host may be published.
+        #: Bytes that may be published ahead of spies and readers of the log on this host.
         self.log_window = policy.log_window(term_length)
         self.numbers = SequencePositions()
-        #: The changes, in order.
+        #: The unsent changes, in order.
         self.queue: deque[Change] = deque()
         self.log = log
-        #: Where the changes lie in the log.
+        #: Puts changes into the log.
         self.frames = LogFrames(state, history, self.positions, log)
-        #: What leaves together is framed there.
+        #: Frames GSO buffers there.
         self.gso_framer = GsoFramer(state, self.frames)
-        #: How far spies on this host have read the log.
+        #: Positions up to which spies on this host have read the log.
         self.spies: list[int] = []
         self._state = state
         self._history = history
         self._handed_over = 0
-        #: The last limit that stopped the sender.
+        #: The last limit at which the sender stopped.
         self._met = -1
 
     def capacity(self, queued: int) -> int | None:
-        """Bytes that may be published beside ``queued`` ones; None: any number.
+        """Bytes that may be published in addition to ``queued`` ones; None: any number.
 
-        Where something waits to be sent, ``pub_lmt`` bounds it. With a log, what was not handed over yet lies there,
-        and bounds it as well.
+        If changes wait to be sent, ``pub_lmt`` limits it. With a log, bytes in the log that were not handed over yet
+        limit it too.
         """
         limits = [self.positions.pub_lmt] if self.queue else []
         if self.log is not None:
@@ -71,12 +71,12 @@ class UnsentChanges:
         return min(limits) - self.positions.pub_pos - queued if limits else None
 
     def handed_over(self) -> None:
-        """What was sent so far has left for the network."""
+        """The datagrams of all changes sent so far were handed to the network."""
         self._handed_over = self.positions.snd_pos
 
     def publish(self, change: Change) -> None:
-        """Put the next change into the log, and among those to be sent."""
-        if change.position:  # it was framed there
+        """Put the next change into the log and the queue."""
+        if change.position:  # it was framed in the log
             pass
         elif self.log is None:
             change.content.own()
@@ -90,7 +90,7 @@ class UnsentChanges:
         self.frames.placing = None
 
     def claim(self, change: Change) -> LogClaim:
-        """Put a change that is still to be filled into the log; its frame is to be committed once it is filled."""
+        """Put a change into the log and the queue that the caller still has to fill, and then to commit."""
         claim = self.frames.claim(change)
         self._published(change)
         return claim
@@ -101,9 +101,10 @@ class UnsentChanges:
         self.positions.pub_pos = change.position
 
     def complete(self) -> Change | None:
-        """An exception has stopped a write: the change that it has published, or has begun to, if it is to be sent.
+        """Complete a write that an exception interrupted; returns the change that must still get its number.
 
-        What lies in the log is: others may have read it there. What does not has got no number.
+        A change that is committed to the log must be sent, since readers may have read it there. Any other change gets
+        no number.
         """
         frames, queue = self.frames, self.queue
         placing, frames.placing = frames.placing, None
@@ -125,14 +126,14 @@ class UnsentChanges:
 
     @property
     def next_frame(self) -> int:
-        """Where the frame begins that is to be sent next: of a train that is sent in parts, where the train begins."""
+        """Position where the next frame to be sent begins; of a GSO buffer sent in parts, its start."""
         snd_pos, start = self.positions.snd_pos, self.queue[0].start if self.queue else -1
         return min(snd_pos, start) if start >= 0 else snd_pos
 
     def take_next(self, limit: int, has_consumed: Callable[[int], bool]) -> Change | None:
-        """The next change that may be sent up to ``limit``, which counts as sent from now on; None: there is none.
+        """Take the next change that may be sent up to ``limit``, and count it as sent; None if there is none.
 
-        ``has_consumed``: whether the readers that pace have consumed all that was sent, up to a position.
+        ``has_consumed`` returns whether the pacing readers have consumed everything up to a position.
         """
         queue = self.queue
         if not queue or queue[0].is_claimed:
@@ -140,7 +141,7 @@ class UnsentChanges:
             return None
         change = queue[0]
         if change.position > limit and not self._ends_a_set(change):
-            # What is larger than the whole window goes alone.
+            # A change that is larger than the whole window is sent alone.
             alone = has_consumed(self.positions.snd_pos)
             if not self._divide(limit, at_least=alone) and not alone:
                 self._note_limit(limit)
@@ -154,9 +155,10 @@ class UnsentChanges:
         return change
 
     def _ends_a_set(self, change: Change) -> bool:
-        """Whether readers consume nothing before it: it belongs to a coherent set of which some is sent, or the newest.
+        """Whether readers consume nothing before this change: it belongs to the newest coherent set, or to one that is
+        sent in part.
 
-        Such a set is sent whole, whatever readers take: they would wait for its end, and the writer for them.
+        Such a set is sent whole, whatever the readers' windows: they would wait for its end, and the writer for them.
         """
         sets = self._state.sets
         while sets and sets[0][1] < change.first_sn:
@@ -174,9 +176,10 @@ class UnsentChanges:
             self._state.counters.flow_control_limits += 1
 
     def _divide(self, limit: int, *, at_least: int) -> bool:
-        """Make the first of ``queue``, if it is a train, end at ``limit``, but with ``at_least`` so many messages.
+        """Divide the first of ``queue`` at ``limit`` if it is a GSO buffer. Its first part has ``at_least`` or more
+        messages.
 
-        False: not one of its messages can go.
+        Returns False if none of its messages can be sent.
         """
         change, begin = self.queue[0], self.positions.snd_pos + FRAME_HEADER_BYTES
         count, nbytes = change.content.fitting_messages(limit - begin, at_least)
@@ -188,30 +191,30 @@ class UnsentChanges:
         rest = change.part(last_sn + 1, change.last_sn)
         self._history.divide(change, (first, rest))
         self.numbers.divide(last_sn, end)
-        # In one statement: an exception leaves the change, or both parts, but not one of them beside the change.
+        # In one statement: an exception leaves either the change or both parts in the queue.
         self.queue = deque((first, rest, *islice(self.queue, 1, None)))
         return True
 
     def withdraw(self, change: Change) -> None:
-        """The change will not be sent."""
+        """Remove a change that will not be sent."""
         if change in self.queue:
             self.queue.remove(change)
         self.settle()
 
     def give_up(self, first_sn: int) -> None:
-        """What begins at ``first_sn`` or behind it is not to be sent."""
+        """Remove the changes that begin at ``first_sn`` or later."""
         while self.queue and self.queue[-1].first_sn >= first_sn:
             self.queue.pop()
         self.settle()
 
     def settle(self) -> None:
-        """What is published without being a sample counts as sent, up to what waits."""
+        """Count positions and numbers without a sample as sent, up to the first change that waits."""
         if not self.queue:
             self.positions.sent(self.positions.pub_pos)
         self._note_sent()
 
     def _note_sent(self) -> None:
-        """All numbers below the first of ``queue`` are sent, or will never come: readers acknowledge those, too."""
+        """Set sent_sn: all numbers below the first of ``queue`` are sent or have no sample."""
         state = self._state
         if self.queue:
             first = self.queue[0]
@@ -220,7 +223,7 @@ class UnsentChanges:
             state.sent_sn, state.sent_batch_sn = state.last_sn, state.last_batch_sn
 
     def conduct(self) -> None:
-        """Let more be published once more is sent, and clean what lies a term behind (Aeron's conductor)."""
+        """Let more be published once more is sent, and clean the log a term behind the sender (Aeron's conductor)."""
         self.positions.conduct()
         if self.log is not None:
             self.frames.clean()
