@@ -1,1 +1,1 @@
-"""Samples as Arrow columns and columns as samples, as the options say; knows no Spark."""
+"""Samples to Arrow columns and columns to samples, according to the options; independent of Spark."""

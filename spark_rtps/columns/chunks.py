@@ -1,7 +1,7 @@
-"""Frames of the log gathered into chunks that are worth a pass over columns.
+"""Gathers frames of the log into chunks that are large enough for columnar decoding.
 
-A slow writer's frames hold one sample each, a fast one's thousands: small ones are copied together into one
-buffer, big ones are taken as they lie in the log.
+The frames of a slow writer hold one sample each, those of a fast writer thousands. Small samples are copied into one
+buffer; big ones are read in place from the log.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from ..transport.log.frame import Frame
 from ..transport.value_classes import slotted
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, SAMPLE_INDEX, U8, Run, Samples
 
-#: A chunk is closed when it has so many samples or bytes: Spark pays 12 µs a batch, and large ones miss the caches.
+#: A chunk is closed when it has this many samples or bytes. Spark spends 12 µs on a batch; large ones miss the caches.
 ROWS: Final = 32_768
 BYTES: Final = 8 << 20
-#: Samples of so many bytes on average are big: they miss the caches anyway, and it is calls that cost.
+#: Samples of this many bytes on average are big: they miss the caches anyway, and the number of calls sets the cost.
 BIG: Final = 64 << 10
-#: The C library gives blocks of 32 MiB and more back at once, and new pages halve the speed: one sample less.
+#: A margin of one sample below 32 MiB, from which on the C library returns blocks to the system at once: new pages halve
+#: the speed.
 BIG_BYTES: Final = 28 << 20
 _ZEROS: Final = np.zeros(3, np.uint8)
 
@@ -33,7 +34,7 @@ class Chunk:
 
     frames: list[Frame]
     samples: Samples
-    #: SAMPLE_INDEX of all samples, where all runs have one; its offsets are those of each run.
+    #: SAMPLE_INDEX of all samples, if all runs have one; its offsets count from the start of each run.
     index: npt.NDArray[Any] | None = None
     counts: I64 = field(init=False)
 
@@ -45,7 +46,7 @@ class Chunk:
         return self.samples.count
 
     def frame_index(self) -> I64:
-        """Which frame each sample comes from."""
+        """The index of each sample's frame."""
         return np.repeat(np.arange(len(self.frames), dtype=np.int64), self.counts)
 
     def sequence_numbers(self) -> I64:
@@ -57,7 +58,7 @@ class Chunk:
         return numbers
 
     def receptions(self) -> I64:
-        """ns since the epoch."""
+        """Reception times in ns since the epoch."""
         if all(f.receptions is None for f in self.frames):
             return np.repeat(np.array([f.reception for f in self.frames], np.int64), self.counts)
         return np.concatenate(
@@ -68,7 +69,7 @@ class Chunk:
         )
 
     def source_timestamps(self) -> I64:
-        """ns since the epoch, NO_TIMESTAMP where absent."""
+        """Source timestamps in ns since the epoch; NO_TIMESTAMP where absent."""
         if self.index is not None:
             return self.index["timestamp"].astype(np.int64)
         runs = [f.run for f in self.frames]
@@ -103,7 +104,7 @@ class Chunk:
         return np.ascontiguousarray(np.concatenate(filled))
 
     def has_data(self) -> npt.NDArray[np.bool_] | None:
-        """Which samples carry data, not only a key or nothing; None = all. Data may be too short to be read."""
+        """A mask of the samples with data, not only a key or nothing; None: all. Data may be too short to decode."""
         if all(f.run.stride and not f.run.flags & KEY_ONLY and f.run.payload_length for f in self.frames):
             return None
         mask = ((self.flags() & KEY_ONLY) == 0) & (self.samples.all_lengths() > 0)
@@ -113,7 +114,7 @@ class Chunk:
 def chunks(
     frames: Iterable[Frame], *, rows: int = ROWS, nbytes: int = BYTES, big_bytes: int = BIG_BYTES
 ) -> Iterator[Chunk]:
-    """Gather frames; a frame longer than twice ``rows`` is cut. Big samples are of one segment of the log."""
+    """Gather frames; a frame longer than twice ``rows`` is cut. A chunk of big samples views one segment of the log."""
     held: list[Frame] = []
     held_rows = held_bytes = 0
     for whole in frames:
@@ -134,7 +135,7 @@ def chunks(
 
 
 def gather(frames: list[Frame]) -> Chunk:
-    """One chunk of all frames: without a copy if there is one or their samples are big, else with one."""
+    """One chunk of all frames. Samples are not copied if there is only one frame, or if they are big."""
     if len(frames) == 1:
         return Chunk(frames, frames[0].run.samples())
     runs = [f.run for f in frames]
@@ -162,9 +163,9 @@ def gather(frames: list[Frame]) -> Chunk:
 
 
 def _span(frames: list[Frame], runs: list[Run]) -> Chunk | None:
-    """Big samples as they lie: in one view, from the first to the last, of the segment that all of them view.
+    """Big samples in place: one view, from the first to the last, of the segment that contains them.
 
-    It keeps the segment mapped, trimmed or not.
+    The view keeps the segment mapped even after the log is trimmed.
     """
     nbytes = [r.data.nbytes for r in runs]
     segment = runs[0].data.base
@@ -187,8 +188,8 @@ def _span(frames: list[Frame], runs: list[Run]) -> Chunk | None:
 
 
 def _gather_indexed(frames: list[Frame], runs: list[Run]) -> Chunk:
-    """Runs that all have an index: no call a run but for the copy of its bytes."""
-    # as bytes, for NumPy compares structured types field by field, array by array
+    """A chunk of runs that all have an index: the only call for each run is the copy of its bytes."""
+    # as bytes, because NumPy compares structured types field by field for each array
     index = np.concatenate([r.index.view(np.uint8) for r in runs if r.index is not None]).view(SAMPLE_INDEX)
     data, starts = _end_to_end([r.data for r in runs])
     offsets = index["offset"].astype(np.int64) + np.repeat(starts, np.array([r.count for r in runs]))
@@ -209,14 +210,14 @@ def _pack(parts: list[Samples], size: int) -> Samples:
 
 
 def _concatenate(parts: list[Samples]) -> Samples:
-    """Payloads of all sizes: the buffers one behind the other, each at a multiple of 4."""
+    """Payloads of different sizes: the buffers one behind the other, each at a multiple of 4."""
     data, starts = _end_to_end([p.data for p in parts])
     offsets = np.concatenate([p.all_offsets() + at for p, at in zip(parts, starts, strict=True)])
     return Samples.ragged(data, offsets, np.concatenate([p.all_lengths() for p in parts]))
 
 
 def _end_to_end(parts: list[U8]) -> tuple[U8, I64]:
-    """The parts one behind the other, and where each starts: at multiples of 4."""
+    """The parts one behind the other, and the start of each, a multiple of 4."""
     lengths = np.array([part.nbytes for part in parts], np.int64)
     padded = (lengths + 3) & -4
     if (padded != lengths).any():

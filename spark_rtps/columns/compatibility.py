@@ -1,4 +1,4 @@
-"""Whether a source or a sink with a type of one's own reads and writes a topic, and if not, why."""
+"""Whether a source can read a topic, or a sink write it, with a given type; and if not, why."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cannot_write(topic: TopicType, mine: TopicType) -> tuple[str, ...]:
 
 
 def _cannot_match(topic: TopicType, mine: TopicType) -> list[str]:
-    """Why they do not match by name and key, which decide where peers do not know the type."""
+    """Why the types do not match by name and key, the only criteria if peers do not know the type."""
     reasons = []
     if topic.type_name != mine.type_name:
         names = f"the topic's is {topic.type_name!r}, yours {mine.type_name!r}"
@@ -70,8 +70,8 @@ def _cannot_match(topic: TopicType, mine: TopicType) -> list[str]:
 
 
 def _read_as(topic: Type, mine: Type, *, plain: bool) -> Type:
-    """``mine`` with what its bytes do not show as ``topic`` has it: octet or uint8; and in ``plain`` XCDR1 whether it
-    is final or appendable."""
+    """``mine`` with the properties of ``topic`` that do not change its bytes: octet or uint8; and in ``plain`` XCDR1
+    final or appendable."""
     topic, mine = resolve(topic), resolve(mine)
     if isinstance(mine, Primitive) and isinstance(topic, Primitive):
         return topic if {mine.kind, topic.kind} == _OCTETS else mine

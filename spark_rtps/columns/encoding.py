@@ -28,7 +28,7 @@ Encoder = Callable[[pa.RecordBatch], tuple[Samples, U8 | None]]
 
 
 def encoder_for(plan: TopicPlan) -> Encoder:
-    """How record batches of the plan's columns become samples, and their key hashes where the topic has a key."""
+    """A function from record batches of the plan's columns to samples, and to key hashes if the topic has a key."""
     match plan.payload:
         case Payload.CDR:
             return _cdr_encoder(plan)
@@ -56,8 +56,8 @@ def _cdr_encoder(plan: TopicPlan) -> Encoder:
 def samples_of(values: pa.Array) -> Samples:
     """Serialized payloads, encapsulation header included, each padded to a multiple of 4; one copy.
 
-    The header announces the padding that is added here, as XTypes 1.3 §7.6.3.1.2 has it; a payload that needs no
-    padding keeps its header.
+    The header announces the padding that is added here (XTypes 1.3 §7.6.3.1.2); a payload that needs no padding keeps
+    its header.
     """
     if not pa.types.is_binary(values.type):
         values = values.cast(pa.binary())
@@ -89,7 +89,7 @@ def arrow_sample(
 ) -> Samples:
     """A record batch as one sample of ``spark_rtps::ArrowBatch``: header, octet count, Arrow IPC stream.
 
-    The type is final: but for the header, both representations are the same bytes.
+    The type is final, so both representations have the same bytes except for the header.
     """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:

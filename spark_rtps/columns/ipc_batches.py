@@ -1,7 +1,7 @@
-"""The record batches of an ArrowBatch sample: a peer's IPC stream, read no further than it may grow.
+"""The record batches of an ArrowBatch sample: a peer's IPC stream, read within a limit of memory.
 
-Few bytes of a stream can stand for many: compressed buffers, columns of the null type, which have a length and nothing
-else, indices of a dictionary with one long value, views of one text, columns that share their bytes.
+A few bytes of a stream can expand to many: compressed buffers, columns of the null type, which have only a length,
+indices of a dictionary with one long value, views of one text, columns that share their bytes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..transport.errors import UsageError
 from ..transport.limits import ARROW_BATCH_BYTES_MAX, ARROW_BATCH_BYTES_PER_BYTE_MAX
 from .nulls import check_map_keys, inner_type
 
-#: What a list or a number's text takes after a cast; other text is counted for itself.
+#: Bytes that a list, or the text of a number, takes after a cast; other texts are measured.
 _VARIABLE_BYTES: Final = 32
 _TEXTS: Final = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-#: Their values may share their bytes.
+#: Types whose values may share their bytes.
 _VIEWS: Final = (pa.string_view(), pa.binary_view())
-#: What PyArrow raises of a stream that is not sound, with types that it has no class for, and names that are no text.
+#: The errors of PyArrow for a malformed stream, for types without a class, and for names that are not UTF-8.
 _UNSOUND: Final = (
     pa.ArrowException,
     OSError,
@@ -36,7 +36,7 @@ _UNSOUND: Final = (
     ArithmeticError,
 )
 _EXPERIMENTAL_COMPRESSION: Final = b"ARROW:experimental_compression"
-#: Fields of Arrow's Message, DictionaryBatch and RecordBatch, by their place in the Flatbuffers schema.
+#: Field numbers of Arrow's Message, DictionaryBatch and RecordBatch in the Flatbuffers schema.
 _MESSAGE_HEADER, _DICTIONARY_DATA, _BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 1, 2, 3
 
 
@@ -60,15 +60,15 @@ def read_batches(ipc: pa.Buffer, schema: pa.Schema) -> tuple[list[pa.RecordBatch
             uncompressed.take_bytes(_uncompressed_bytes(message))
         return [_conform(batch, schema, held) for batch in pa.ipc.open_stream(ipc)], ""
     except _UNSOUND as error:
-        # a peer sent it: a task that failed because of it would fail again at every restart
+        # the stream is from a peer: a task that failed on it would fail again at every restart
         return [], str(error) or type(error).__name__
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.RecordBatch:
     """The columns of ``schema`` out of a peer's ``batch``, by name, cast where types differ.
 
-    Raises UsageError when a column is missing, a value does not fit or all becomes too much, ArrowException when the
-    batch is not sound.
+    Raises UsageError if a column is missing, a value does not fit or the memory limit is exceeded, ArrowException if
+    the batch is malformed.
     """
     batch.validate(full=True)  # offsets too: the JVM does not check them
     held.take_bytes(batch.num_rows + sum(map(_bytes_of, batch.columns)))
@@ -97,9 +97,9 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
 
 
 def _bytes_of(array: pa.Array) -> int:
-    """Bytes of the values of an array, each as often as it is used.
+    """Bytes of the values of an array, each counted as often as it is used.
 
-    ``nbytes`` of Arrow ends the process where an array without values has no offsets either, which a stream may have.
+    Arrow's ``nbytes`` ends the process if an array without values has no offsets, which a stream may contain.
     """
     t, count = array.type, len(array)
     if not count:
@@ -123,7 +123,7 @@ def _bytes_of(array: pa.Array) -> int:
 
 
 def _cast_bytes(array: pa.Array, target: pa.DataType) -> int:
-    """Bytes that the array takes at most once it is cast."""
+    """The maximum number of bytes of the array after a cast."""
     t = array.type
     if isinstance(array, pa.ExtensionArray):
         return _cast_bytes(array.storage, target)
@@ -141,7 +141,7 @@ def _cast_bytes(array: pa.Array, target: pa.DataType) -> int:
             + _cast_bytes(array.items, inner_type(target, 1))
         )
     if pa.types.is_nested(t):
-        # list views may share their elements; a cast would spread them
+        # list views may share their elements; a cast would copy them for each list
         if (pc.sum(pc.list_value_length(array)).as_py() or 0) > len(array.values):
             raise UsageError(f"lists of {t} share their elements")
         return taken + _cast_bytes(array.values, inner_type(target, 0))
@@ -158,7 +158,7 @@ def _width(t: pa.DataType) -> int:
 
 
 def _text_bytes(values: pa.Array, indices: pa.Array) -> int:
-    """Bytes of the values at these indices, where they take more than each number does."""
+    """Bytes of the text values at these indices; 0 for types of fixed size."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if values.type in _TEXTS:
@@ -207,7 +207,7 @@ def _uncompressed_bytes(message: pa.ipc.Message) -> int:
 
 
 def _field(data: pa.Buffer, table: int, number: int) -> int:
-    """Where a field of a Flatbuffers table is, 0 if it is left out."""
+    """The offset of a field of a Flatbuffers table; 0 if the field is absent."""
     vtable = table - int(struct.unpack_from("<i", data, table)[0])
     (size,) = struct.unpack_from("<H", data, vtable)
     at = 4 + 2 * number
@@ -216,5 +216,5 @@ def _field(data: pa.Buffer, table: int, number: int) -> int:
 
 
 def _table(data: pa.Buffer, at: int) -> int:
-    """Where the offset at ``at`` points to."""
+    """The position that the offset at ``at`` points to."""
     return at + int(struct.unpack_from("<I", data, at)[0])

@@ -1,4 +1,4 @@
-"""The key of a topic's samples, out of rows and out of serialized samples: which instance each sample belongs to."""
+"""The key of a topic's samples, from rows or from serialized samples; it identifies the instance of each sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of a range that become no rows: malformed ones, which are warned of, and filtered ones; both are counted."""
+"""Samples of a range that become no rows: malformed ones, which are logged, and filtered ones. Both are counted."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .topic_plan import TopicPlan
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: What becomes of a malformed sample.
+#: The possible fates of a malformed sample.
 DROPPED: Final = "dropped"
 NULLS: Final = "read as nulls"
 FAILED: Final = "ended the task"
-#: Reasons in one warning.
+#: Maximum number of reasons in one warning.
 _REASONS_REPORTED: Final = 3
-#: Warned of in this process, by stream log, writer, fate and reasons: samples reported, and not reported since.
+#: By stream log, writer, fate and reasons: the samples that this process has logged, and those counted since.
 _REPORTED: Final[dict[tuple[Path | None, Guid, str, str], tuple[int, int]]] = {}
 _REPORTED_MAX: Final = 1024
 
@@ -51,7 +51,7 @@ class Malformed:
 
 @slotted
 class _Alike:
-    """Malformed samples of one writer, for one reason: their numbers in the log, and when they came."""
+    """Malformed samples of one writer, for one reason: their numbers in the log, and their times of reception."""
 
     numbers: list[I64] = field(default_factory=list)
     first_ns: int = 1 << 63
@@ -63,20 +63,20 @@ class _Alike:
 
 
 class Tally:
-    """What was found in one range of samples: counted, warned of, and reported beside a log."""
+    """Counts the malformed and filtered samples of one range, logs warnings, and reports to the log's sidecar file."""
 
     def __init__(self, plan: TopicPlan) -> None:
         self._plan = plan
         self._first: int | None = None
         self._last = -1
-        #: Of the sample that ended the task; of its chunk nothing else counts, for not all of it was looked at.
+        #: The number of the sample that ended the task. Nothing else of its chunk counts: it was not read to the end.
         self._failed = -1
         self._malformed: dict[tuple[Guid, str, str], _Alike] = {}
         self._overflow = _Alike()
         self._filtered: list[I64] = []
 
     def see(self, chunk: Chunk, count: int) -> None:
-        """The first ``count`` samples of the chunk are looked at, and all that come before it in the range."""
+        """Note that the first ``count`` samples of the chunk, and all samples before the chunk, have been read."""
         if self._first is None:
             self._first = _number(chunk)
         self._last = _number(chunk) + count - 1
@@ -86,7 +86,7 @@ class Tally:
             self._filtered.append(_number(chunk) + rows)
 
     def malformed(self, chunk: Chunk, some: Malformed, fate: str) -> None:
-        """Count them. Raises MalformedSampleError if that is their fate."""
+        """Count malformed samples. Raises MalformedSampleError if their fate is ``FAILED``."""
         if not len(some.rows):
             return
         if fate == FAILED:
@@ -111,16 +111,16 @@ class Tally:
 
     @property
     def malformed_count(self) -> int:
-        """Malformed samples so far."""
+        """The number of malformed samples so far."""
         return self._overflow.count + sum(alike.count for alike in self._malformed.values())
 
     @property
     def filtered_count(self) -> int:
-        """Samples so far that the content filter left out."""
+        """The number of samples so far that the content filter left out."""
         return sum(map(len, self._filtered))
 
     def close(self, directory: Path | None) -> RangeTally | None:
-        """Warn of what was malformed; returns what is to be counted in the report of the log, if there is anything."""
+        """Log warnings about malformed samples. Returns the counts for the log's report; None: there are none."""
         self._tell(directory)
         if self._first is None or not (self._malformed or self._filtered):
             return None
@@ -180,7 +180,7 @@ class Tally:
 
 
 def _worth_telling(key: tuple[Path | None, Guid, str, str], count: int) -> int:
-    """How many samples to warn of now: the first ones, then again each time that their number has doubled."""
+    """The number of samples to log now: the first ones, then whenever their number has doubled; else 0."""
     counts, unreported = _REPORTED.pop(key, (0, 0))
     if len(_REPORTED) >= _REPORTED_MAX:
         _REPORTED.pop(next(iter(_REPORTED)))
@@ -190,5 +190,5 @@ def _worth_telling(key: tuple[Path | None, Guid, str, str], count: int) -> int:
 
 
 def _number(chunk: Chunk) -> int:
-    """The number of its first sample: how many samples lie before it in the log."""
+    """The number of the chunk's first sample: the count of samples before it in the log."""
     return chunk.frames[0].rows_before

@@ -1,4 +1,4 @@
-"""Nulls where there must be none: where a schema declares so, and Spark would read some number, and in keys of maps."""
+"""Finds forbidden nulls: in columns declared NOT NULL, where Spark would read a number, and in keys of maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 @lru_cache(maxsize=16)
 def columns_without_nulls(schema: pa.Schema) -> list[int]:
-    """The columns that are declared to have no nulls, or none somewhere inside."""
+    """The columns that forbid nulls, at the top or inside."""
     return [i for i, field in enumerate(schema) if _is_promising(field)]
 
 
@@ -32,7 +32,7 @@ def _inner_fields(t: pa.DataType) -> list[pa.Field]:
 
 
 def forbidden_nulls(array: pa.Array, field: pa.Field) -> Mask | None:
-    """The rows with a null that ``field`` does not allow, at its top or inside; None: there is none."""
+    """A mask of the rows with a null that ``field`` forbids, at its top or inside; None: there are none."""
     found: Mask | None = None
     if not field.nullable and array.null_count:
         found = array.is_null().to_numpy(zero_copy_only=False)
@@ -67,14 +67,14 @@ def _forbidden_in_elements(array: pa.ListArray, inner: pa.Field) -> Mask | None:
 def check_map_keys(array: pa.Array, target: pa.DataType) -> None:
     """Raise UsageError if a map, at any depth, would have keys that are null once it is cast.
 
-    Keys that are indices of a dictionary are not null themselves where the dictionary's value is. Raises ArrowException
-    for what cannot be cast.
+    An index into a dictionary is not null itself even if the dictionary's value is. Raises ArrowException for keys that
+    cannot be cast.
     """
     t = array.type
     if isinstance(array, pa.ExtensionArray):
         check_map_keys(array.storage, target)
     elif pa.types.is_map(t):
-        # first what is inside of the keys, for these are cast here
+        # first the types inside the keys, because the keys are cast here
         check_map_keys(array.keys, inner_type(target, 0))
         check_map_keys(array.items, inner_type(target, 1))
         wanted = inner_type(target, 0)
@@ -92,7 +92,7 @@ def check_map_keys(array: pa.Array, target: pa.DataType) -> None:
 
 
 def inner_type(target: pa.DataType, i: int) -> pa.DataType:
-    """The type of a field; something nested is cast only to a type that has fields too."""
+    """The type of field ``i``; a nested array can only be cast to a type that has fields too."""
     if pa.types.is_map(target):
         return (target.key_type, target.item_type)[i]
     return target.field(i).type if i < target.num_fields else target

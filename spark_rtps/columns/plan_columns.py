@@ -1,4 +1,4 @@
-"""The columns of a plan: decoded ones, and with them the metadata and the corrupt record where the plan has them."""
+"""All columns of a plan: the decoded ones, and the metadata and the corrupt record if the plan has them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan_batch(
     corrupt: list[Malformed],
     announced: AnnouncedTypes,
 ) -> pa.RecordBatch:
-    """The columns with ``topic``, ``_rtps`` and the corrupt record where the plan wants them."""
+    """The batch of the columns and, if the plan has them, ``topic``, ``_rtps`` and the corrupt record."""
     if len(plan.data) < len(plan.columns):
         added = {}
         if plan.has_metadata:
@@ -60,7 +60,7 @@ def plan_batch(
 
 
 def _event_times(columns: list[pa.Array], plan: TopicPlan) -> pa.Array:
-    """The times at the plan's path, whose fractions below a microsecond are cut off."""
+    """The times at the plan's path, rounded down to microseconds."""
     name, *names = plan.event_time
     times = columns[plan.data.get_field_index(name)]
     if names:
@@ -82,7 +82,7 @@ def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, announced: Announ
 
 
 def _corrupt_records(chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: list[Malformed]) -> pa.Array:
-    """The payloads of malformed samples, or why they are that; null for others."""
+    """The payloads of malformed samples, or the reasons why they are malformed; null for others."""
     t = plan.columns.field(plan.corrupt).type
     count = chunk.count if rows is None else len(rows)
     if not corrupt or rows is None:

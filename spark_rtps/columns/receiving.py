@@ -23,8 +23,8 @@ def receiver_config(
 ) -> ReceiverConfig:
     """A receiver that appends to the log in ``directory``.
 
-    ``records_writer_types``: whether the log keeps the types that writers announce; None: where the plan's type is a
-    guess at theirs.
+    ``records_writer_types``: whether the log keeps the types that writers announce; None: it does if the plan's type is
+    a guess.
     """
     guessed = plan.payload is Payload.CDR and not plan.announced
     return ReceiverConfig(
@@ -56,5 +56,5 @@ def receiver_config(
 
 
 def _keyed(qos: Qos, plan: TopicPlan) -> bool | None:
-    """Whether the reader has a key; None: as the first writer. Keeping instances apart needs an answer."""
+    """Whether the reader has a key; None: as the first writer has. Policies that distinguish instances need a bool."""
     return plan.keyed if plan.named or plan.keyed or qos.reports_instances else None

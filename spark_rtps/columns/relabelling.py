@@ -10,13 +10,13 @@ import pyarrow as pa
 def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same columns under the names of ``schema``, at every depth, by position; nothing is copied.
 
-    Types stay those of the batch: where it has a large string, ``schema`` may say string.
+    Types stay those of the batch: it may have a large string where ``schema`` has a string.
     """
     return pa.record_batch(_Relabelled(batch, _schema(batch.schema, schema)))
 
 
 class _Relabelled:
-    """A batch as Arrow's C interface hands it on, the names of its columns apart from the columns."""
+    """A batch with new column names, exported through Arrow's C data interface."""
 
     def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
         self._batch = batch

@@ -1,7 +1,7 @@
 """ROS 2's images and point clouds as NumPy arrays, which view the samples' bytes.
 
-A column of them is read as a whole: of each message only the few members that say its form become Python values, and
-the data stay where Arrow has them.
+A column of messages is read as a whole. Only the members that describe a message's layout become Python values; the
+data stay in Arrow's buffers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Messages: TypeAlias = (
     "Mapping[str, Any] | tuple[Any, ...] | pa.Scalar | pa.Array | pa.ChunkedArray | pa.RecordBatch"
 )
 
-#: sensor_msgs/image_encodings.hpp: bytes of a value, and values of a pixel.
+#: Encodings of sensor_msgs/image_encodings.hpp: the format of a value, and the number of values of a pixel.
 _COLORS: Final = {
     **{f"{name}{8 * size}": (f"u{size}", 3) for name in ("rgb", "bgr") for size in (1, 2)},
     **{f"{name}{8 * size}": (f"u{size}", 4) for name in ("rgba", "bgra") for size in (1, 2)},
@@ -35,11 +35,11 @@ _COLORS: Final = {
     },
     **dict.fromkeys(("yuv422", "yuv422_yuy2", "uyvy", "yuyv"), ("u1", 2)),
 }
-#: OpenCV's names: 8UC3, 32FC1, 16SC.
+#: OpenCV's names of encodings: 8UC3, 32FC1, 16SC.
 _MATRIX: Final = re.compile(r"(8|16|32|64)([USF])C([0-9]{0,3})")
 _MATRIX_KINDS: Final = {"U": "u", "S": "i", "F": "f"}
 _MATRIX_FORMATS: Final = frozenset({"u1", "i1", "u2", "i2", "i4", "f4", "f8"})
-#: What NumPy takes as the size of an element.
+#: The largest size of an element in NumPy.
 _POINT_STEP_MAX: Final = (1 << 31) - 1
 #: sensor_msgs/msg/PointField.
 _POINT_FIELDS: Final = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
@@ -94,7 +94,7 @@ def _image(described: Mapping[str, Any], data: U8) -> AnyArray:
 
 
 def _pixel(encoding: str) -> tuple[str, int]:
-    """The format of a value, and the values of a pixel."""
+    """The format of a value, and the number of values of a pixel."""
     if encoding in _COLORS:
         return _COLORS[encoding]
     if found := _MATRIX.fullmatch(encoding):
@@ -133,7 +133,7 @@ def _points(described: Mapping[str, Any], data: U8) -> AnyArray:
 
 
 def _check(data: U8, rows: int, row: int, step: int, name: str) -> None:
-    """Raise UsageError if rows of ``row`` bytes, each ``step`` bytes after the one before, are not all in the data."""
+    """Raise UsageError if the data end before the last of the rows of ``row`` bytes, which are ``step`` bytes apart."""
     if step < row and rows > 1:
         raise UsageError(f"{name}={step} is less than the {row} bytes of a row")
     needed = (rows - 1) * step + row if rows else 0
@@ -172,14 +172,14 @@ def _each(messages: Any, members: Sequence[str], make: Callable[[Mapping[str, An
 
 
 def _known(message: Mapping[str, Any], members: Iterable[str], what: str = "message") -> Mapping[str, Any]:
-    """The message, whose members are not null. Raises UsageError: those of a writer with an older type are."""
+    """The message. Raises UsageError if a member is null, as it is if the writer's older type lacks the member."""
     if unknown := [name for name in members if message[name] is None]:
         raise UsageError(f"the {what} has no {', '.join(unknown)}: null")
     return message
 
 
 def _of_column(column: pa.StructArray, members: Sequence[str]) -> Iterator[tuple[dict[str, Any] | None, U8]]:
-    """Of each message of a column what says its form, and its data; None for null."""
+    """The members that describe the layout of each message of a column, and its data; None for null."""
     if not pa.types.is_struct(column.type):
         raise UsageError(f"a column of messages is one of structs, not of {column.type}")
     lacking = [name for name in (*members, "data") if column.type.get_field_index(name) < 0]
@@ -194,7 +194,7 @@ def _of_column(column: pa.StructArray, members: Sequence[str]) -> Iterator[tuple
     offsets = np.frombuffer(data.buffers()[1], np.int32, len(data) + 1, data.offset * 4)
     content = data.buffers()[2]
     octets = np.frombuffer(b"" if content is None else content, np.uint8)
-    octets.flags.writeable = False  # the column is not ours
+    octets.flags.writeable = False  # the caller owns the column
     nulls = (
         column.is_null().to_numpy(zero_copy_only=False) | data.is_null().to_numpy(zero_copy_only=False)
     ).tolist()

@@ -1,4 +1,4 @@
-"""To which topic each row of a sink goes: all to the one of the options, or each to the one that its column names."""
+"""The topic of each row of a sink: the one that the options name, or the one that the row names in a column."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..transport.value_classes import value
 from .topic_plan import TOPIC_COLUMN, TopicPlan, plan_writing
 from .type_sources import given_type
 
-#: With ``payload=binary`` rows may also name their types, as those of a source of several topics do.
+#: With ``payload=binary`` rows may also name their types, as rows of a source with several topics do.
 TYPE_COLUMN: Final = "type_name"
 
 
 @value
 class Route:
-    """A topic, and what its writer calls the type where rows say so."""
+    """A topic, and the type name that its writer announces if rows have one."""
 
     topic: str
     type_name: str | None = None
@@ -31,20 +31,20 @@ class Route:
 
 @value
 class Routing:
-    """Where the rows of a sink go, and how they are written; planned on the driver, used in tasks.
+    """The topics of a sink's rows, and how they are written; planned on the driver, used in tasks.
 
-    ``settings`` and ``plan`` are those of all rows; with ``by_row`` they have no topic, and are completed for each.
+    ``settings`` and ``plan`` apply to all rows; with ``by_row`` they have no topic, and are completed for each topic.
     """
 
     settings: Settings
     plan: TopicPlan
     by_row: bool = False
     types_by_row: bool = False
-    #: Columns that are no members of the type.
+    #: Columns that are not members of the type.
     apart: tuple[str, ...] = ()
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[tuple[Route, pa.RecordBatch]]:
-        """The rows of a batch by their routes, each in order. Raises EncodeError for rows without a topic."""
+        """The rows of a batch grouped by route, each group in order. Raises EncodeError for rows without a topic."""
         rows = batch.drop_columns(list(self.apart)) if self.apart else batch
         if not self.by_row:
             yield Route(self.settings.topic), rows
@@ -62,7 +62,7 @@ class Routing:
             yield route, rows if len(distinct) == 1 else rows.take(pa.array(alike))
 
     def _on_wire(self, topic: str) -> str:
-        """What a topic that a row names is called on the wire. Raises EncodeError for what is no name there."""
+        """The name on the wire of a topic that a row names. Raises EncodeError if the name is invalid."""
         node = self.settings.ros
         if node is None:
             return topic
@@ -72,7 +72,7 @@ class Routing:
             raise EncodeError(f"column {TOPIC_COLUMN!r}: {topic[:32]!r} {error.fix}") from None
 
     def along(self, route: Route) -> tuple[Settings, TopicPlan]:
-        """How rows of a route are written."""
+        """The settings and the plan for rows of a route."""
         if not self.by_row:
             return self.settings, self.plan
         settings = replace(self.settings, topic=route.topic)
@@ -85,9 +85,9 @@ class Routing:
 
 
 def plan_routing(settings: Settings, columns: pa.Schema) -> Routing:
-    """Where rows of ``columns`` go. The option ``topic`` overrides the column, as for Spark's Kafka sink.
+    """The routing of rows with ``columns``. The option ``topic`` overrides the column, as for Spark's Kafka sink.
 
-    Raises OptionError where neither names a topic.
+    Raises OptionError if neither names a topic.
     """
     has_column = TOPIC_COLUMN in columns.names and _is_text(columns.field(TOPIC_COLUMN).type)
     is_member = _is_member(settings)

@@ -1,4 +1,4 @@
-"""What is known of samples without their type, as columns: payloads, metadata, instance states."""
+"""Columns that do not depend on the type of samples: payloads, metadata, instance states."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ def topic_columns(chunk: Chunk, announced: AnnouncedTypes) -> list[pa.Array]:
 
 
 def log_times(chunk: Chunk) -> pa.Array:
-    """When the samples of a chunk were received, or logged by a recording."""
+    """The times at which the samples of a chunk were received, or logged in a recording."""
     return _timestamps(chunk.receptions())
 
 
 def _sequence_numbers(chunk: Chunk) -> pa.Array:
-    """Null where a recording has none: those of RTPS begin with 1."""
+    """Sequence numbers; null if a recording has none. In RTPS they begin with 1."""
     numbers = chunk.sequence_numbers()
     unknown = numbers == 0
     return pa.array(numbers, mask=unknown if unknown.any() else None)
 
 
 def _writers(chunk: Chunk) -> pa.Array:
-    """Null where a recording does not name the writer."""
+    """Writers; null if a recording does not name them."""
     numbers: dict[Guid, int] = {}
     of_frames = np.array([numbers.setdefault(f.run.writer, len(numbers)) for f in chunk.frames], np.int32)
     names = pa.array([None if guid == GUID_UNKNOWN else str(guid) for guid in numbers], pa.string())

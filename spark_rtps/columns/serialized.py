@@ -1,4 +1,4 @@
-"""Serialized samples in a column of their own, as with ``payload=binary``, to values and back."""
+"""Decodes and encodes serialized samples that are a column, as with ``payload=binary``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .type_sources import is_ros_name
 def struct_of_text(text: str, settings: Settings) -> Struct:
     """The type that ``text`` gives: a ROS 2 name, or IDL.
 
-    Where IDL defines several structs, ``type`` names one; by default it is the one that no other has as a member.
+    If the IDL defines several structs, ``type`` names one; the default is the one that no other has as a member.
 
-    Raises TypeDefinitionError for what is in the IDL, OptionError if it does not have that struct.
+    Raises TypeDefinitionError for errors in the IDL, OptionError if it does not define that struct.
     """
     from ..transport.types.idl.parser import parse_idl
     from ..transport.types.ros import ros_type
@@ -55,7 +55,7 @@ def struct_of_text(text: str, settings: Settings) -> Struct:
 def decoded_values(values: pa.Array, struct: Struct, schema: pa.Schema, *, fails: bool) -> pa.StructArray:
     """Payloads, encapsulation header included, as values of ``struct`` with the fields of ``schema``.
 
-    Null stays null. What does not decode is null, too, or raises MalformedSampleError if it ``fails``.
+    Null stays null. A payload that does not decode becomes null, or raises MalformedSampleError if ``fails`` is true.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

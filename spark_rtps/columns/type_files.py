@@ -23,7 +23,7 @@ def struct_of_file(
 ) -> Struct:
     """The struct that ``type.file`` and ``type`` name; ``include_path`` has further folders to include from.
 
-    Raises OptionError if the file cannot be read or has no such struct, TypeDefinitionError for what is in it.
+    Raises OptionError if the file cannot be read or has no such struct, TypeDefinitionError for errors in it.
     """
     path = path_of(file)
     if path.suffix in _ROS_SUFFIXES:
@@ -38,7 +38,7 @@ def struct_of_file(
 
 
 def struct_named(structs: Mapping[str, Struct], wanted: str, where: str) -> Struct:
-    """The struct that ``type`` names, whole or without its modules; ``where`` they are defined is for the error.
+    """The struct that ``type`` names, with or without its modules; ``where`` names the place of definition in errors.
 
     Raises OptionError if there is none, or more than one.
     """
@@ -95,10 +95,10 @@ def _read(path: Path) -> str:
 
 
 def _included(folders: Iterable[Path], name: str) -> str:
-    """The text of an included file, which lies in one of these folders or below it, also when links are followed.
+    """The text of an included file, which must lie in one of these folders or below it, even after following links.
 
-    A file elsewhere is not looked at: the answer is the same whether it exists. A link to a file of another kind counts
-    as elsewhere, since a file that is called IDL may be quoted in errors.
+    A file elsewhere is not accessed, so that errors do not reveal whether it exists. A link to a file with another
+    suffix counts as elsewhere, because errors may quote the text of IDL files.
     """
     for folder in folders:
         root = folder.resolve()

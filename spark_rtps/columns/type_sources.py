@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ..transport.protocol.discovery.topic_selection import TopicSelection
     from ..transport.protocol.participant.participant import RemoteEndpoint
 
-#: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
+#: sensor_msgs/msg/Imu, sensor_msgs/Imu, and the DDS name of such a type.
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
 
 
 @value
 class TopicType:
-    """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
+    """A topic's type and its name for peers. ``struct`` is None if payloads are not decoded.
 
-    ``certain``: it is known to the last annotation, so that it can be announced to peers that compare types.
-    ``writer_types``: it stands for all types that the writers of a log announced, which need not be the same.
+    ``certain``: every annotation of the type is known, so that it can be announced to peers that compare types.
+    ``writer_types``: it stands for all types that the writers of a log announced, which may differ.
     """
 
     type_name: str
@@ -63,7 +63,7 @@ def given_type(settings: Settings) -> TopicType | None:
 
 
 def _ros_spelling(name: str) -> str:
-    """What ROS 2 announces for the name of an IDL struct, if it is one of its messages."""
+    """The type name that ROS 2 announces for an IDL struct, if the struct is a message of ROS 2."""
     try:
         return dds_type_name(name)
     except TypeDefinitionError:
@@ -85,8 +85,8 @@ def type_of_file(
 ) -> TopicType:
     """The struct ``wanted`` of a file.
 
-    ``default`` is the extensibility of types that declare none. Without it they are taken as appendable, and the type
-    is not certain.
+    ``default`` is the extensibility of types that declare none. Without it they count as appendable, and the type is
+    not certain.
     """
     folders = tuple(include_path)
     struct = struct_of_file(file, wanted, default or Extensibility.APPENDABLE, folders)
@@ -102,9 +102,9 @@ def _named(struct: Struct, type_name: str | None, *, certain: bool = True) -> To
 
 
 def discovered_type(settings: Settings) -> TopicType:
-    """The type that the topic's peers announce; waits for them, on a participant of its own.
+    """The type that the topic's peers announce; waits for them with a temporary participant.
 
-    Raises OptionError saying what was seen on the domain instead.
+    Raises OptionError, which describes what is on the domain instead.
     """
     from ..options.participants import node_config
     from ..transport.net.node import Node
@@ -122,9 +122,9 @@ def discovered_type(settings: Settings) -> TopicType:
 
 
 def common_type_of_topics(settings: Settings) -> TopicType | None:
-    """The type that all topics which are read together have, as their peers announce it; None: they have several.
+    """The type of all topics that are read together, as their peers announce it; None: their types differ.
 
-    It waits for the peers, on a participant of its own. Raises OptionError if none of them announces a type.
+    Waits for the peers with a temporary participant. Raises OptionError if no peer announces a type.
     """
     from ..options.explanations import hint_of
     from ..options.participants import node_config
@@ -149,7 +149,7 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
 
 
 def _announced_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> list[AnnouncedType]:
-    """What the peers on the topics tell. Those of ROS 2 tell names and hashes, of which definitions may be known."""
+    """The types that peers on the topics announce. Those of ROS 2 announce names and hashes of known definitions."""
     from ..options.texts import seconds
     from ..transport.net.topic_types import await_types
 
@@ -213,10 +213,10 @@ def type_announced_to(node: Node, settings: Settings) -> TopicType:
 
 
 def known_by_name(peer: RemoteEndpoint, distribution: str) -> TopicType | None:
-    """The ROS 2 definition of the name that a peer gives its type, with the hash that the peer announces; None: the
-    name is none that rosbags knows.
+    """The ROS 2 definition with the type name and the hash that a peer announces; None: rosbags does not know the
+    name.
 
-    Raises OptionError if the name is known, and no definition has that hash.
+    Raises OptionError if the name is known but no definition has that hash.
     """
     from ..transport.types.ros import distributions, ros_type
     from ..transport.types.ros_hash import hash_in, type_hash
@@ -243,7 +243,7 @@ def known_by_name(peer: RemoteEndpoint, distribution: str) -> TopicType | None:
 
 
 def _check_printable(struct: Struct) -> None:
-    """Raise OptionError if IDL, in which receivers get types, cannot express it: names that differ in case alone."""
+    """Raise OptionError if IDL, in which receivers get types, cannot express it: names that differ only in case."""
     from ..transport.types.idl.parser import parse_idl
     from ..transport.types.idl.printer import print_idl
 
@@ -257,16 +257,16 @@ def _check_printable(struct: Struct) -> None:
 
 # --- one type for a topic whose writers have several ----------------------------------------------
 
-#: Types of one topic that are compared with each other.
+#: Maximum number of types of one topic that are compared with each other.
 TYPES_MAX: Final = 32
-#: A reader's and a writer's type, and why one does not read the other.
+#: A reader's and a writer's type, and why the reader cannot read the writer.
 Clash = tuple[Struct, Struct, tuple[str, ...]]
 
 
 def one_for_all(writer_types: Iterable[Struct], consistency: TypeConsistency) -> tuple[Struct, Clash | None]:
-    """The type with most members as which all the others can be read; or the first clash, if there is none.
+    """The type with most members as which all other types can be read; the first clash if there is no such type.
 
-    Raises UsageError for more types than are compared.
+    Raises UsageError for more than ``TYPES_MAX`` types.
     """
     from ..transport.types.xtypes.assignability import incompatibilities_of_types
 

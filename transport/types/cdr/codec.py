@@ -15,7 +15,7 @@ __all__ = ["Codec", "Decoded"]
 class Codec(Decoder, Encoder):
     """Decodes and encodes samples of one type, vectorised over all samples of a call.
 
-    ``arrow_schema`` is the schema that :meth:`decode` returns: any members of the type and any of their fields at any
+    ``arrow_schema`` is the schema of decoded batches: any members of the type and any of their fields at any
     depth, in any order, each as an Arrow type that holds all its values (see :mod:`.decoding.targets`). None: the
     schema that ``mapping`` selects (:mod:`..arrow`). Only the columns of the schema are built. ``lacking``: the
     type may lack fields of the schema, at any depth; these are null.

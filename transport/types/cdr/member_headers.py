@@ -15,7 +15,7 @@ PID_LIST_END: Final = 0x3F02
 # XCDR2 (XTypes 1.3 §7.4.3.4.2), EMHEADER: must-understand, length code, member id
 MUST_UNDERSTAND: Final = 1 << 31
 LENGTH_CODE: Final = 28
-#: The least length code with a NEXTINT, which holds the length; with greater codes it is the value's own first word.
+#: The least length code with a NEXTINT, which has the length; with greater codes NEXTINT is the value's own first word.
 NEXTINT: Final = 4
 
 #: The member id in the long form of both versions.

@@ -20,11 +20,11 @@ class Table:
         self.start = start
         self.stride = stride
         self.order = order
-        self.owned = owned  # the buffer is ours, so that arrays may keep it
+        self.owned = owned  # whether arrays may keep the buffer
         self.wrong: list[tuple[Mask, str]] = []  # records with values that do not exist
 
     def column(self, code: str, offset: int, repeats: tuple[tuple[int, int], ...] = ()) -> Values:
-        """A (rows, *lengths) view; ``repeats`` holds length and stride of each array around the value."""
+        """A (rows, *lengths) view; ``repeats`` has length and stride of each array around the value."""
         shape = (self.rows, *(length for length, _ in repeats))
         strides = (self.stride, *(stride for _, stride in repeats))
         if 0 in shape:

@@ -24,7 +24,7 @@ Read: TypeAlias = Callable[[Table, Repeats], pa.Array]
 
 
 def fixed_reader(fixed: Fixed, target: pa.DataType) -> Read:
-    """How to read a column of a record table as an array of the wanted type."""
+    """A function that reads a column of a record table as an array of the type ``target``."""
     if isinstance(fixed, ScalarLayout):
         return _number_reader(fixed, target)
     if isinstance(fixed, Repeat):
@@ -95,7 +95,7 @@ def constant_offsets(rows: int, length: int) -> I64:
 
 
 def offsets_of_lengths(lengths: Position, rows: int) -> I64:
-    """The starts of consecutive pieces, and the end of the last one."""
+    """The starts of consecutive pieces and the end of the last one."""
     if isinstance(lengths, int):
         return constant_offsets(rows, lengths)
     return offsets_of(lengths)
@@ -116,13 +116,13 @@ def binary_array(data: U8, offsets: I64, target: pa.DataType) -> pa.Array:
 
 
 def string_array(data: U8, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """Strings, and which of them are not UTF-8: these are empty, and not null, since a string may be the key
-    of a map. Arrow ends the process where keys have nulls."""
+    """Strings, and a mask of those that are not UTF-8. These are empty, not null, because a string may be the key of a
+    map, and Arrow ends the process if keys have nulls."""
     array = binary_array(data, offsets, target)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        # Rare and slow on purpose: find the culprits one by one and leave them out.
+        # This is rare and may be slow: find the invalid strings one by one and leave them out.
         raw = binary_array(data, offsets, pa.large_binary())
         bad = np.fromiter((not _is_utf8(value.as_py()) for value in raw), np.bool_, len(raw))
         lengths = np.diff(offsets)
@@ -140,7 +140,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def wstring_array(units: Values, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """UTF-16 code units as strings, and which of them have half a surrogate pair (these are empty in the array)."""
+    """UTF-16 code units as strings, and a mask of those that have half a surrogate pair, which are empty."""
     count, rows = len(units), len(offsets) - 1
     kind = units & 0xFC00
     high, low = kind == 0xD800, kind == 0xDC00
@@ -180,7 +180,7 @@ def nested_lists(inner: pa.Array, dimensions: tuple[int, ...], kinds: list[pa.Da
 
 
 def struct_array(arrays: dict[str, pa.Array], target: pa.DataType, rows: int) -> pa.Array:
-    """The fields of a struct in the wanted order; null where there is no such member."""
+    """A struct array with the fields of ``target`` in order; fields that ``arrays`` lacks are null."""
     children = [arrays[f.name] if f.name in arrays else pa.nulls(rows, f.type) for f in target]
     return pa.Array.from_buffers(target, rows, [None], children=children)
 

@@ -65,7 +65,7 @@ def compile_struct(
 ) -> RecordDecoder | MutableRecordDecoder:
     """The node of a struct that starts at a position aligned to ``modulus``.
 
-    ``open_ended``: members may be missing at its end, as in delimited structs; ``complete``: none may be missing.
+    ``open_ended``: members may be missing at its end, as in delimited structs; ``complete``: no member may be missing.
     """
     wanted = {} if target is None else {field.name: field.type for field in target}
     if struct.extensibility is Extensibility.MUTABLE:
@@ -84,7 +84,7 @@ def compile_struct(
             if may_end_early:
                 alone = {name: _member(rules, members[name], wanted.get(name)) for name, _ in step.members}
         else:
-            # the node of the step is that of the part too: twice compiled, each level would double those inside it
+            # the step and the part share one node: compiling it twice would double the work at each level of nesting
             node = alone[step.name] = _member(rules, step, wanted.get(step.name))
             steps.append(SingleDecoder(step.name, node, rules.member_alignment(step)))
         if may_end_early:

@@ -27,7 +27,7 @@ from .members import MutableRecordDecoder
 from .records import RecordDecoder
 from .targets import readable_schema
 
-# Encapsulation identifiers (XTypes 1.3 table 60): XCDR version and how the outermost struct lies. The odd
+# Encapsulation identifiers (XTypes 1.3 table 60): XCDR version and encoding of the outermost struct. The odd
 # ones are little-endian.
 _FORMATS: Final = {
     0x0000: (1, Extensibility.FINAL),  # CDR
@@ -36,12 +36,12 @@ _FORMATS: Final = {
     0x0008: (2, Extensibility.APPENDABLE),  # DELIMITED_CDR2
     0x000A: (2, Extensibility.MUTABLE),  # PL_CDR2
 }
-#: Of the serialized keys that Cyclone DDS 0.10 writes without DHEADERs.
+#: Encapsulation identifiers of the serialized keys that Cyclone DDS 0.10 writes without DHEADERs.
 _UNDELIMITED: Final = (0x0006, 0x0008)
 _PADDING_MAX: Final = 3
 _TOO_LARGE: Final = "it would become more than a row can hold"
 
-#: Codes of the reasons why samples are malformed, 0: they are not.
+#: For each sample the code of the reason why it is malformed; 0: it is not.
 Codes: TypeAlias = npt.NDArray[np.int32]
 
 
@@ -73,12 +73,12 @@ _R = TypeVar("_R")
 
 
 def in_parts(samples: _T, decode: Callable[[_T], _R], halves: Callable[[_T], Iterable[_T]]) -> Iterator[_R]:
-    """What is decoded from all samples at once or, after a TooManySamplesError, from halves of them, recursively."""
+    """Decode all samples at once or, after a TooManySamplesError, halves of them, recursively. Yields the results."""
     try:
         whole = [decode(samples)]
     except TooManySamplesError:
         whole = []
-    # not while the error is handled: it keeps alive what was found until then
+    # not inside the except clause: the error's traceback would keep the partial result alive
     yield from whole
     if not whole:
         for half in halves(samples):
@@ -100,7 +100,7 @@ class Decoder:
         assert isinstance(bare, Struct)
         _check(bare)
         self.struct = bare
-        #: What :meth:`decode` gives.
+        #: The schema of decoded batches.
         self.arrow_schema = readable_schema(bare, arrow_schema, mapping, lacking=lacking)
         self._target = pa.struct(list(self.arrow_schema))
         self._leaves = leaves(bare, self._target)
@@ -109,14 +109,14 @@ class Decoder:
         self._key_holder = key_holder(bare)
 
     def parts(self, samples: Samples, *, keys_only: bool = False) -> Iterator[Decoded]:
-        """The samples in order as :meth:`decode` returns them, in as many parts as memory requires."""
+        """The samples in order as :meth:`decode_samples` returns them, in as many parts as memory requires."""
         return in_parts(samples, lambda part: self.decode_samples(part, keys_only=keys_only), _halves)
 
     def decode_samples(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
-        """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.
+        """The samples as columns. ``keys_only``: payloads contain the serialized key; other columns are null.
 
-        Reads nothing outside of the payloads. Raises TooManySamplesError if few bytes expand so much that fewer samples
-        must be decoded at once, but never for a single sample. No content of a payload raises anything else.
+        Nothing outside the payloads is read. Raises TooManySamplesError if the samples expand so much that fewer of
+        them must be decoded at once, but never for a single sample. No payload raises any other error.
         """
         words = Words()
         if keys_only and self._key_struct is None:
@@ -154,7 +154,7 @@ class Decoder:
     def _decode_alike(
         self, samples: Samples, encapsulation: int, keys_only: bool, words: Words, budget: Budget
     ) -> tuple[pa.RecordBatch, Codes | None]:
-        """Decode samples of one encapsulation; they all have at least its header."""
+        """Decode samples of one encapsulation, none of which is shorter than the encapsulation header."""
         node = self._decoder(encapsulation & ~1, keys_only)
         if node is None:
             return self._empty(), _unknown(samples, words)
@@ -167,12 +167,12 @@ class Decoder:
     def _with_undelimited(
         self, samples: Samples, order: str, batch: pa.RecordBatch, codes: Codes, words: Words
     ) -> tuple[pa.RecordBatch, Codes]:
-        """Read those serialized keys that are malformed as Cyclone DDS 0.10 writes them: without DHEADERs, which XTypes
-        1.3 §7.4.3.5.3 has before appendable structs.
+        """Read malformed serialized keys in the form of Cyclone DDS 0.10: without the DHEADERs that XTypes 1.3
+        §7.4.3.5.3 puts before appendable structs.
 
-        Such a key hardly ever passes as one with DHEADERs, so that these are tried first. A key of a fixed size lacks
-        the bytes of the DHEADERs then, and the first characters of a string would be a length beyond the payload. It
-        has to end where the payload does, but for padding.
+        The form with DHEADERs is tried first, because a key without them is hardly ever valid in it: a key of fixed
+        size is too short by the DHEADERs, and the first characters of a string are a length beyond the payload. A key
+        without DHEADERs has to end at the end of the payload, except for padding.
         """
         node = self._undelimited_keys
         assert node is not None
@@ -196,7 +196,7 @@ class Decoder:
 
     @cached_property
     def _undelimited_keys(self) -> RecordDecoder | MutableRecordDecoder | None:
-        """The node that reads serialized keys without DHEADERs; None: there would be none, or the form is not known."""
+        """The node that reads serialized keys without DHEADERs; None: the key has none, or the form is unknown."""
         struct = undelimited_key(self.struct)
         return None if struct is None else compile_struct(Rules(2), struct, self._target, modulus=8)
 
@@ -204,7 +204,7 @@ class Decoder:
         self, node: RecordDecoder | MutableRecordDecoder, cursors: Cursors
     ) -> tuple[pa.RecordBatch, Codes | None]:
         if node.is_open_ended:
-            # the padding the header announces is no member's
+            # the padding that the header announces belongs to no member
             cursors.limit = cursors.limit - agreed(cursors.read_numbers("u1", -1) & 3)
         cursors.found = {}
         node.skip_values(cursors, 0)
@@ -237,7 +237,7 @@ class Decoder:
         if node is None:
             struct = self._key_struct if keys_only else self.struct
             assert struct is not None
-            # The header decides how the outermost struct lies, whatever its definition here is.
+            # The header determines the encoding of the outermost struct, whatever its definition here is.
             declared = struct.extensibility
             node = self._decoders[key] = compile_struct(
                 Rules(version),
@@ -250,10 +250,10 @@ class Decoder:
         return node
 
     def decode_key_hashes(self, hashes: U8) -> Decoded | None:
-        """The key columns that key hashes, (rows, 16), contain; columns outside the key are null.
+        """The key columns of key hashes, (rows, 16), that contain the key; columns outside the key are null.
 
-        None if hashes do not contain the key: if they are MD5 digests, or if the key may lie in them in two ways,
-        because nothing indicates the XCDR version from which the writer took them (XTypes 1.3 §7.6.8.3.1).
+        None if hashes do not contain the key: if they are MD5 digests, or if the key has different bytes in the two
+        XCDR versions, because nothing indicates which one the writer used (XTypes 1.3 §7.6.8.3.1).
         """
         node = self._of_key_hashes
         if node is None:
@@ -270,12 +270,12 @@ class Decoder:
 
     @property
     def keys_are_alike(self) -> bool:
-        """Whether keys, and their hashes, are the same bytes in both XCDR versions, as far as is known."""
+        """Whether keys, and their hashes, are known to be the same bytes in both XCDR versions."""
         return self._key_holder is None or is_alike_in_xcdr(self._key_holder)
 
     @cached_property
     def _of_key_hashes(self) -> RecordDecoder | MutableRecordDecoder | None:
-        """The node that reads keys which lie in their hashes unhashed."""
+        """The node that reads keys from key hashes that contain the key itself."""
         holder = self._key_holder
         if holder is None or not self.keys_are_alike:
             return None
@@ -321,7 +321,7 @@ def _cursors(samples: Samples, order: str, words: Words, budget: Budget) -> Curs
 
 
 def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:
-    """The encapsulation ids, and the samples that have one (None: all); the others are too short for one."""
+    """The encapsulation ids, and the samples that are long enough for one (None: all)."""
     if samples.is_uniform:
         if samples.size < HEADER:
             return np.empty(0, ">u2"), np.empty(0, np.int64)
@@ -332,14 +332,14 @@ def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:
 
 
 def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:
-    """Encapsulation ids and the samples that have them (None: all). Those too short for one are left out."""
+    """Each encapsulation id and the samples that have it (None: all). Samples too short for one are left out."""
     if samples.count == 0:
         return
     ids, long = _ids(samples)
     if long is None and (ids == ids[0]).all():
         yield int(ids[0]), None
         return
-    # only the ids that occur: a peer can send thousands of others
+    # only known ids: a peer can send thousands of others
     for encapsulation in (number | order for number in _FORMATS for order in (0, 1)):
         index = np.flatnonzero(ids == encapsulation)
         if len(index):
@@ -347,7 +347,7 @@ def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:
 
 
 def _unknown(samples: Samples, words: Words) -> Codes:
-    """Why samples are malformed whose encapsulation is unknown, all of them being taken as such."""
+    """The reason codes for samples, all of which have an unknown encapsulation."""
     codes = np.full(samples.count, words.code("shorter than an encapsulation header"), np.int32)
     if samples.count:
         ids, long = _ids(samples)

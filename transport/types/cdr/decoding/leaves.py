@@ -1,4 +1,4 @@
-"""How much memory a value becomes, in leaves: the innermost columns, of some 8 bytes each."""
+"""The memory that a decoded value takes, in leaves: values of innermost columns, of about 8 bytes each."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LEAF_BYTES = 8
 
 
 def absent_leaves(t: Type) -> int:
-    """How many leaves a value becomes, whether or not its members are present; each list inside it counts as one."""
+    """The leaves of a value even if all its members are absent; each list inside it counts as one."""
     if isinstance(t, Struct):
         return sum(absent_leaves(member.type) for member in t.members)
     return 1 + sum(absent_leaves(case.type) for case in t.cases) if isinstance(t, Union) else 1
 
 
 def leaves(t: Type, target: pa.DataType | None) -> int:
-    """How many leaves a value becomes at most, as the Arrow type into which it is decoded.
+    """The maximum number of leaves of a value that is decoded into the Arrow type ``target``.
 
     Unlike the leaves of absent members, these count the names of literals and flags, a few bytes for each byte on the
     wire. What sequences and maps inside the value hold is not counted.
@@ -30,7 +30,7 @@ def leaves(t: Type, target: pa.DataType | None) -> int:
         for _ in t.dimensions:
             target = target.value_type if target is not None and pa.types.is_list(target) else None
         each = leaves(t.element, target)
-        # its elements have bytes of their own, unless it is absent
+        # the elements have bytes of their own in the payload, unless the list is absent
         return 1 + t.length * each if each > absent_leaves(t.element) else 1
     if isinstance(t, Bitset):
         return len(t.fields)

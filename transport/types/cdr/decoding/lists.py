@@ -95,7 +95,7 @@ class CollectionDecoder:
             pos = walk.go(pos)
             if inner.found is not None:
                 inner.found[self] = (walk.starts, pos)
-        # what a newer element type added at the end of an element is unknown: trust the DHEADER
+        # a newer type may have added members at the end of elements: trust the DHEADER
         return header_end if self.has_header else pos
 
     def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]:
@@ -206,11 +206,11 @@ class _ElementPass:
         self.offsets = offsets_of(self.counts)
         self.starts = np.empty(int(self.offsets[-1]) if notes else 0, np.int64)
         self.notes = notes
-        # at most half of the budget, so that one bad list does not use up what the others need
+        # at most half of the budget, so that one malformed list leaves enough for the others
         self.reserve = 0 if cursors.budget is None else cursors.budget.left // 2
 
     def go(self, start: Position) -> Position:
-        """Step over all elements, from the first ones on; returns where they end."""
+        """Step over all elements from ``start`` on. Returns the position of their end."""
         k = 0
         active = np.flatnonzero(self.counts > 0)
         if isinstance(start, int) and len(active) == len(self.cursors) > CURSORS_STEP:
@@ -251,13 +251,13 @@ class _ElementPass:
         return budget is None or budget.walk(CURSORS_STEP * self.element.width, self.reserve)
 
     def _go_singly(self, pos: I64, active: I64, k: int) -> None:
-        """The rest of a few long lists, element by element; then all elements are checked at once."""
+        """Step over the rest of a few long lists, element by element; then check all elements at once."""
         cursors, budget, width = self.cursors, self.cursors.budget, self.element.width
         view = memoryview(cursors.data)
         limits = each(cursors.limit, len(cursors))
         found: list[int] = []
         owners: list[int] = []
-        # the short ones first: they shall not starve because of a long one
+        # the short ones first, so that a long one does not use up their steps
         for lane in active[np.argsort(self.counts[active], kind="stable")].tolist():
             most = (1 << 62) if budget is None else budget.longest
             stepper = Stepper(view, int(cursors.base[lane]), int(limits[lane]), cursors.order, most)

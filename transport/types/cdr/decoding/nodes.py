@@ -27,8 +27,8 @@ from .arrays import (
 
 
 class ValueDecoder(Protocol):
-    target: pa.DataType | None  # None: it is only skipped
-    width: int  # how many things of varying size or place are met in stepping over a value
+    target: pa.DataType | None  # None: the value is only skipped
+    width: int  # the number of parts of varying size or alignment that a step over a value passes
 
     def skip_values(self, cursors: Cursors, pos: Position) -> Position: ...
     def decode_values(self, cursors: Cursors, pos: Position) -> tuple[pa.Array, Position]: ...
@@ -121,8 +121,8 @@ class FixedValueDecoder:
 
 
 class TextDecoder:
-    """A string: uint32 length with its NUL, bytes, NUL (RTPS 2.5 §10.2.1.2). Length 0 is taken as empty; NULs inside
-    are characters like others."""
+    """A string: uint32 length including the NUL, bytes, NUL (RTPS 2.5 §10.2.1.2). Length 0 is an empty string; NULs
+    inside are ordinary characters."""
 
     width = 1
 

@@ -21,7 +21,7 @@ class BlockDecoder:
         self.needs = block.size
         self.wanted = bool(columns)
         self.width = 1
-        # one that no column needs is not copied
+        # a block without columns in the schema is not copied
         names = [name for name, _ in block.members]
         ends = [origin(fixed) for _, fixed in block.members[1:]] + [block.size]
         wanted = [names.index(name) for name, _, _ in columns]

@@ -13,12 +13,12 @@ from ...arrow import UINT64_DECIMAL
 from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code, number_size
 from ..cursors import Mask, Values, offsets_of
 
-#: What 32-bit offsets reach.
+#: The largest size that 32-bit offsets can address.
 COLUMN_BYTES_MAX: Final = (1 << 31) - 1
 
 
 def _latin1() -> pa.Array:
-    """Made of buffers, since ``pa.array`` loads pandas, which takes longer than all else that a source loads."""
+    """Built from buffers: ``pa.array`` imports pandas, which takes longer than all other imports of a source."""
     characters = [chr(i).encode() for i in range(256)]
     ends = offsets_of(np.array([len(each) for each in characters])).astype(np.int32)
     return pa.Array.from_buffers(
@@ -32,12 +32,13 @@ LATIN1: Final = _latin1()
 _NUMPY: Final[dict[pa.DataType, str]] = {pa.float32(): "f4", pa.float64(): "f8"}
 
 
-#: Values of any shape, and whether they are ours to keep, as a flat Arrow array; and which of them are no value.
+#: Converts values of any shape to a flat Arrow array, and returns a mask of those that are not values of the type. The
+#: flag states whether the array may keep the memory of the values.
 Convert: TypeAlias = Callable[[Values, bool], tuple[pa.Array, Mask | None]]
 
 
 class _LiteralNames:
-    """Of literals or flags."""
+    """The names of literals or flags."""
 
     def __init__(self, names: list[str]) -> None:
         self.array = pa.array(names, pa.string())
@@ -45,7 +46,7 @@ class _LiteralNames:
         self.longest = int(self.lengths.max(initial=0))
 
     def select(self, index: Values, target: pa.DataType) -> pa.Array:
-        """Those at these indices. Raises TooManySamplesError if they are more than a column holds."""
+        """The names at these indices. Raises TooManySamplesError if they exceed the size of a column."""
         if len(index) * self.longest > COLUMN_BYTES_MAX:
             counts = np.bincount(index, minlength=len(self.lengths))
             if int(counts @ self.lengths) > COLUMN_BYTES_MAX:
@@ -56,7 +57,7 @@ class _LiteralNames:
 
 
 def scalar_converter(t: Scalar, target: pa.DataType) -> Convert:
-    """How values of a scalar type become arrays of the wanted one, with memory of their own."""
+    """The conversion of values of a scalar type to arrays of type ``target`` that own their memory."""
     if isinstance(t, Enum):
         known, names = _literals(t)
         return lambda values, owned: _enum_array(known, names, values.reshape(-1), target)
@@ -79,7 +80,7 @@ def scalar_converter(t: Scalar, target: pa.DataType) -> Convert:
 
 
 def fault(t: Scalar) -> str:
-    """What is wrong with values that are none of the type."""
+    """The reason for refusing bytes that are not a value of the type."""
     if isinstance(t, Enum):
         return f"no literal of enum {t.name}"
     if isinstance(t, Primitive) and t.kind is PrimitiveKind.CHAR16:
@@ -88,7 +89,7 @@ def fault(t: Scalar) -> str:
 
 
 def _code(target: pa.DataType) -> str:
-    # dates and times are integers to NumPy
+    # NumPy holds dates and times as integers
     return _NUMPY.get(target) or f"i{target.bit_width // 8}"
 
 
@@ -112,7 +113,7 @@ def _uint64_array(values: Values, target: pa.DataType) -> tuple[pa.Array, Mask |
 
 
 def _literals(t: Enum) -> tuple[Values, _LiteralNames]:
-    """Values in order, and the names they have; of two names for a value the first."""
+    """The values in ascending order, and their names; a value with two names has the first."""
     names = {value: name for name, value in reversed(t.literals)}
     known = np.array(sorted(names), np.int64)
     return known, _LiteralNames([names[value] for value in known.tolist()])
@@ -131,7 +132,7 @@ def _enum_array(
 
 
 def find(known: Values, numbers: Values) -> tuple[Values, Mask]:
-    """Where each number is among sorted known ones, and which of them are not there (their index is 0)."""
+    """The index of each number in the sorted array ``known``, and a mask of numbers not in it (their index is 0)."""
     if int(known[-1]) - int(known[0]) == len(known) - 1:
         index = numbers - known[0]
         bad: Mask = (index < 0) | (index >= len(known))
@@ -143,7 +144,7 @@ def find(known: Values, numbers: Values) -> tuple[Values, Mask]:
 
 
 def _bitmask_converter(t: Bitmask, target: pa.DataType) -> Convert:
-    """Bits without a name are kept in an integer (of 64 of them the last is its sign) and left out of a list."""
+    """Bits without a name are kept in an integer (bit 63 is its sign) and left out of a list."""
     if pa.types.is_integer(target):
         code = _code(target)
         return lambda values, owned: (_numbers(values.astype("u8").view("i8"), target, code, True), None)
@@ -153,7 +154,7 @@ def _bitmask_converter(t: Bitmask, target: pa.DataType) -> Convert:
 
     def convert(values: Values, owned: bool) -> tuple[pa.Array, None]:
         octets = values.reshape(-1).astype(f"<u{size}").view(np.uint8).reshape(-1, size)
-        # a byte for each bit of the type, however wide it is
+        # one byte for each bit of the type
         is_set = np.unpackbits(octets, axis=1, bitorder="little")[:, positions]
         offsets = offsets_of(is_set.sum(axis=1, dtype=np.int64))
         buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
@@ -197,10 +198,10 @@ def doubles(words: Values) -> Values:
     low, high = words[..., 0].astype(np.uint64).reshape(-1), words[..., 1].astype(np.uint64).reshape(-1)
     negative = high >> np.uint64(63) != 0
     exponent = (high >> np.uint64(48) & np.uint64(0x7FFF)).astype(np.int64)
-    # the first 61 bits of the significand, and whether any of the others is set, in the last one
+    # the first 61 bits of the significand; the last bit is set if any of the remaining bits is
     significand = (high & _FRACTION) << np.uint64(12) | low >> np.uint64(52) | np.uint64(1 << 60)
     significand |= (low << np.uint64(12) != 0).astype(np.uint64)
-    # what is left of 53 bits below the least normal number
+    # the number of significant bits, of 53, for values below the least normal number
     lost = np.clip(-1022 - (exponent - 16383), 0, 54).astype(np.uint64) + np.uint64(8)
     half = np.uint64(1) << (lost - np.uint64(1))
     rest = significand & ((np.uint64(1) << lost) - np.uint64(1))

@@ -16,18 +16,18 @@ from .members import MemberIds, MemberListDecoder
 from .nodes import ValueDecoder, decode_some, read_some, skip_some
 from .scalars import fault, find, scalar_converter
 
-#: The column of the discriminator by its name, if it is wanted.
+#: Returns the column of the discriminator by its name; empty if the schema does not have it.
 ReadDiscriminator: TypeAlias = Callable[[Cursors, Values], dict[str, pa.Array]]
 
 
 class Selection:
-    """Which branch a discriminator selects; an enum's must be one of its literals."""
+    """The branch that a discriminator selects; that of an enum must be one of its literals."""
 
     def __init__(self, union: Union) -> None:
         assert isinstance(union.discriminator, ScalarType)
         self.type: ScalarType = union.discriminator
         self.by_label = {label: i for i, case in enumerate(union.cases) for label in case.labels}
-        # those of an uint64 wrap, as its values do
+        # labels of a uint64 wrap around, as its values do
         labels = {(label + (1 << 63)) % (1 << 64) - (1 << 63): i for label, i in self.by_label.items()}
         self.labels = np.array(sorted(labels), np.int64)
         self.branches = np.array([labels[label] for label in sorted(labels)], np.int64)
@@ -62,7 +62,7 @@ class Selection:
 
 
 class PlainUnionDecoder:
-    """One whose branch follows the discriminator; in XCDR2, an appendable one has a DHEADER, and the branch may be
+    """A union whose branch follows the discriminator. In XCDR2 an appendable union has a DHEADER, and its branch may be
     missing."""
 
     def __init__(
@@ -136,7 +136,7 @@ class PlainUnionDecoder:
 
 
 class MutableUnionDecoder:
-    """One whose discriminator, of member id 0, and branch are members of a list."""
+    """A @mutable union: the discriminator, with member id 0, and the branch are members of a list."""
 
     def __init__(
         self, union: Union, members: MemberListDecoder, nodes: list[ValueDecoder], target: pa.DataType | None

@@ -1,7 +1,7 @@
-"""Arrow columns as plain NumPy arrays of wire values, checked against their DDS type, which encoding writes.
+"""Arrow columns as NumPy arrays of wire values, checked against their DDS type, for the encoder to write.
 
-The values inside a column lie in one compact array in the order of their parents, whatever slices and offsets the
-Arrow arrays had, without values that are not written: nodes therefore need no row numbers.
+The inner values of a column are in one compact array in the order of their parents, without slices, offsets and values
+that are not written. Nodes therefore need no row numbers.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ def _member_column(array: pa.Array, member: Member, place: ValueLocation) -> Col
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The values themselves: an index of a dictionary is not null where it leads to a null."""
+    """The array without dictionary encoding, whose indices hide nulls in the dictionary."""
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def column_of(array: pa.Array, t: Type, place: ValueLocation, null: NullPlace = NullPlace.MEMBER) -> Column:
-    """``null`` is where a null would stand."""
+    """The wire values of an array; ``null`` describes in errors what a null in it would be."""
     array = _plain(array)
     if array.null_count:
         place.refuse(np.asarray(array.is_null()), null)

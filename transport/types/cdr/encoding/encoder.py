@@ -69,7 +69,7 @@ class Encoder:
     ) -> Samples:
         """Serialize a batch, one sample for each row; columns are found by name.
 
-        Raises EncodeError naming column and row of a value that does not fit its member.
+        Raises EncodeError, which names the column and row, for a value that does not fit its member.
         """
         return self._encode(self.struct, batch, representation, big_endian)
 
@@ -94,7 +94,7 @@ class Encoder:
         return hashes_of_keys(samples, samples.all_offsets() + _HEADER, self._sizes(samples), greatest)
 
     def uniform_size(self, representation: DataRepresentation = DataRepresentation.XCDR1) -> int | None:
-        """Bytes of every sample, encapsulation header and padding included; None if they differ."""
+        """The size of every sample in bytes, including encapsulation header and padding; None if sizes differ."""
         block = _block(self._node(self.struct, representation))
         return None if block is None else _HEADER + block[0] + -block[0] % 4
 
@@ -104,7 +104,7 @@ class Encoder:
         return struct
 
     def _node(self, struct: Struct, representation: DataRepresentation) -> ValueEncoder:
-        """``struct`` is one of our three."""
+        """The node of ``struct``, which is the type, its key or its key holder."""
         rules = _rules(representation)
         node = self._nodes.get((rules.version, id(struct)))
         if node is None:
@@ -113,7 +113,7 @@ class Encoder:
 
     @staticmethod
     def _sizes(samples: Samples) -> I64:
-        """Bytes of each body, without padding."""
+        """The size of each body in bytes, without padding."""
         padding = samples.data[samples.all_offsets() + 3].astype(np.int64)
         return samples.all_lengths() - _HEADER - padding
 
@@ -146,7 +146,7 @@ class Encoder:
 
 
 def _block(node: ValueEncoder) -> tuple[int, Block] | None:
-    """If all samples lie alike: where they end, and how their members lie behind the DHEADER."""
+    """The end of samples, and the layout of their members behind the DHEADER, if they are the same for all samples."""
     if not isinstance(node, RecordEncoder) or node.block is None:
         return None
     return node.block.size + (4 if node.is_delimited else 0), node.block

@@ -51,7 +51,7 @@ class CollectionEncoder:
 
 
 def element_of(t: Sequence | Array | Map) -> Type:
-    """The types that follow one after the other in each element; for a map, key and value."""
+    """The types of the parts of each element: for a map key and value, else the element itself."""
     if isinstance(t, Map):
         return Struct("", (Member("key", t.key, 0), Member("value", t.value, 1)))
     return t.element
@@ -66,7 +66,7 @@ def _lay_regular(regular: Regular, walk: LayoutPass, column: Bytes | Lists, pos:
 
 
 def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
-    """The elements as they lie, ``stride`` bytes apart, without the padding behind the last of each list."""
+    """The encoded elements, ``stride`` bytes apart, without the padding behind the last one of each list."""
     if isinstance(column, Bytes):
         return column.data
     element = regular.element
@@ -86,10 +86,10 @@ def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
 
 
 def _chain(ends: I64, first: int, modulus: int, pos: I64, counts: I64) -> tuple[I64, I64]:
-    """The starts of elements that follow each other from ``pos`` on, and the end of each list.
+    """The starts of elements that follow one another from ``pos`` on, and the end of each list.
 
-    ``ends`` holds the end of each element that starts at 0, ``first``, 2 * ``first`` ...: the length of an element may
-    depend on where it starts modulo ``modulus``.
+    ``ends`` has the end of each element for the starts 0, ``first``, 2 * ``first`` ..., because the length of an
+    element may depend on its start modulo ``modulus``.
     """
     offsets = offsets_of(counts)
     heads = np.flatnonzero(counts > 0)
@@ -113,8 +113,8 @@ def _chain(ends: I64, first: int, modulus: int, pos: I64, counts: I64) -> tuple[
 def _states(ends: I64, first: int, modulus: int, start: I64, head: I64, counts: I64) -> I64:
     """Each element's start modulo ``modulus``, in units of ``first``; ``start`` has those of the first ones.
 
-    An element maps the start of its own to that of the next one; such maps are composed by doubling: log2(count)
-    passes over the elements, but for those where it is known by then, whatever the start of the list.
+    An element maps its own start to the start of the next one. These maps are composed by doubling, in log2(count)
+    passes; a pass leaves out elements whose start no longer depends on the start of the list.
     """
     total = ends.shape[1]
     follow = (align(ends, first) & (modulus - 1)) // first
@@ -124,7 +124,7 @@ def _states(ends: I64, first: int, modulus: int, start: I64, head: I64, counts: 
         state[head] = start
         return state
     index = np.arange(total) - np.repeat(head, counts)
-    # of the elements before this one in its list, as many as have been composed
+    # the number of elements before this one whose maps have been composed
     maps = np.empty((len(ends), total), np.int64)
     maps[:, 1:] = follow[:, :-1]
     maps[:, head] = np.arange(len(ends))[:, None]

@@ -26,7 +26,7 @@ def _themselves(rows: I64) -> I64:
 
 @value
 class ValueLocation:
-    """Where we are, for messages: the column's path, and the rows of the batch that elements belong to."""
+    """The location of values for messages: the column's path, and the batch row of each value."""
 
     path: str
     rows: Callable[[I64], I64] = _themselves
@@ -40,11 +40,11 @@ class ValueLocation:
         return ValueLocation(path, lambda index: self.rows(np.searchsorted(ends, index, "right")))
 
     def at(self, rows: I64, name: str = "") -> ValueLocation:
-        """Some rows only, of a field."""
+        """The location of some of the rows, in the field ``name``."""
         return ValueLocation(f"{self.path}{name}", lambda index: self.rows(rows[index]))
 
     def refuse(self, bad: Mask, why: str | NullPlace) -> None:
-        """Raise EncodeError for the rows that are marked, of which it names the first one, if there are any."""
+        """Raise EncodeError if any row is marked in ``bad``; the message names the first one."""
         if bad.any():
             null, text = (why, why.value) if isinstance(why, NullPlace) else (None, why)
             rows = tuple(self.rows(np.flatnonzero(bad)).tolist())
@@ -83,7 +83,7 @@ def scalar_values(array: pa.Array, t: Scalar, place: ValueLocation) -> Values:
 
 
 def _booleans(array: pa.Array) -> U8:
-    """Octets of 0 and 1; a cast would take longer than all else of a message with two of them."""
+    """Octets of 0 and 1. Arrow's cast is slower: it would dominate the encoding of a message with two booleans."""
     if not len(array):
         return np.empty(0, np.uint8)
     first, bit = divmod(array.offset, 8)
@@ -100,7 +100,7 @@ def as_string(array: pa.Array, place: ValueLocation, wanted: str) -> pa.Array:
 
 
 def utf8(array: pa.Array) -> tuple[U8, I64]:
-    """The bytes of a binary or string array (32-bit offsets) without nulls, and how many each value has."""
+    """The bytes of a binary or string array (32-bit offsets) without nulls, and the length of each value."""
     _, offset_buffer, data_buffer = array.buffers()
     if not len(array) or offset_buffer is None:
         return np.empty(0, np.uint8), np.zeros(len(array), np.int64)
@@ -110,7 +110,7 @@ def utf8(array: pa.Array) -> tuple[U8, I64]:
 
 
 def utf16(array: pa.Array) -> tuple[npt.NDArray[np.uint16], I64]:
-    """The UTF-16 code units of a string array, and how many each value has."""
+    """The UTF-16 code units of a string array, and the number of them in each value."""
     data, counts = utf8(array)
     # a character has one unit, two if it takes four bytes in UTF-8
     units = ((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0)
@@ -119,7 +119,7 @@ def utf16(array: pa.Array) -> tuple[npt.NDArray[np.uint16], I64]:
 
 
 def ticks(array: pa.Array) -> I64:
-    """A timestamp's or duration's own ticks."""
+    """The integers of a timestamp or duration array, in its own unit."""
     return np.asarray(array.cast(pa.int64()))
 
 
@@ -146,7 +146,7 @@ def _index_in(array: pa.Array, names: pa.Array, why: str, place: ValueLocation) 
 
 
 def _bitmask_values(array: pa.Array, t: Bitmask, place: ValueLocation) -> Values:
-    """Bits that no flag names are refused: Cyclone DDS takes a sample that has one as malformed."""
+    """Bits without a flag are refused, because Cyclone DDS treats a sample that has one as malformed."""
     code = f"={number_code(t)}"
     if pa.types.is_integer(array.type):
         named = np.uint64(sum(1 << position for _, position in t.flags))
@@ -188,7 +188,7 @@ def _bitset_values(array: pa.Array, t: Bitset, place: ValueLocation) -> Values:
             inner.refuse(np.asarray(children[index].is_null()), "null in a bitset")
         numbers = scalar_values(children[index], Primitive(field.kind), inner)
         wide = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64)
-        # what is left of a value that fits are copies of its sign
+        # the remaining bits of a value that fits are copies of its sign
         rest = wide >> wide.dtype.type(min(field.bits - (wide.dtype.kind == "i"), 63))
         fits = (rest == 0) if wide.dtype.kind == "u" else (rest == 0) | (rest == -1)
         if field.bits < 64:
@@ -205,7 +205,7 @@ def _floats(array: pa.Array, t: Primitive, place: ValueLocation) -> Values:
     with np.errstate(over="ignore", invalid="ignore"):
         floats: Values = numbers.astype("=" + number_code(t), copy=False)
         if numbers.dtype.kind in "iu":
-            # the float above the greatest integer casts back to anything
+            # the cast of the float above the greatest integer is undefined
             inexact = floats.astype(numbers.dtype) != numbers
             inexact |= floats >= float(np.iinfo(numbers.dtype).max) + 1
             place.refuse(inexact, f"not exactly a {t.kind.value}")
@@ -270,7 +270,7 @@ def _outside(name: str, wanted: np.dtype[Any]) -> str:
 
 
 def _microseconds(array: pa.Array, place: ValueLocation) -> I64:
-    """What is finer than a microsecond is cut off, towards the past."""
+    """The times in microseconds, rounded towards the past."""
     values, per_second = ticks(array), TICKS[array.type.unit]
     if per_second > 1_000_000:
         return values // (per_second // 1_000_000)
@@ -281,7 +281,7 @@ def _microseconds(array: pa.Array, place: ValueLocation) -> I64:
 
 
 def seconds_and_nanoseconds(array: pa.Array, place: ValueLocation) -> tuple[Values, Values]:
-    """A timestamp or duration as int32 seconds, the next below, and uint32 nanoseconds from there on."""
+    """A timestamp or duration as int32 seconds, rounded down, and the uint32 nanoseconds after them."""
     values, per_second = ticks(array), TICKS[array.type.unit]
     seconds = values // per_second
     limits = np.iinfo(np.int32)
