@@ -22,8 +22,8 @@ ROWS: Final = 32_768
 BYTES: Final = 8 << 20
 #: Samples of this many bytes on average are big: they miss the caches anyway, and the number of calls sets the cost.
 BIG: Final = 64 << 10
-#: A margin of one sample below 32 MiB, from which on the C library returns blocks to the system at once: new pages halve
-#: the speed.
+#: A margin of one sample below 32 MiB, where the C library begins to return blocks to the system at once: new pages
+#: halve the speed.
 BIG_BYTES: Final = 28 << 20
 _ZEROS: Final = np.zeros(3, np.uint8)
 

@@ -158,7 +158,7 @@ def _width(t: pa.DataType) -> int:
 
 
 def _text_bytes(values: pa.Array, indices: pa.Array) -> int:
-    """Bytes of the text values at these indices; 0 for types of fixed size."""
+    """Bytes of the values at these indices, for types of variable size; else 0."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if values.type in _TEXTS:

@@ -114,7 +114,7 @@ def _member_column(array: pa.Array, member: Member, place: ValueLocation) -> Col
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The array without dictionary encoding, whose indices hide nulls in the dictionary."""
+    """The array without dictionary encoding, which hides nulls of the dictionary, and without an extension type."""
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
