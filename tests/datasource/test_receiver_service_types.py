@@ -79,7 +79,7 @@ def test_types_that_contradict_each_other(
     assert "TYPE_CONSISTENCY" in str(failed.value)
 
 
-def test_only_so_many_are_compared(services: ReceiverServices) -> None:
+def test_compared_types_are_bounded(services: ReceiverServices) -> None:
     services.b.types = {}
     services.a.types = {number: evolving(Member(f"m{number}", String(), 1)) for number in range(40)}  # type: ignore[misc]
     with pytest.raises(OptionError, match="40 types, of which 32"):

@@ -249,7 +249,7 @@ class Campaign:
             value = _WORDS[rng.integers(0, len(_WORDS), changes)]
             value = np.where(rng.random(changes) < 0.3, value.byteswap(), value)
             words[rng.integers(0, count, changes), word] = value
-            moved = rng.integers(0, count, count // 8)  # a stretch of words again somewhere else
+            moved = rng.integers(0, count, count // 8)  # a range of words again somewhere else
             length = int(rng.integers(1, 12))
             if size // 4 - HEADER_SIZE // 4 > length:
                 source, to = rng.integers(HEADER_SIZE // 4, size // 4 - length, 2)

@@ -1,7 +1,7 @@
 """Datagrams made to cost as much as they can: one for each submessage kind, form and mixture that was thought of.
 
 Each is well formed, or as malformed as it takes, fills a datagram, and comes from a participant that is matched with
-the receiver: what a stranger sends costs less.
+the receiver: what an unmatched participant sends costs less.
 """
 
 from __future__ import annotations
@@ -414,7 +414,7 @@ def datagrams(scene: Scene) -> Iterator[tuple[str, bytes]]:
             yield name, scene.to_us(*parts)
     for name, parts in datas():
         yield (
-            f"{name}, from a stranger",
+            f"{name}, from an unmatched participant",
             message(InfoDestination(scene.one.prefix).encode(), *parts, prefix=b"\x77" * 12),
         )
 

@@ -75,7 +75,7 @@ def batch_bomb(writer: bytes, *, kinds: int = 2, codec: str = "zstd") -> bytes:
 # --- the rows of the table ----------------------------------------------------------------------------
 
 
-@attack("stranger", "peer", "process", heavy=True)
+@attack("unmatched", "peer", "process", heavy=True)
 def batches_of_mixed_shapes(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """One datagram of a few kB, which stands for thousands of samples."""
     writer = a.random.choice((WRITER, other.writer, m.PUBLICATIONS_WRITER, m.SPDP_WRITER))
@@ -86,7 +86,7 @@ def batches_of_mixed_shapes(a: Attacker, on: Host, other: Host) -> Iterator[Data
         yield Datagram(a.to(on, batch_bomb(writer, kinds=kinds)))
 
 
-@attack("stranger")
+@attack("unmatched")
 def heartbeat_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the honest writer's name: it holds nothing before a far number."""
     first = a.random.choice((a.far(), a.near()))
@@ -96,7 +96,7 @@ def heartbeat_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram
     yield Datagram(a.to(on, beat, prefix=other.prefix))
 
 
-@attack("stranger")
+@attack("unmatched")
 def gap_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the honest writer's name: all that it writes is irrelevant."""
     base = a.random.choice((a.far(), a.near()))
@@ -104,7 +104,7 @@ def gap_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield Datagram(a.to(on, gap, prefix=other.prefix))
 
 
-@attack("stranger")
+@attack("unmatched")
 def data_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the honest writer's name: a row of the attacker's."""
     sn = a.random.choice((a.far(), a.near()))
@@ -112,7 +112,7 @@ def data_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield Datagram(a.to(on, m.info_timestamp(1.7e9), sample, prefix=other.prefix))
 
 
-@attack("stranger")
+@attack("unmatched")
 def dispose_of_an_endpoint(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """By SEDP in the honest participant's name."""
     for entity, builtin in ((other.writer, m.PUBLICATIONS_WRITER), (other.reader, m.SUBSCRIPTIONS_WRITER)):
@@ -126,7 +126,7 @@ def dispose_of_an_endpoint(a: Attacker, on: Host, other: Host) -> Iterator[Datag
             yield a.sedp(on, builtin, m.endpoint_key(guid), prefix=other.prefix, sn=sn, inline_qos=qos)
 
 
-@attack("stranger")
+@attack("unmatched")
 def acknowledgement_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the honest reader's name: it has what was never sent."""
     base = a.random.choice((10**6, a.far(), a.near()))
@@ -135,14 +135,14 @@ def acknowledgement_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Da
     yield Datagram(a.to(on, kind(other.reader, on.writer, base, 0, count), prefix=other.prefix))
 
 
-@attack("stranger")
+@attack("unmatched")
 def nack_storm(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the honest reader's name: everything is to be sent again."""
     nack = m.acknack(other.reader, on.writer, 1, 256, a.count())
     yield Datagram(a.to(on, nack, prefix=other.prefix))
 
 
-@attack("stranger")
+@attack("unmatched")
 def reflection_by_announcement(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """Participants that are said to be where a third party is."""
     at = tuple((a.victim[0], a.victim[1] + i) for i in range(a.random.choice((1, 2, 16))))
@@ -150,7 +150,7 @@ def reflection_by_announcement(a: Attacker, on: Host, other: Host) -> Iterator[D
     yield a.announcement(a.fresh_prefix(), at=own + at, default=at)
 
 
-@attack("stranger", "peer")
+@attack("unmatched", "peer")
 def reflection_by_best_effort_reader(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """It proves where it is, and has a best-effort reader that is said to be elsewhere."""
     yield from a.introduction(on)
@@ -158,14 +158,14 @@ def reflection_by_best_effort_reader(a: Attacker, on: Host, other: Host) -> Iter
     yield a.endpoint(on, entity, on.writes, type_name=on.type_name, reliable=False, unicast=[a.victim])
 
 
-@attack("stranger", heavy=True)
+@attack("unmatched", heavy=True)
 def crowd_of_participants(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """Each announced once, for as long as it may be."""
     for _ in range(a.random.choice((1, 50))):
         yield a.announcement(a.fresh_prefix(), lease=m.INFINITE_LEASE)
 
 
-@attack("stranger", heavy=True)
+@attack("unmatched", heavy=True)
 def crowd_of_endpoints(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """A participant that answers, with many endpoints."""
     prefix = a.fresh_prefix()
@@ -178,7 +178,7 @@ def crowd_of_endpoints(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]
         yield a.endpoint(on, entity, topic, prefix=prefix, type_name=type_name, reliable=reliable)
 
 
-@attack("stranger", "peer", heavy=True)
+@attack("unmatched", "peer", heavy=True)
 def fragments(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """First fragments of samples that never become whole, in its own name and in the honest writer's."""
     unmatched_peer = a.random.random() < 0.5
@@ -199,7 +199,7 @@ def timestamp_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram
 # --- others -------------------------------------------------------------------------------------------
 
 
-@attack("stranger")
+@attack("unmatched")
 def in_anothers_name_by_info_source(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """The message is its own, what is in it is said to be the honest writer's."""
     far = a.random.choice((a.far(), a.near()))
@@ -216,7 +216,7 @@ def in_anothers_name_by_info_source(a: Attacker, on: Host, other: Host) -> Itera
     yield Datagram(a.output(*(before if a.random.random() < 0.5 else reversed(before)), output))
 
 
-@attack("stranger")
+@attack("unmatched")
 def counts_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """Honest HEARTBEATs and ACKNACKs would look old."""
     count = a.random.choice((1 << 31, (1 << 31) - 1, (1 << 32) - 1, 1 << 20))
@@ -236,7 +236,7 @@ def counts_far_ahead(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     )
 
 
-@attack("stranger")
+@attack("unmatched")
 def window_shut(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the honest reader's name: it has no room, or it leaves."""
     status = m.status_message(
@@ -250,7 +250,7 @@ def window_shut(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield Datagram(a.to(on, status, prefix=other.prefix))
 
 
-@attack("stranger", "peer", "process")
+@attack("unmatched", "peer", "process")
 def round_trips(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """Questions for round-trip times, and answers that nobody asked for."""
     who = a.random.choice((a.prefix, other.prefix))
@@ -260,7 +260,7 @@ def round_trips(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield Datagram(a.to(on, *[asked] * a.random.choice((1, 100)), answer, prefix=who))
 
 
-@attack("stranger")
+@attack("unmatched")
 def liveliness_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     kind = a.random.choice((1, 2))
     output = b"\0\1\0\0" + other.prefix + struct.pack(">I", kind) + struct.pack("<I", 0)
@@ -277,7 +277,7 @@ def liveliness_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[
     )
 
 
-@attack("stranger")
+@attack("unmatched")
 def builtin_readers_confused(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """GAPs, HEARTBEATs and DATA to the readers of discovery in the honest participant's name."""
     writer = a.random.choice(
@@ -301,7 +301,7 @@ def builtin_readers_confused(a: Attacker, on: Host, other: Host) -> Iterator[Dat
     yield Datagram(a.to(on, output, prefix=other.prefix), user=a.random.random() < 0.5)
 
 
-@attack("stranger")
+@attack("unmatched")
 def builtin_writers_confused(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """ACKNACKs to the writers of discovery in the honest participant's name."""
     ends = a.random.choice(
@@ -315,7 +315,7 @@ def builtin_writers_confused(a: Attacker, on: Host, other: Host) -> Iterator[Dat
     yield Datagram(a.to(on, m.acknack(*ends, base, missing, 1 << 30), prefix=other.prefix), user=False)
 
 
-@attack("stranger")
+@attack("unmatched")
 def endpoints_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """The honest writer is announced again: of another type, best-effort, elsewhere; and writers it never had."""
     sn = a.random.choice((2, 3, 4, a.far()))
@@ -333,7 +333,7 @@ def endpoints_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[D
     )
 
 
-@attack("stranger")
+@attack("unmatched")
 def participants_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """The honest participant is announced again, elsewhere, with a shorter lease; or disposed."""
     if a.random.random() < 0.5:
@@ -346,7 +346,7 @@ def participants_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterato
     yield Datagram(m.message(a.random.choice((a.prefix, other.prefix)), gone), user=a.random.random() < 0.5)
 
 
-@attack("stranger")
+@attack("unmatched")
 def in_our_own_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """In the name of the participant that it sends to."""
     far = a.far()
@@ -369,7 +369,7 @@ def in_our_own_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield Datagram(a.to(on, output, prefix=on.prefix), user=a.random.random() < 0.5)
 
 
-@attack("stranger", "peer", "process")
+@attack("unmatched", "peer", "process")
 def type_questions(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """Requests and replies of TypeLookup that are mostly nonsense."""
     writer = a.random.choice((m.TYPE_REQUEST_WRITER, m.TYPE_REPLY_WRITER))
@@ -381,7 +381,7 @@ def type_questions(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     )
 
 
-@attack("stranger", "peer", heavy=True)
+@attack("unmatched", "peer", heavy=True)
 def bomb_in_a_type(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """A writer on the topic that announces a compressed type of very many zeros."""
     import zlib
@@ -392,7 +392,7 @@ def bomb_in_a_type(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield a.endpoint(on, b"\0\0\x55\3", on.reads, type_name="U", more=[(0x8021, value)])
 
 
-@attack("stranger", "peer", "process")
+@attack("unmatched", "peer", "process")
 def multicast_games(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """Readers in groups that nobody asked for: the group of discovery among them."""
     group = a.random.choice((("239.255.0.1", 7400), ("239.1.2.3", 7411), ("224.0.0.1", 53)))
@@ -401,7 +401,7 @@ def multicast_games(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     yield a.endpoint(on, READER, on.writes, type_name=on.type_name, reliable=False, multicast=[group])
 
 
-@attack("stranger", "peer")
+@attack("unmatched", "peer")
 def destinations(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """INFO_DST of others, of all and of the host itself in turn; INFO_REPLY to a third party."""
     far = a.far()
@@ -420,7 +420,7 @@ def destinations(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     )
 
 
-@attack("stranger")
+@attack("unmatched")
 def coherent_sets_in_anothers_name(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
     """A set of the honest writer's that is never complete."""
     sn = a.near()
@@ -463,8 +463,8 @@ def own_acknowledgements(a: Attacker, on: Host, other: Host) -> Iterator[Datagra
 
 @attack("peer")
 def others_by_a_peer(a: Attacker, on: Host, other: Host) -> Iterator[Datagram]:
-    """A matched peer is a stranger to the streams of others."""
-    unmatched_peer = [each for each in ATTACKS.values() if each.who == ("stranger",) and not each.heavy]
+    """A matched peer attacks the streams of others as an unmatched participant does."""
+    unmatched_peer = [each for each in ATTACKS.values() if each.who == ("unmatched",) and not each.heavy]
     yield from a.random.choice(unmatched_peer).function(a, on, other)
 
 

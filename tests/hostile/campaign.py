@@ -21,7 +21,7 @@ from tests.support.virtual_network import MILLISECOND, SECOND
 BOUND = 20 * SECOND
 #: CPU seconds for one message, on average of a story: a guard that no slow machine reaches.
 CPU_MAX = 0.05
-#: What strangers may have here, whatever they say.
+#: What unmatched participants may have here, whatever they say.
 PARTICIPANTS_MAX, ENDPOINTS_MAX = 1_024, 16_384
 
 
@@ -107,7 +107,7 @@ class Campaign:
             events.clear()
 
     def assert_bounded(self) -> None:
-        """Traffic to others, and what is held of strangers."""
+        """Traffic to others, and what is held of unmatched participants."""
         scene = self.scene
         assert scene.bytes_to_third_parties() <= scene.attacked_bytes
         assert len(scene.one.database.participants) <= PARTICIPANTS_MAX

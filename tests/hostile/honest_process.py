@@ -1,4 +1,4 @@
-"""An honest participant, or a receiver, in a process of its own, and a stranger's socket."""
+"""An honest participant, or a receiver, in a process of its own, and an attacker's socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Self
 from tests.hostile.attacker import Attacker, Datagram, Host
 from tests.support.stopped import stopped
 
-LOCALHOST, STRANGER, THIRD = "127.0.0.1", "127.0.0.66", "127.0.0.77"
+LOCALHOST, ATTACKER, THIRD = "127.0.0.1", "127.0.0.66", "127.0.0.77"
 
 
 class HonestProcess:
@@ -93,9 +93,9 @@ class HonestProcess:
 
 
 class StrangerSocket:
-    """A stranger at an address of its own, which it does not forge."""
+    """An unmatched participant at an address of its own, which it does not forge."""
 
-    def __init__(self, address: str = STRANGER, prefix: bytes = b"\xee" * 12) -> None:
+    def __init__(self, address: str = ATTACKER, prefix: bytes = b"\xee" * 12) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         self.socket.bind((address, 0))

@@ -1,6 +1,6 @@
-"""The table of what a stranger can do, measured over real sockets: ``python -m tests.hostile.measure``.
+"""The table of what an unmatched participant can do, measured over real sockets: ``python -m tests.hostile.measure``.
 
-A stranger at 127.0.0.66 attacks one of two honest participants of ours, each in a process of its own on loopback. The
+An attacker at 127.0.0.66 attacks one of two honest participants of ours, each in a process of its own on loopback. The
 attacks are written without the product, so an older version of it can be measured by the same means: copy this folder
 into its ``tests`` and run the same there.
 """
@@ -38,7 +38,7 @@ def row(title: str) -> Callable[[Callable[[int], Figures]], Callable[[int], Figu
 
 
 class Scene:
-    """``two`` streams rows to ``one``, which the stranger attacks."""
+    """``two`` streams rows to ``one``, which the attacker attacks."""
 
     def __init__(self, one: HonestProcess, two: HonestProcess, unmatched_peer: StrangerSocket) -> None:
         self.one, self.two, self.unmatched_peer = one, two, unmatched_peer

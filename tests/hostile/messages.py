@@ -1,4 +1,4 @@
-"""RTPS messages as a stranger writes them: bytes from `struct`, without a line of the product.
+"""RTPS messages as an unmatched participant writes them: bytes from `struct`, without a line of the product.
 
 So an attack does not share the product's mistakes, and runs against any version of it. All of them are little-endian.
 """

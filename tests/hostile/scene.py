@@ -19,7 +19,7 @@ from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 BEST_EFFORT = Qos(history=HistoryKind.KEEP_ALL)
-STRANGER, PEER, VICTIM = "10.0.0.66", "10.0.0.67", "10.0.9.1"
+ATTACKER, PEER, VICTIM = "10.0.0.66", "10.0.0.67", "10.0.9.1"
 PORT = 7410
 #: Within so much virtual time a row that was written has arrived, on a network without loss.
 BOUND = 2 * SECOND
@@ -69,7 +69,7 @@ class HostileScene:
     """``one`` and ``two`` exchange rows both ways. All attackers aim at ``one``, in the name of ``two`` if they can."""
 
     def __init__(self, *, seed: int = 0, qos: Qos = RELIABLE, config: Any = None, **network: Any) -> None:
-        self.network = VirtualNetwork(seed=seed, **({"drains": True} | network))
+        self.network = VirtualNetwork(seed=seed, **({"bursts": True} | network))
         self.one, self.two = self.network.add(**(config or {})), self.network.add(**(config or {}))
         now = self.network.now
         self.reader = self.one.create_reader(ReaderSpec("t", "T", qos), now=now)
@@ -84,7 +84,7 @@ class HostileScene:
         self.other = self.known(self.two, self.writer, sunk)
         victim = (VICTIM, 53)
         self.attackers = {
-            "stranger": Attacker(b"\xee" * 12, (STRANGER, PORT), victim, random.Random(seed)),
+            "unmatched": Attacker(b"\xee" * 12, (ATTACKER, PORT), victim, random.Random(seed)),
             "peer": Attacker(b"\xdd" * 12, (PEER, PORT), victim, random.Random(seed + 1)),
             "process": Attacker(b"\xcc" * 12, (self.on.user[0], PORT + 10), victim, random.Random(seed + 2)),
         }
@@ -173,7 +173,7 @@ class HostileScene:
 
     # --- attacks --------------------------------------------------------------------------------------
 
-    def attack(self, name: str, who: str = "stranger", times: int = 1) -> None:
+    def attack(self, name: str, who: str = "unmatched", times: int = 1) -> None:
         """Make an attack so often; its messages are under way then."""
         attacker = self.attackers[who]
         attacker.written = self.received.written
@@ -197,7 +197,7 @@ class HostileScene:
 
     def bytes_to_third_parties(self) -> int:
         """Of all that was sent, what went neither to a participant nor to the group of discovery."""
-        hosts = {"10.0.0.1", "10.0.0.2", "239.255.0.1", STRANGER, PEER}
+        hosts = {"10.0.0.1", "10.0.0.2", "239.255.0.1", ATTACKER, PEER}
         return sum(
             size
             for to, size in self.network.sent_bytes.items()

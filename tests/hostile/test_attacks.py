@@ -29,16 +29,16 @@ def test_honest_rows_arrive_and_newcomers_are_found(name: str, who: str) -> None
 
 @pytest.mark.parametrize("proves", [True, False], ids=["proves", "does not prove"])
 def test_a_name_is_free_again_once_its_squatter_is_silent(proves: bool) -> None:
-    """While an honest participant was away, a stranger announced itself under its name; then it comes back."""
+    """While an honest participant was away, an attacker announced itself under its name; then it comes back."""
     scene = HostileScene()
     scene.assert_rows_arrive()
-    unmatched_peer, other = scene.attackers["stranger"], scene.other
+    unmatched_peer, other = scene.attackers["unmatched"], scene.other
     host = scene.network._hosts.pop(other.user[0])
     assert scene.run(60 * SECOND, until=lambda: other.prefix not in scene.one.database.participants)
     forged = [unmatched_peer.announcement(other.prefix, lease=(1 << 30, 0))]
     if proves:
         forged += unmatched_peer.introduction(scene.on, other.prefix)[1:]
-    scene.send("stranger", forged)
+    scene.send("unmatched", forged)
     scene.rest(SECOND)
     scene.network._hosts[other.user[0]] = host
     assert scene.run(120 * SECOND, until=scene.is_matched)

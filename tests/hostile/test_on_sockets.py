@@ -1,4 +1,4 @@
-"""The same over real sockets: honest participants of ours and of Cyclone DDS at 127.0.0.1, a stranger at 127.0.0.66."""
+"""The same over real sockets: our participants and those of Cyclone DDS at 127.0.0.1, an attacker at 127.0.0.66."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STALL_MAX = 3.0
 
 
 class Scene:
-    """``two`` streams rows to ``one``, which the stranger attacks in the name of ``two``."""
+    """``two`` streams rows to ``one``, which the attacker attacks in the name of ``two``."""
 
     def __init__(self, one: HonestProcess, two: HonestProcess, unmatched_peer: StrangerSocket) -> None:
         self.one, self.two, self.unmatched_peer = one, two, unmatched_peer
@@ -36,7 +36,7 @@ class Scene:
         self.unmatched_peer.send(self.on, [self.attacker.to(self.on, *submessages, prefix=self.other.prefix)])
 
     def assert_rows_arrive(self) -> None:
-        """All that were written, each once, and none that the stranger wrote."""
+        """All that were written, each once, and none that the attacker wrote."""
         written = self.two.call("end_stream")
         assert written
         wait_until(lambda: self.one.call("state")["rows"] >= written, "the last rows", 20)
@@ -73,7 +73,7 @@ def test_streams_go_on_in_anothers_name(scene: Scene) -> None:
     scene.assert_rows_arrive()
 
 
-def test_a_sink_waits_for_who_is_away(scene: Scene) -> None:
+def test_a_sink_waits_for_absent_receivers(scene: Scene) -> None:
     with scene.two.away():
         assert scene.one.call("write", count=100)["written"] == 100
         scene.forge(m.acknack(scene.other.reader, scene.on.writer, 10**6, 0, 1 << 20))
@@ -94,8 +94,8 @@ def test_batches_of_mixed_shapes_stall_nothing(scene: Scene) -> None:
 
 
 def test_drawn_attacks(scene: Scene) -> None:
-    """For some seconds, whatever a stranger may say."""
-    attacks = [each for each in ATTACKS.values() if "stranger" in each.who and not each.heavy]
+    """For some seconds, whatever an unmatched participant may say."""
+    attacks = [each for each in ATTACKS.values() if "unmatched" in each.who and not each.heavy]
     drawn = random.Random(12)
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
@@ -129,7 +129,7 @@ def test_a_reader_elsewhere_gets_nothing(scene: Scene) -> None:
 
 
 def test_cyclones_stream_goes_on(tmp_path: Path) -> None:
-    """Of a live Cyclone DDS to a receiver of ours, whose GUIDs the stranger has read from multicast."""
+    """Of a live Cyclone DDS to a receiver of ours, whose GUIDs the attacker has read from multicast."""
     domain = domains.HOSTILE
     with (
         HonestProcess(directory=str(tmp_path / "log"), domain=domain, topic="t", type_name=None) as receiver,

@@ -1,6 +1,6 @@
-"""What a stranger could once do, each attack by itself, in virtual time.
+"""What an unmatched participant could once do, each attack by itself, in virtual time.
 
-A stranger is an ordinary participant at an address of its own, which is matched with nobody and has read everybody's
+It is an ordinary participant at an address of its own, which is matched with nobody and has read everybody's
 GUIDs. While it attacks, every honest row arrives once, in order and in time, and work, memory and traffic are bounded.
 """
 
@@ -19,7 +19,7 @@ from spark_rtps.transport.structure import Guid
 from tests.hostile import messages as m
 from tests.hostile.attacker import FAR, WRITER, Datagram
 from tests.hostile.attacks import batch_bomb, mixed_batch, payload
-from tests.hostile.scene import BEST_EFFORT, BOUND, RELIABLE, STRANGER, HostileScene
+from tests.hostile.scene import ATTACKER, BEST_EFFORT, BOUND, RELIABLE, HostileScene
 from tests.hostile.work import calls_of
 from tests.protocol import reader_cache_scene
 from tests.protocol.runs_of_samples import Sample
@@ -34,9 +34,9 @@ def scene() -> HostileScene:
 
 
 def under_attack(scene: HostileScene, *datagrams: bytes, user: bool = True) -> None:
-    """The stranger sends these, between rows and as they arrive."""
+    """The attacker sends these, between rows and as they arrive."""
     scene.work()
-    scene.send("stranger", (Datagram(each, user) for each in datagrams))
+    scene.send("unmatched", (Datagram(each, user) for each in datagrams))
     scene.work()
     scene.run(50 * MILLISECOND)
     scene.assert_rows_arrive()
@@ -53,14 +53,14 @@ def test_a_batch_of_an_unmatched_participant_is_not_unpacked(
 ) -> None:
     bomb = batch_bomb(writer, kinds=kinds, codec=codec)
     honest = batch_bomb(scene.other.writer, kinds=kinds, codec=codec)
-    unmatched_peer = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["unmatched"]
     for datagram in (
         unmatched_peer.output(bomb),
         unmatched_peer.to(scene.on, bomb),
         unmatched_peer.to(scene.on, honest),
         unmatched_peer.to(scene.on, honest, prefix=scene.other.prefix),
     ):
-        deliver = partial(scene.network.deliver, scene.one, datagram, STRANGER)
+        deliver = partial(scene.network.deliver, scene.one, datagram, ATTACKER)
         deliver()
         assert calls_of(deliver) < 1_500
     scene.assert_rows_arrive()
@@ -96,12 +96,12 @@ def test_an_attacker_cannot_advance_another_writers_stream(
         "near gap": m.gap(other.writer, 1, near),
         "next row": m.data(other.writer, scene.received.written + 1, payload()),
     }[what]
-    prefix = other.prefix if named == "header" else scene.attackers["stranger"].prefix
+    prefix = other.prefix if named == "header" else scene.attackers["unmatched"].prefix
     before = [m.info_source(other.prefix)] if named == "info_source" else []
     if to == "INFO_DST":
         before.append(m.info_destination(scene.on.prefix))
     attack = m.message(prefix, *before, output)
-    scene.network.deliver(scene.one, attack, STRANGER)
+    scene.network.deliver(scene.one, attack, ATTACKER)
     under_attack(scene, *[attack] * 20)
 
 
@@ -115,7 +115,7 @@ def test_a_stream_that_begins_is_not_moved_forward_either(reliable: bool, what: 
         "heartbeat": m.heartbeat(scene.other.writer, FAR, FAR + 5, 1 << 20),
         "gap": m.gap(scene.other.writer, 1, FAR),
     }[what]
-    under_attack(scene, *[scene.attackers["stranger"].to(scene.on, output, prefix=scene.other.prefix)] * 3)
+    under_attack(scene, *[scene.attackers["unmatched"].to(scene.on, output, prefix=scene.other.prefix)] * 3)
 
 
 @pytest.mark.parametrize("what", ["data", "heartbeat", "gap"])
@@ -126,12 +126,12 @@ def test_a_rematched_stream_is_not_moved_forward_either(scene: HostileScene, wha
         "heartbeat": m.heartbeat(scene.other.writer, FAR, FAR + 5, 1 << 20),
         "gap": m.gap(scene.other.writer, 1, FAR),
     }[what]
-    forged = scene.attackers["stranger"].to(scene.on, output, prefix=scene.other.prefix)
+    forged = scene.attackers["unmatched"].to(scene.on, output, prefix=scene.other.prefix)
     host = scene.network._hosts.pop(scene.other.user[0])
-    scene.send("stranger", [Datagram(forged)])
+    scene.send("unmatched", [Datagram(forged)])
     scene.rest(60 * SECOND)  # its lease ends
     assert scene.writer.guid not in scene.reader.writers
-    scene.send("stranger", [Datagram(forged)])
+    scene.send("unmatched", [Datagram(forged)])
     scene.network._hosts[scene.other.user[0]] = host
     assert scene.run(60 * SECOND, until=scene.is_matched)
     under_attack(scene, forged)
@@ -144,12 +144,12 @@ def test_a_burst_of_honest_and_forged_rows_is_separated(scene: HostileScene) -> 
     first = scene.received.written + 1
     for i in range(16):
         honest = struct.pack("<HHII", 0x0100, 0, 1, scene.received.written + i)
-        for source, body in ((scene.other.user[0], honest), (STRANGER, payload())):
+        for source, body in ((scene.other.user[0], honest), (ATTACKER, payload())):
             sample = m.data(other.writer, first + i, body)
             sent.append((m.message(other.prefix, m.info_timestamp(1.7e9), sample), source))
-    # the stranger's come first
-    sent.sort(key=lambda each: each[1] != STRANGER)
-    scene.network.deliver_drain(scene.one, sent)
+    # the attacker's come first
+    sent.sort(key=lambda each: each[1] != ATTACKER)
+    scene.network.deliver_burst(scene.one, sent)
     scene.received.take()
     assert scene.received.arrived == scene.received.written + 16
 
@@ -163,7 +163,7 @@ def test_a_burst_of_honest_and_forged_rows_is_separated(scene: HostileScene) -> 
 def test_an_attacker_cannot_dispose_anothers_endpoint(
     scene: HostileScene, which: str, hashed: bool, sn: int
 ) -> None:
-    unmatched_peer, other = scene.attackers["stranger"], scene.other
+    unmatched_peer, other = scene.attackers["unmatched"], scene.other
     gone = m.status_info(disposed=True, unregistered=True)
     if which == "participant":
         guid = other.prefix + m.PARTICIPANT
@@ -205,7 +205,7 @@ def test_an_attacker_cannot_acknowledge_for_another_reader(scene: HostileScene, 
         "status_message": m.status_message(scene.other.reader, scene.on.writer, base, 1 << 20, 1 << 20),
     }[how]
     scene.send(
-        "stranger", [Datagram(scene.attackers["stranger"].to(scene.on, forged, prefix=scene.other.prefix))]
+        "unmatched", [Datagram(scene.attackers["unmatched"].to(scene.on, forged, prefix=scene.other.prefix))]
     )
     scene.run(SECOND)
     assert scene.sunk.acknowledged == 5
@@ -230,14 +230,14 @@ def test_samples_never_sent_are_not_acknowledged(scene: HostileScene, base: int,
 
 
 def test_a_storm_of_requests_in_anothers_name_is_not_answered(scene: HostileScene) -> None:
-    unmatched_peer = scene.attackers["stranger"]
+    unmatched_peer = scene.attackers["unmatched"]
     scene.work(300, size=1_000)
     scene.run(100 * MILLISECOND)
     host = scene.other.user[0]
     before = scene.bytes_to(host)
     for _ in range(1_000):
         nack = m.acknack(scene.other.reader, scene.on.writer, 1, 256, unmatched_peer.count())
-        scene.send("stranger", [Datagram(unmatched_peer.to(scene.on, nack, prefix=scene.other.prefix))])
+        scene.send("unmatched", [Datagram(unmatched_peer.to(scene.on, nack, prefix=scene.other.prefix))])
         scene.run(MILLISECOND)
     assert scene.bytes_to(host) - before < 20_000
     scene.assert_rows_arrive()
@@ -246,13 +246,15 @@ def test_a_storm_of_requests_in_anothers_name_is_not_answered(scene: HostileScen
 # --- memory and time ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", ["a stranger", "a stranger in another's name", "a matched peer"])
+@pytest.mark.parametrize(
+    "who", ["an unmatched participant", "an unmatched participant under another GUID", "a matched peer"]
+)
 def test_fragments_that_never_become_whole_take_little_memory(scene: HostileScene, who: str) -> None:
-    name = "peer" if who == "a matched peer" else "stranger"
+    name = "peer" if who == "a matched peer" else "unmatched"
     attacker = scene.attackers[name]
     if name == "peer":
         scene.let_the_peer_match()
-    forged = who == "a stranger in another's name"
+    forged = who == "an unmatched participant under another GUID"
     prefix, writer = (scene.other.prefix, scene.other.writer) if forged else (attacker.prefix, WRITER)
     size = 60_000
     tracemalloc.start()

@@ -79,7 +79,7 @@ class CyclonePeer(PeerProcess):
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """It does not run meanwhile: silence, and no goodbye."""
+        """It does not run meanwhile: silence, and no dispose."""
         with stopped(self._child.pid):
             yield
 

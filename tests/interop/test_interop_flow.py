@@ -1,4 +1,4 @@
-"""Publication logs, trains, back-pressure and status messages against Cyclone DDS, which knows nothing of them."""
+"""Publication logs, GSO buffers, back-pressure and status messages against Cyclone DDS, which knows nothing of them."""
 
 from __future__ import annotations
 

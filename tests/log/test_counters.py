@@ -69,7 +69,7 @@ def test_an_invalid_counters_file_is_refused(tmp_path: Path) -> None:
         Counters.create(tmp_path / "none" / "counters")
 
 
-def test_creating_again_leaves_the_old_file_to_who_has_it(tmp_path: Path) -> None:
+def test_recreating_leaves_the_old_file_to_its_holders(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     Counters.create(path).counter("a").set(1)
     old = Counters.open(path)

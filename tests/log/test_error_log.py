@@ -301,7 +301,9 @@ class TestHandler:
             (letter, 100) for letter in "abcdefgh"
         ]
 
-    def test_never_fails_who_logs(self, tmp_path: Path, logger: logging.Logger) -> None:
+    def test_recording_an_error_never_fails_the_logging_call(
+        self, tmp_path: Path, logger: logging.Logger
+    ) -> None:
         asked = []
 
         def nowhere() -> Path:

@@ -10,6 +10,6 @@ def test_each_thing_is_new_once() -> None:
     assert [output.is_new(each) for each in ("a", ("b", 1), "a", ("b", 1))] == [True, True, False, False]
 
 
-def test_behind_so_many_nothing_is_new_and_nothing_forgotten() -> None:
+def test_beyond_the_bound_no_message_is_new_and_none_forgotten() -> None:
     output = LogOnce(2)
     assert [output.is_new(each) for each in (1, 2, 3, 1, 2)] == [True, True, False, False, False]

@@ -53,7 +53,7 @@ def last_segment(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("writers", [0, 1, 40, 41, 42, 300, WRITERS_MAX])
-def test_a_checkpoint_of_so_many_writers(tmp_path: Path, writers: int) -> None:
+def test_a_checkpoint_of_many_writers(tmp_path: Path, writers: int) -> None:
     checkpoint.create_checkpoint_file(tmp_path)
     known = tuple((guid(number), number) for number in range(writers))
     kept = checkpoint.Checkpoint(7, 64, 96, 128, 4096, 9, known)

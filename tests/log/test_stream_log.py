@@ -304,7 +304,7 @@ def test_trim_deletes_whole_segments_only(log: StreamLog) -> None:
         log.trim(log.position + 1)
 
 
-def test_an_empty_log_remembers_who_wrote(tmp_path: Path) -> None:
+def test_an_empty_log_remembers_its_writers(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         log.append(single(W2, 5), reception=0)
         log.append(single(W1, 77, PAGE - HEADER_BYTES - 40), reception=0)

@@ -144,7 +144,7 @@ def only(root: Path) -> Stream:
 
 
 class TestFiles:
-    def test_a_writer_has_its_counters_and_who_it_is(self, root: Path, writer: BlockingWriter) -> None:
+    def test_a_writer_has_counters_and_its_identity(self, root: Path, writer: BlockingWriter) -> None:
         PublisherCounters().add_writer(writer, type_name="ShapeType", domain=7)
         stream = only(root)
         name = f"{os.getpid()}-{process_start(os.getpid())}-0"

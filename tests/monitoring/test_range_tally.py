@@ -135,7 +135,7 @@ def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(
     "damaged",
     [b"[" * 100_000, b'{"v":1,"malformed":[],"counted":[],"overflow":1e999,"filtered":0}', b"\xff", b"[]"],
 )
-def test_a_damaged_report_fails_neither_a_task_nor_who_looks(tmp_path: Path, damaged: bytes) -> None:
+def test_a_damaged_report_fails_neither_tasks_nor_commands(tmp_path: Path, damaged: bytes) -> None:
     for name in (DECODING_REPORT, QUERY_FILE):
         (tmp_path / name).write_bytes(damaged)
     assert read_decoding_report(tmp_path).counters() == {} and read_query(tmp_path) == NO_QUERY

@@ -55,7 +55,7 @@ class BridgedHosts:
         run(f"ip -n {name} link add {INTERFACE} type veth peer name p{host} netns {self._bridge}")
         run(f"ip -n {self._bridge} link set p{host} master b0 up")
         run(f"ip -n {name} addr add {self.address(host)}/24 dev {INTERFACE}")
-        # Else a whole train of datagrams would be one packet, to be counted and lost as one.
+        # Else a whole GSO buffer of datagrams would be one packet, to be counted and lost as one.
         run(f"ip -n {name} link set {INTERFACE} up gso_max_segs 1")
 
     def unplug(self, host: int) -> None:

@@ -105,7 +105,7 @@ class Veth:
         self._connect(writers, readers)
         for host, name in enumerate(self._names, 1):
             run(f"ip -n {name} addr add 10.99.0.{host}/24 dev v0")
-            # Else a whole train of datagrams would be one packet, to be lost or not.
+            # Else a whole GSO buffer of datagrams would be one packet, to be lost or not.
             run(f"ip -n {name} link set v0 up gso_max_segs 1")
             if shape.loss:
                 table = "add table ip t; add chain ip t in { type filter hook input priority 0; }; "

@@ -106,7 +106,7 @@ def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene: Sc
     assert [each.thread for each in scene.samples_sent(writer)] == [node.duty_cycle.thread] * 3
 
 
-def test_only_so_many_datagrams_leave_per_period(scene: Scene, clock: Clock) -> None:
+def test_datagrams_per_period_are_bounded(scene: Scene, clock: Clock) -> None:
     got = scene.reader(scene.node(), BEST_EFFORT)
     node = scene.node()
     writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)

@@ -1,4 +1,4 @@
-"""Trains of datagrams: how they are put together, sent, refused, received and taken apart."""
+"""GSO buffers of datagrams: how they are put together, sent, refused, received and taken apart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sender:
         self.sender = sender
         #: (destination, segments) of each call that went through.
         self.calls: list[tuple[str, int]] = []
-        #: What a train to an address fails with, and what anything does.
+        #: What a GSO buffer to an address fails with, and what anything does.
         self.refuses: dict[str, int] = {}
         self.fails: dict[str, int] = {}
         self.segment_max = UDP_PAYLOAD_MAX
@@ -188,7 +188,7 @@ def test_few_large_pieces_are_gathered_and_many_small_ones_copied() -> None:
 @pytest.mark.parametrize("size", [100, 101, 1_407, 1_408, 1_410, 8_192])
 def test_a_gso_buffer_arrives_as_its_datagrams(sockets: Sockets, sender: Sender, size: int) -> None:
     messages = [message(i, size) for i in range(20)] + [message(20, size - 7)]
-    for _ in range(3):  # received one by one, and then as trains
+    for _ in range(3):  # received one by one, and then as GSO buffers
         sender.calls.clear()
         assert sockets.send(to(sockets.default_unicast[0], *messages)) == 21
         assert len(sender.calls) == -(-21 // (UDP_PAYLOAD_MAX // size))
@@ -254,7 +254,7 @@ def test_a_failure_that_is_not_the_routes_is_counted_for_each_datagram(
     assert len(causes) == 6 and "127.0.0.1" in causes[0] and os.strerror(errno.ENETUNREACH) in causes[0]
     sender.fails = {}
     assert sockets.send(to(HERE, *messages)) == 10
-    assert sender.calls[-1] == ("127.0.0.1", 10)  # trains go there again
+    assert sender.calls[-1] == ("127.0.0.1", 10)  # GSO buffers go there again
 
 
 def test_short_sends_are_counted(sockets: Sockets, sender: Sender) -> None:

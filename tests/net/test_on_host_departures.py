@@ -266,7 +266,7 @@ def test_a_receiver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             receiver = ReceiverProcess.start(config)
             waits.join()
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
-        # what is acknowledged is in the log; that it is, readers of the counters are told at the end of the drain
+        # what is acknowledged is in the log; that it is, readers of the counters are told at the end of the burst
         deadline, rows = time.monotonic() + PATIENCE, []  # type: ignore[var-annotated]
         while len(rows) < written and time.monotonic() < deadline:
             rows = []

@@ -27,7 +27,7 @@ def nap(
     room: int = ROOM,
     size: int = DATAGRAM,
 ) -> int:
-    """After a drain of so many datagrams, ``took`` after the one before."""
+    """After a burst of so many datagrams, ``took`` after the one before."""
     coalescing.after(1, DATAGRAM, room=ROOM, now=MS)
     return coalescing.after(datagrams, datagrams * size, room=room, now=MS + took)
 

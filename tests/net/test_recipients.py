@@ -39,7 +39,7 @@ def test_samples_that_a_recipient_failed_to_take_are_not_acknowledged(
         raise LogFullError("the log is full", path="log", limit=1, needed=2)
 
     monkeypatch.setattr(got, "deliver", fails)
-    with reading.lock:  # what is sent, and the HEARTBEAT behind it, arrives in one drain
+    with reading.lock:  # what is sent, and the HEARTBEAT behind it, arrives in one burst
         writer.write_samples(numbered(10, 10), timeout=PATIENCE)
         assert writer.wait_for_acknowledgments(0.1) == {got.reader.guid: 10}
     assert failed.wait(PATIENCE)

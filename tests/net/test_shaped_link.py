@@ -48,7 +48,7 @@ LOSSY = Shape(loss=0.01)
 #: From one continent to another.
 LONG = Shape(loss=0.02, delay=0.04)
 TERM = 4 << 20
-#: What a slow reader takes: more than one datagram after another, in one drain of its socket.
+#: What a slow reader takes: more than one datagram after another, in one burst of its socket.
 ROOM = 1_280 << 10
 TAG = 7
 

@@ -198,7 +198,7 @@ class Stream:
 @pytest.mark.parametrize(
     ("sizes", "last"),
     [
-        ([60_000] * 17 + [900], 900),  # samples of a megabyte end where the drain does
+        ([60_000] * 17 + [900], 900),  # samples of a megabyte end where the burst does
         ([60_000, 900], 900),
         ([60_000], 60_000),  # no end is in sight
         ([1_400], 1_400),

@@ -127,7 +127,7 @@ def test_a_long_burst_is_neither_lost_nor_overwritten(scene: tuple[Scene, FakeSo
     assert 0 < len(seen) < 16
     noise = bytes(range(1, 256)) * 200
     while node._turns.unfinished or sockets.waiting[sockets.user]:
-        sockets.waiting[sockets.metatraffic] += [noise] * 20  # lies where the drain lay, all of it
+        sockets.waiting[sockets.metatraffic] += [noise] * 20  # lies where the burst lay, all of it
         node.do_work()
     assert [each for each in seen if each != noise] == sent
 

@@ -38,7 +38,7 @@ def test_a_default_directory_that_is_open_to_others(default: Path, mode: int) ->
 
 @pytest.mark.parametrize(("mode", "found"), [(0o750, 0o750), (0o770, 0o750), (0o755, 0o755), (None, 0o700)])
 @pytest.mark.parametrize("exists", [False, True])
-def test_a_default_directory_lets_in_whom_log_mode_lets_in(
+def test_a_default_directory_has_the_permissions_of_log_mode(
     default: Path, mode: int | None, found: int, exists: bool
 ) -> None:
     if exists:

@@ -46,14 +46,14 @@ class End:
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
         )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
-        self.drains = BurstReceiver(self.receiver.router, {}, self.drops)
+        self.bursts = BurstReceiver(self.receiver.router, {}, self.drops)
         #: Called with what each reader took, by its number.
         self.on_drained: Callable[[int, list[Run]], None] = lambda number, runs: None
         #: By reader and writer: between writers the order is nobody's.
         self.delivered: dict[tuple[int, Guid], list[tuple[int, int, bytes]]] = defaultdict(list)
 
     def take_in(self, datagrams: list[tuple[bytes, str]], *, now: int) -> None:
-        """A drain of datagrams."""
+        """A burst of datagrams."""
         buffer, spans = bytearray(), []
         for datagram, source in datagrams:
             spans.append((len(buffer), len(buffer) + len(datagram), source))
@@ -61,7 +61,7 @@ class End:
         self.take_in_at(np.frombuffer(buffer, np.uint8), spans, now=now)
 
     def take_in_at(self, data: Any, spans: list[tuple[int, int, str]], *, now: int) -> None:
-        for span in self.drains.receive_runs(data, spans, now=now):
+        for span in self.bursts.receive_runs(data, spans, now=now):
             if span is not None:
                 self.receiver.receive(data, memoryview(data), *span, now=now)
         for number, reader in enumerate(self.readers):

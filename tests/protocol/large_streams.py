@@ -144,7 +144,7 @@ def gso_buffer(writer: Guid, first_sn: int, count: int, size: int, stamps: list[
 
 
 def trains_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
-    """Datagrams of trains, with HEARTBEATs between and behind them."""
+    """Datagrams of GSO buffers, with HEARTBEATs between and behind them."""
     chance, sn, found = random.Random(seed), 1, list[tuple[bytes, str]]()
     stream = Stream(WRITERS[0], chance)
     for _ in range(chance.randrange(3, 9)):

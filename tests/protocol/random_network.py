@@ -103,7 +103,7 @@ class RandomNetwork:
             loss=pick(kind.losses),
             duplicates=pick((0, 0, 0.1)),
             jitter=pick((0, 0, 2 * MS, 30 * MS)),
-            drains=d.random() < 0.5,
+            bursts=d.random() < 0.5,
             multicast=True,
             tick=pick((1, 1, MS)),
         )

@@ -1,4 +1,4 @@
-"""Batches of a drain, looked at together: readers end up as if each datagram had come alone."""
+"""Batches of a burst, looked at together: readers end up as if each datagram had come alone."""
 
 from __future__ import annotations
 

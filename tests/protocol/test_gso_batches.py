@@ -1,4 +1,4 @@
-"""Trains of batches: a writer that frames and keeps them together against one that does each batch by itself."""
+"""GSO buffers of batches: a writer that frames and keeps them together against one that does each batch by itself."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def policy_of(random: Random) -> BatchPolicy:
 
 
 def twins(random: Random, with_log: bool) -> list[Batching]:
-    """The same writer twice: with trains, and with each batch by itself."""
+    """The same writer twice: with GSO buffers, and with each batch by itself."""
     depth = random.choice([0, 0, 3, 40])
     qos: Qos = replace(
         random.choice([RELIABLE, LASTING]),
@@ -285,7 +285,7 @@ def test_a_large_write_is_a_few_changes() -> None:
 
 def test_acknowledged_parts_of_a_gso_buffer_are_freed_without_unpacking() -> None:
     s = Batching()
-    s.write(1_000)  # 39 batches in a train, and one by itself
+    s.write(1_000)  # 39 batches in a GSO buffer, and one by itself
     s.packets()
     s.acknack_batch(11)
     assert (s.trains_held, s.writer.history.batches, s.writer.history.first_sn) == (1, 30, 251)

@@ -231,7 +231,7 @@ def test_a_storm_of_requests_in_anothers_name_brings_no_repairs() -> None:
 
 
 def test_a_burst_of_small_datagrams_is_judged_by_the_address_of_each() -> None:
-    """As the fast path takes them: true ones and forged ones in one drain, and the other way round."""
+    """As the fast path takes them: true ones and forged ones in one burst, and the other way round."""
     for order in (0, 1):
         pair = Pair()
         pair.network.log = log = []  # type: ignore[var-annotated]

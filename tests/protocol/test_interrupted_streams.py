@@ -1,4 +1,4 @@
-"""An exception comes between any two lines of a writer: what do our readers get of batches, fragments, trains, sets?
+"""An exception comes between any two lines of a writer: readers still get all batches, fragments, GSO buffers and sets.
 
 As test_interrupted_writes.py, with readers that are real, on a link that loses every third datagram with samples. The
 oracle: what was written by calls that returned is delivered once, in order and unchanged, what a call that raised was
@@ -276,8 +276,8 @@ CASES: dict[str, tuple[Callable[[], Scene], list[Step], tuple[str, ...], int]] =
         17,
     ),
     "fragments": (Scene, LARGE, ALL, 211),
-    "trains": (Scene, TRAINS, ALL, 211),
-    "trains, in small windows": (lambda: Scene(room=3_000), TRAINS, FRAMING, 3),
+    "GSO buffers": (Scene, TRAINS, ALL, 211),
+    "GSO buffers, in small windows": (lambda: Scene(room=3_000), TRAINS, FRAMING, 3),
     "asynchronous": (lambda: Scene(asynchronous=True), TRAINS, FLOW, 29),
     "best effort": (
         lambda: Scene(replace(RELIABLE, reliability=ReliabilityKind.BEST_EFFORT)),

@@ -1,4 +1,4 @@
-"""Large datagrams of a drain, looked at together: readers end up as if each datagram had come alone."""
+"""Large datagrams of a burst, looked at together: readers end up as if each datagram had come alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.campaigns import seeds
 def check(
     seed: int, datagrams: list[tuple[bytes, str]], *, sample_size_max: int = 1 << 20, counts: bool = True
 ) -> End:
-    """Take datagrams in by drains and alone: both ends are the same, ``counts`` too. Returns the first one."""
+    """Take datagrams in by bursts and alone: both ends are the same, ``counts`` too. Returns the first one."""
     chance = random.Random(seed)
     together, alone = (End(sample_size_max=sample_size_max) for _ in range(2))
     at, now = 0, SECOND

@@ -236,7 +236,7 @@ def a_kind(rng: Random) -> Kind:
 
 
 def arriving(writers: list[Writer], rng: Random, count: int) -> list[tuple[bytes, str]]:
-    """The datagrams of a drain."""
+    """The datagrams of a burst."""
     streams: list[list[tuple[bytes, str]]] = []
     for writer in writers:
         found: list[tuple[bytes, str]] = []

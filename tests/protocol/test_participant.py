@@ -300,7 +300,7 @@ def test_a_stream_of_small_datagrams_keeps_the_lease() -> None:
     r, w = reader(network, one), writer(network, two)
     network.run(SECOND)
     network.unplug(two)
-    for i in range(30):  # twenty datagrams of one sample each in one drain, every second; no announcements
+    for i in range(30):  # twenty datagrams of one sample each in one burst, every second; no announcements
         buffer, spans = b"", []
         for sn in range(20 * i + 1, 20 * i + 21):
             data = Data(bytes(4), w.guid.entity, sn, b"\0\1\0\0" + sn.to_bytes(4, "little"))

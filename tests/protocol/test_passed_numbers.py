@@ -273,10 +273,10 @@ def test_a_writer_that_began_anew_while_it_was_away_is_read(reliable: bool) -> N
     assert s.reader.counters.lost_samples == (0 if reliable else 20), "what came while it was in doubt"
 
 
-@pytest.mark.parametrize("drains", [True, False])
+@pytest.mark.parametrize("bursts", [True, False])
 @pytest.mark.parametrize("size", [16, 100_000, 300_000])
-def test_a_best_effort_writer_restarted_under_its_guid_is_read(size: int, drains: bool) -> None:
-    network = VirtualNetwork(drains=drains)
+def test_a_best_effort_writer_restarted_under_its_guid_is_read(size: int, bursts: bool) -> None:
+    network = VirtualNetwork(bursts=bursts)
     reading = network.add(lease_duration=SECOND)
     reader = reading.create_reader(ReaderSpec("t", "T", Qos(), keyed=False), now=network.now)
 

@@ -77,7 +77,7 @@ def test_preemptive_acknacks_alternate_late() -> None:
     assert s.reader.get_timer() is None
 
 
-def test_preemptive_acknacks_to_who_answers_base_0_alone() -> None:
+def test_a_preemptive_acknack_has_base_0_where_only_that_is_answered() -> None:
     """Fast DDS: it has sent a HEARTBEAT at the match, which may have come before we had matched."""
     s = Script(preemptive_base=0)
     (output,) = s.output()

@@ -186,7 +186,7 @@ def test_ownership_passes_on_when_the_owner_unregisters() -> None:
     assert scene.write(1, Sample()) == []
 
 
-def test_ownership_stays_with_who_disposes() -> None:
+def test_ownership_stays_with_the_disposing_writer() -> None:
     scene = exclusive(1, 5)
     assert scene.write(2, Sample(), Sample(flags=DISPOSED)) == [0, 1]
     assert scene.write(1, Sample()) == []

@@ -57,7 +57,7 @@ class Coming:
             seed=seed,
             duplicates=pick((0, 0.1)),
             jitter=pick((0, 2 * MS, 30 * MS)),
-            drains=d.random() < 0.6,
+            bursts=d.random() < 0.6,
             tick=pick((1, MS)),
         )
         self.loss = pick((0, 0.05, 0.2))

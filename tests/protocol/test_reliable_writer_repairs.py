@@ -103,7 +103,7 @@ def test_max_samples_per_repair_where_a_datagram_holds_less() -> None:
     assert max(len(sns(submessages(each))) for each in out) == 4
 
 
-def test_repairs_are_for_who_asked() -> None:
+def test_repairs_go_to_the_requesting_reader() -> None:
     s = started(3)
     s.acknack(1, 2)
     (data, *_) = s.output()

@@ -377,7 +377,7 @@ def test_a_burst_of_other_slices_is_dropped_together(
         monkeypatch.setattr(f"spark_rtps.transport.wire.datagrams.{name}", lambda *a, **k: gathered.append(a))
     header = Header((2, 1), b"\x01\x10", pair.writing.prefix).encode()
     stamp, entity = InfoTimestamp(5).encode(little), pair.others.guid.entity
-    drain, sn = [], 0
+    burst, sn = [], 0
     for number in range(40):
         rows = [Data(ANY, entity, sn + i + 1, b"\0\1\0\0" + bytes(8)).encode(little) for i in range(each)]
         sn += each
@@ -386,8 +386,8 @@ def test_a_burst_of_other_slices_is_dropped_together(
             if each == 1 and number % 4 == 3
             else b""
         )
-        drain.append((header + stamp + b"".join(rows) + tail, pair.network.address_of(pair.writing)))
-    pair.network.deliver_drain(pair.reading, drain)
+        burst.append((header + stamp + b"".join(rows) + tail, pair.network.address_of(pair.writing)))
+    pair.network.deliver_burst(pair.reading, burst)
     assert pair.reader.counters.of_other_slices == 40 * each
     assert received(pair.reader) == []
     assert not gathered
@@ -427,7 +427,7 @@ def participants_with_writers(
 def test_many_receivers_share_hundreds_of_writers(seed: int, count: int, participants: int) -> None:
     """Under loss, repetition and reordering: together they get everything, once, and in order of each writer."""
     per_writer = 20
-    network = VirtualNetwork(seed=seed, drains=True, tick=2 * MILLISECOND)
+    network = VirtualNetwork(seed=seed, bursts=True, tick=2 * MILLISECOND)
     readings = [network.add() for _ in range(count)]
     readers = [
         each.create_reader(ReaderSpec(*TOPIC, KEEP_ALL, slice=Slice(index, count)), now=network.now)

@@ -1,4 +1,4 @@
-"""Drains of small datagrams: it comes to the same as if each datagram had come by itself."""
+"""Bursts of small datagrams: it comes to the same as if each datagram had come by itself."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_samples_repaired_just_before_removal_are_delivered(seed: int) -> None:
     whole, apart = End(), End()
     writers = [Forgetful(guid, rng) for guid in WRITERS[:2]]
     for now in range(2 * SECOND, 12 * SECOND, SECOND):
-        drains = [writer.datagrams(rng.randint(8, 40)) for writer in writers]
-        turns = sorted((i, number) for number, each in enumerate(drains) for i in range(len(each)))
-        datagrams = [drains[number][i] for i, number in turns]
+        bursts = [writer.datagrams(rng.randint(8, 40)) for writer in writers]
+        turns = sorted((i, number) for number, each in enumerate(bursts) for i in range(len(each)))
+        datagrams = [bursts[number][i] for i, number in turns]
         whole.take_in(datagrams, now=now)
         for each in datagrams:
             apart.take_in([each], now=now)

@@ -150,7 +150,7 @@ def test_a_participant_that_wants_all_types() -> None:
     assert by_guid[silent.guid].type_information is None
 
 
-def test_questions_and_answers_go_to_whom_they_are_for() -> None:
+def test_requests_and_replies_go_to_their_addressee() -> None:
     network = VirtualNetwork()
     bystanders = [network.add() for _ in range(5)]
     for each in bystanders:

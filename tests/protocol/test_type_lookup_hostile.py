@@ -91,7 +91,7 @@ def test_replies_that_are_none(scene: EvilTypes) -> None:
     scene.assert_honest_work_goes_on()
 
 
-def test_replies_of_who_was_not_asked(scene: EvilTypes) -> None:
+def test_unrequested_replies_are_dropped(scene: EvilTypes) -> None:
     information = objects("Wide").information
     guid = scene.announce_type(9, information)
     for _ in range(50):

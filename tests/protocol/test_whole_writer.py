@@ -75,7 +75,7 @@ class Run:
             loss=pick((0.0, 0.05, 0.1)),
             duplicates=pick((0.0, 0.1)),
             jitter=pick((0, 2 * MILLISECOND, 20 * MILLISECOND)),
-            drains=rng.random() < 0.5,
+            bursts=rng.random() < 0.5,
         )
         self.keyed, self.lifespan = rng.random() < 0.5, pick((INFINITE, INFINITE, SECOND))
         self.with_sets, self.with_claims = rng.random() < 0.5, rng.random() < 0.5

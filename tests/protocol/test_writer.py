@@ -66,7 +66,7 @@ def test_blocks_go_once_to_the_union_of_destinations() -> None:
     s.writer.outgoing()
     assert s.write(10_000, 60) == 10_000
     out = s.writer.outgoing()
-    assert len(out) == 5, "four trains, and a HEARTBEAT"
+    assert len(out) == 5, "four GSO buffers, and a HEARTBEAT"
     expected = {where(1), where(2), where(3), where(9), Locator("239.255.0.1", 7401)}
     for each in out:
         assert set(each.destinations) == expected

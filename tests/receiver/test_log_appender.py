@@ -65,7 +65,7 @@ def test_waiting_samples_keep_their_bytes_when_the_buffer_is_reused(words: tuple
     reader = cast(Any, SimpleNamespace(hold_acknowledgments=False))
     appender.deliver(reader, [run])
     assert reader.hold_acknowledgments and not appender.room() and not log.payloads
-    buffer[:] = 0xEE  # the next drain
+    buffer[:] = 0xEE  # the next burst
     log.has_room = True
     appender.deliver(reader, [])
     assert log.payloads == payloads and not reader.hold_acknowledgments

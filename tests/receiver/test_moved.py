@@ -126,7 +126,7 @@ def test_ports_are_reserved_while_peers_wait_for_their_receiver(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("step", [50 * YEAR, -50 * YEAR])
-def test_a_clock_that_is_set_says_nothing_of_who_is_down(tmp_path: Path, step: int) -> None:
+def test_a_clock_step_does_not_change_which_receivers_are_down(tmp_path: Path, step: int) -> None:
     """As on a host without a battery for its clock: files are dated 1970 until the time is known."""
     (tmp_path / "down").mkdir()
     write_addresses(tmp_path / "down", Addresses.from_locators(3, [Locator("10.0.0.1", 7416)], LEASE))

@@ -143,7 +143,7 @@ def test_samples_that_come_in_order_are_not_copied(tmp_path: Path) -> None:
     stream, size = Stream(WRITERS[0], random.Random(1)), FRAGMENT * 9 + 1
     placed.end.take_in([(each, "") for each in stream.fragments(1, size, SECOND)], now=SECOND)
     sent = [(each, "") for sn in range(2, 12) for each in stream.fragments(sn, size, SECOND)]
-    for at in range(0, len(sent), 7):  # most drains end one sample and begin the next
+    for at in range(0, len(sent), 7):  # most bursts end one sample and begin the next
         placed.end.take_in(sent[at : at + 7], now=SECOND)
     assert placed.in_place >= 8
     assert placed.held()[WRITERS[0]] == [(sn, SECOND, payload(WRITERS[0], sn, size)) for sn in range(1, 12)]

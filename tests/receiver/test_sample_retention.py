@@ -198,7 +198,7 @@ def test_samples_that_aged_without_a_receiver_are_trimmed(tmp_path: Path) -> Non
     assert not scene.held() or scene.held()[0] > 90
 
 
-def test_by_time_nothing_is_lost_for_who_has_read_all(tmp_path: Path) -> None:
+def test_retention_by_time_loses_no_sample_of_a_reader_at_the_end(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "time", period=10 * SECOND)
     assert scene.retention is not None
     place, got, base = Cursor(0), [], 0

@@ -103,7 +103,7 @@ def test_groups_outlive_the_server_and_expire(tmp_path: Path) -> None:
         s.close()
 
 
-def test_there_are_only_so_many_groups(scene: Scene) -> None:
+def test_groups_are_bounded(scene: Scene) -> None:
     kept = {f"g{i}": {"position": 0, "row": 0, "at_ns": time.time_ns()} for i in range(GROUPS_MAX)}
     (scene.directory / "groups.json").write_text(json.dumps({"v": 1, "groups": kept}))
     assert scene.put("one-more", 0) == 409

@@ -170,7 +170,7 @@ def test_a_tail_request_is_answered_when_the_log_grows(scene: Scene) -> None:
     assert 0.2 < time.monotonic() - begun < 3
 
 
-def test_many_who_wait_hinder_nobody(scene: Scene) -> None:
+def test_many_waiting_requests_do_not_delay_others(scene: Scene) -> None:
     polls = [poll(scene, 30) for _ in range(WAITING_MAX)]
     try:
         until = time.monotonic() + 10

@@ -128,7 +128,7 @@ def test_min_is_paced_by_the_slowest() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["max", "tagged"])
-def test_max_and_tagged_drop_who_is_slow(strategy: str) -> None:
+def test_max_and_tagged_drop_slow_readers(strategy: str) -> None:
     result = run(replace(SLOW, strategy=strategy))
     *fast, slow = result.shares
     assert result.missed[:3] == [0, 0, 0], "the fast ones get everything"
@@ -208,7 +208,7 @@ def test_two_writers_with_cubic_share_a_bottleneck() -> None:
 # --- what it measures with -------------------------------------------------------------------------
 
 
-def test_a_queue_holds_so_many_bytes_and_drops_the_rest() -> None:
+def test_a_queue_drops_datagrams_beyond_its_bytes() -> None:
     queue = Queue(Bottleneck(rate=8_000_000, queue=2_500), on=True)  # a byte takes a microsecond
     assert [queue.enter(1_000, 0) for _ in range(3)] == [1_000 * US, 2_000 * US, None]
     assert queue.length(500 * US) == 1_500

@@ -83,7 +83,7 @@ def test_right_rows_or_a_named_loss(
     got: list[int] = []
     for file in (checkpoint / "commits").iterdir():  # type: ignore[assignment]
         file.unlink()  # type: ignore[attr-defined]
-    wait_until(lambda: not publisher.ready(), "the goodbye of the reader before")
+    wait_until(lambda: not publisher.ready(), "the dispose of the reader before")
     query = start(got, listens=LONG, failOnDataLoss="false")
     publisher.write(points(1000, 10))
     assert query.awaitTermination(90)

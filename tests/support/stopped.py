@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The child does not run meanwhile: silence, and no goodbye."""
+    """The child does not run meanwhile: silence, and no dispose."""
     os.kill(pid, signal.SIGSTOP)
     # on another core it may go on for a moment after kill() has returned
     os.waitid(os.P_PID, pid, os.WSTOPPED)

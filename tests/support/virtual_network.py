@@ -21,8 +21,8 @@ SECOND = 1_000 * MILLISECOND
 class VirtualNetwork:
     """Hosts 10.0.0.n with one participant each. A datagram takes 0.1 ms, and up to ``jitter`` ns more.
 
-    ``loss`` and ``duplicates`` are probabilities for each datagram and receiver. With ``drains``, what is under way to
-    a host at a time arrives as one drain of its sockets; everything arrives at a multiple of ``tick`` ns.
+    ``loss`` and ``duplicates`` are probabilities for each datagram and receiver. With ``bursts``, what is under way to
+    a host at a time arrives as one burst of its sockets; everything arrives at a multiple of ``tick`` ns.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class VirtualNetwork:
         duplicates: float = 0.0,
         jitter: int = 0,
         multicast: bool = True,
-        drains: bool = False,
+        bursts: bool = False,
         tick: int = 1,
     ) -> None:
         self.now = 5 * SECOND
         self.tick = tick
-        self.drains = drains
+        self.bursts = bursts
         self.loss, self.duplicates, self.jitter, self.multicast = loss, duplicates, jitter, multicast
         self.sent = 0
         self.sent_bytes: Counter[tuple[str, int]] = Counter()
@@ -94,9 +94,9 @@ class VirtualNetwork:
 
     def deliver(self, participant: RtpsParticipant, datagram: bytes, source: str = "10.0.0.99") -> None:
         """Give a participant a datagram now."""
-        self.deliver_drain(participant, [(datagram, source)])
+        self.deliver_burst(participant, [(datagram, source)])
 
-    def deliver_drain(self, participant: RtpsParticipant, datagrams: Iterable[tuple[bytes, str]]) -> None:
+    def deliver_burst(self, participant: RtpsParticipant, datagrams: Iterable[tuple[bytes, str]]) -> None:
         """Give a participant datagrams with their sources at once, in one buffer."""
         buffer, spans = bytearray(), []
         for datagram, source in datagrams:
@@ -125,24 +125,24 @@ class VirtualNetwork:
             self.now = max(self.now, upcoming)
             for destination, datagrams in self._arriving():
                 if destination in self._hosts:
-                    self.deliver_drain(self._hosts[destination], datagrams)
+                    self.deliver_burst(self._hosts[destination], datagrams)
             for host in list(self._hosts.values()):
                 timer = host.get_timer()
                 if timer is not None and timer <= self.now:
                     host.handle_timer(self.now)
 
     def _arriving(self) -> Iterator[tuple[str, list[tuple[bytes, str]]]]:
-        """What arrives now, by destination: one datagram at a time, or what makes a drain."""
-        drains: dict[str, list[tuple[bytes, str]]] = {}
+        """What arrives now, by destination: one datagram at a time, or what makes a burst."""
+        bursts: dict[str, list[tuple[bytes, str]]] = {}
         while self._in_flight and self._in_flight[0][0] <= self.now:
             _, number, source, destination, datagram = heapq.heappop(self._in_flight)
             if number in self._announced and destination in self._hosts:
                 self._hosts[destination].discovery.received_by_multicast({source}, now=self.now)
-            if self.drains:
-                drains.setdefault(destination, []).append((datagram, source))
+            if self.bursts:
+                bursts.setdefault(destination, []).append((datagram, source))
             else:
                 yield destination, [(datagram, source)]
-        yield from drains.items()
+        yield from bursts.items()
 
     def _collect(self) -> None:
         for address, host in list(self._hosts.items()):

@@ -141,7 +141,7 @@ def a_payload(random: Random, words: int) -> bytes:
     )
 
 
-def a_stretch(random: Random, sn: int, count: int) -> tuple[bytes, int]:
+def a_range(random: Random, sn: int, count: int) -> tuple[bytes, int]:
     """DATA that are like each other but for what one row in so many changes, and the next sequence number."""
     little, odd_one_in = random.random() < 0.7, random.choice((4, 30, 1_000))
     words, sizes = random.randrange(12), random.choice(("equal", "equal", "ragged"))
@@ -218,7 +218,7 @@ def a_stretch(random: Random, sn: int, count: int) -> tuple[bytes, int]:
 def test_whatever_a_message_holds(seed: int, counts: list[int], first_sn: int, end: str) -> None:
     random, sn, message = Random(seed), first_sn, b""
     for count in counts:
-        some, sn = a_stretch(random, sn, count)
+        some, sn = a_range(random, sn, count)
         message += some
     if end == "to the end":
         message += data(True, sn, a_payload(random, 9), to_the_end=True)

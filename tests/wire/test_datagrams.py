@@ -1,4 +1,4 @@
-"""A drain of small datagrams, taken in one pass, holds what each datagram holds."""
+"""A burst of small datagrams, taken in one pass, holds what each datagram holds."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SLOTS = st.sampled_from([0, 64, 80, 88, 96, 104, 400])
 
 
 def lay_out(datagrams: Sequence[bytes], alignment: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Datagrams one behind another as the sockets drain them: each start a multiple of 8, or of 4 in trains."""
+    """Datagrams one behind another as the sockets receive them: each start a multiple of 8, or of 4 in GSO buffers."""
     return in_slots(datagrams, 0, alignment)
 
 
 def in_slots(
     datagrams: Sequence[bytes], slot: int, alignment: int = 8
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Datagrams as one call for many drains them: those that are longer than ``slot`` lie behind the slots."""
+    """Datagrams as one call for many receives them: those that are longer than ``slot`` lie behind the slots."""
     data, starts, stops = b"".join(each[:slot].ljust(slot, b"\0") for each in datagrams), [], []
     for i, datagram in enumerate(datagrams):
         starts.append(len(data) if len(datagram) > slot or not slot else slot * i)
@@ -60,7 +60,7 @@ def datagram(
 
 
 @st.composite
-def drains(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]]:
+def bursts(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]]:
     """Datagrams of up to three writers, some odd ones between, and what the plain ones hold."""
     writers = draw(st.integers(1, 3))
     next_sn = {w: draw(st.sampled_from([1, (1 << 32) - 2])) for w in range(1, writers + 1)}
@@ -90,7 +90,7 @@ def drains(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[by
 
 
 @settings(max_examples=300, deadline=None)
-@given(drains(), SLOTS)
+@given(bursts(), SLOTS)
 def test_a_burst_holds_what_its_datagrams_hold(
     case: tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]], slot: int
 ) -> None:
@@ -120,7 +120,7 @@ def test_samples_of_one_writer_are_one_run_that_views_the_burst() -> None:
 
 
 def test_a_run_has_one_source() -> None:
-    """Datagrams of one sample, and trains: what differs in the address alone is told apart."""
+    """Datagrams of one sample, and GSO buffers: what differs in the address alone is told apart."""
     singles = [datagram(1, sn, bytes(64), sn) for sn in range(1, 41)]
     data, starts, stops = lay_out(singles)
     sources = np.arange(40) // 20
@@ -303,7 +303,7 @@ class _Routes(dict[Guid, Any]):
 def reported(
     datagrams: Sequence[bytes], alignment: int, *, together: bool, slot: int = 0
 ) -> tuple[Recorder, Counter[DropReason]]:
-    """What readers are told of the datagrams of a drain, taken together or each alone."""
+    """What readers are told of the datagrams of a burst, taken together or each alone."""
     data, starts, stops = in_slots(datagrams, slot, alignment)
     reader, drops = Recorder(), Counter[DropReason]()
     endpoints = cast(
@@ -314,8 +314,8 @@ def reported(
     )
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    drains = BurstReceiver(receiver.router, {}, drops)
-    for span in drains.receive_runs(data, spans, now=1) if together else spans:
+    bursts = BurstReceiver(receiver.router, {}, drops)
+    for span in bursts.receive_runs(data, spans, now=1) if together else spans:
         if span is not None:
             receiver.receive(data, memoryview(data), *span, now=1)
     return reader, drops
@@ -337,7 +337,7 @@ def gso_buffer(
 
 @st.composite
 def gso_buffers(draw: st.DrawFn) -> list[bytes]:
-    """Drains in which stretches of equal datagrams are common, cut in every way."""
+    """Bursts in which ranges of equal datagrams are common, cut in every way."""
     writers = draw(st.integers(1, 2))
     next_sn = {w: draw(st.sampled_from([1, (1 << 32) - 40, 1 << 33])) for w in range(1, writers + 1)}
     datagrams: list[bytes] = []
@@ -392,7 +392,7 @@ def rows_of(datagram: bytes) -> range:
 
 @st.composite
 def disturbed(draw: st.DrawFn) -> list[bytes]:
-    """Such drains after a bad network and a hostile hand."""
+    """Such bursts after a bad network and a hostile hand."""
     datagrams = draw(gso_buffers())
     for _ in range(draw(st.integers(0, 4))):
         i = draw(st.integers(0, len(datagrams) - 1))
@@ -426,7 +426,7 @@ def disturbed(draw: st.DrawFn) -> list[bytes]:
 def told_in_order(
     datagrams: Sequence[bytes], alignment: int = 8, slot: int = 0
 ) -> tuple[Recorder, Counter[DropReason]]:
-    """What readers are told of a drain taken together, those of one sample, which may come sooner, aside."""
+    """What readers are told of a burst taken together, those of one sample, which may come sooner, aside."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire_datagrams, "_SINGLES_MIN", 1 << 30)
         return reported(datagrams, alignment, together=True, slot=slot)
@@ -463,7 +463,7 @@ def test_whichever_byte_differs(hashed: bool, where: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(drains(), disturbed(), st.randoms(use_true_random=False), SLOTS)
+@given(bursts(), disturbed(), st.randoms(use_true_random=False), SLOTS)
 def test_both_forms_in_one_burst(
     case: tuple[list[bytes], Any], datagrams: list[bytes], random: Any, slot: int
 ) -> None:
@@ -517,7 +517,7 @@ def test_a_run_is_no_longer_than_a_datagram_could_be() -> None:
 
 
 def test_another_range_begins_where_the_pitch_changes() -> None:
-    """Trains of 44 bytes behind others: the kernel packs the datagrams of a train, a drain aligns each train."""
+    """GSO buffers of 44 bytes: the kernel packs the datagrams of one buffer, and a burst aligns each buffer."""
     datagrams, _ = gso_buffer(1, 1, 80, 12, 80)
     data, starts, stops = np.zeros(8192, np.uint8), [], []
     assert len(datagrams) == 40 and len(datagrams[0]) == 104

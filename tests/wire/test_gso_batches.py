@@ -1,4 +1,4 @@
-"""Trains of DATA_BATCHes against batches framed one at a time: the same bytes."""
+"""GSO buffers of DATA_BATCHes against batches framed one at a time: the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trains of fragments, against DATA_FRAGs that are encoded one after another."""
+"""GSO buffers of fragments, against DATA_FRAGs that are encoded one after another."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_each_end_of_a_coherent_set_stays_a_run_of_its_own(little: bool) -> None
 
 @given(st.data())
 def test_runs_skipped_together_equal_those_skipped_one_by_one(data: st.DataObject) -> None:
-    """Samples alike, with and without INFO_TS, in stretches; others, other writers and damage between them."""
+    """Samples alike, with and without INFO_TS, in ranges; others, other writers and damage between them."""
     little = data.draw(st.booleans())
     stamp = InfoTimestamp(7).encode(little)
     other = Data(ENTITYID_UNKNOWN, b"\0\0\3\3", 1, b"\0\1\0\0").encode(little)

@@ -133,7 +133,7 @@ def test_frame_and_scan_agree(uniform: bool, hashed: bool, flags: int) -> None:
             found = run.key_hashes()
             assert found is not None and (found == hashes[at : at + run.count]).all()
         assert (run.sample_flags() == flags | (HAS_KEY_HASH if hashed else 0)).all()
-        # any stretch of a block is a message of its own: that is what a repair sends
+        # any range of a block is a message of its own: that is what a repair sends
         (part,) = scan_all(bytes(block.slice(block.first_sn, block.last_sn - block.count // 2)))
         assert (part.first_sn, part.last_sn) == (block.first_sn, block.last_sn - block.count // 2)
         at += block.count

@@ -77,7 +77,7 @@ def writers(domain: int, how: str) -> None:
             written += samples.count
     say(written=written)
     for node in nodes:
-        node.abandon()  # a goodbye of each one is not measured
+        node.abandon()  # a dispose of each one is not measured
 
 
 def keyed_writer(domain: int, how: str) -> None:
