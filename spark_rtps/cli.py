@@ -16,10 +16,10 @@ from typer.core import TyperGroup
 from . import __version__
 from .transport.errors import RtpsError
 
-#: Objects after which Python looks for garbage; 700 by default. Joining a domain takes some 80,000.
+#: Objects after which Python collects garbage; 700 by default. Joining a domain makes some 80,000.
 _COLLECTED_AFTER: Final = 100_000
 
-#: The commands in the order of the help: each is a module, and this is what in it is the command.
+#: The commands in the order of the help: each is a module, and the name of the command's function in it.
 _COMMANDS: Final = {
     "ls": "ls",
     "echo": "echo",
@@ -39,7 +39,8 @@ _COMMANDS: Final = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, each imported and made when it is asked for: all of them take longer than most run."""
+    """The commands by name, each imported when it is used: importing all of them takes longer than most commands
+    run."""
 
     def __getitem__(self, name: str) -> Any:
         attribute = _COMMANDS[name]
@@ -90,7 +91,7 @@ def root(
 
 
 def main() -> None:
-    """The entry point of the console script: errors of ours are one line, not a traceback."""
+    """The entry point of the console script: errors of this package are one line, not a traceback."""
     # Most of a short command is imports: they leave nothing to collect, and nothing here calls numpy's linear algebra.
     gc.set_threshold(_COLLECTED_AFTER)
     atexit.register(gc.freeze)  # at its end Python would look for garbage in all of it

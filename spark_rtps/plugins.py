@@ -1,4 +1,4 @@
-"""What strategies of flow control and congestion controls of your own are made of; see docs/flow-control.md.
+"""The types for flow control strategies and congestion controls of your own; see docs/flow-control.md.
 
 The options ``flow_control.strategy`` and ``congestion_control`` name them as ``module:class``. Each is made for one
 stream, the samples of one writer, by a call with two arguments: the policy that the options make, and a `StreamInfo`.

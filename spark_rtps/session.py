@@ -1,4 +1,4 @@
-"""Spark sessions that run this very Python with the settings of ``conf/``, for programs and the command line."""
+"""Spark sessions that run this Python with the settings of ``conf/``, for programs and the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONF = Path(__file__).parent / "conf"
 
 
 def spark_defaults(path: Path = CONF / "spark-defaults.conf") -> dict[str, str]:
-    """The settings of a ``spark-defaults.conf``, as the installed version of PySpark wants them."""
+    """The settings of a ``spark-defaults.conf``, adapted to the installed version of PySpark."""
     from pyspark import __version__
 
     settings = {}
@@ -34,7 +34,7 @@ def session_builder(name: str = "spark-rtps") -> SparkSession.Builder:
 
     It also sets JAVA_HOME and, unless it is set already, PYSPARK_PYTHON in this process's environment. Spark starts its
     workers with PYSPARK_PYTHON, else with the ``python3`` of PATH, which may be a Python without this package. Call it
-    before the first session of the process: a Spark that runs already keeps its Python. Raises JavaMissingError, and
+    before the first session of the process: a running Spark keeps its Python. Raises JavaMissingError, and
     PySparkVersionError.
     """
     require_pyspark()

@@ -1,7 +1,7 @@
 """Whether the Spark of this process will find this package: its Python, and the version of PySpark.
 
-All programs import this: it imports neither PySpark nor the rest of this package, and what it needs seldom only when it
-is needed. ``typing`` alone would take longer than all of it.
+All programs import this module: it imports neither PySpark nor the rest of this package, and rarely needed modules
+only on use. ``typing`` alone would take longer than all of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # type checkers take it for true, as they do that of typing
+TYPE_CHECKING = False  # type checkers treat it as true, as they do that of typing
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any, Final
@@ -22,7 +22,7 @@ TESTED: Final = "4.3"
 
 
 def prepare_spark() -> None:
-    """Let a Spark that this process starts run its Python code with this very Python; called by ``import spark_rtps``.
+    """Let a Spark that this process starts run its Python code with this Python; called by ``import spark_rtps``.
 
     Spark runs the ``python3`` of PATH unless PYSPARK_PYTHON is set. Where that is another Python than this one, as in
     notebooks, in IDEs and in ``venv/bin/python script.py``, PYSPARK_PYTHON is set. Where Spark runs already, and with
@@ -43,7 +43,7 @@ def prepare_spark() -> None:
 
 
 def require_pyspark() -> None:
-    """Raises PySparkVersionError where PySpark is missing or too old; called before PySpark's data sources are used."""
+    """Raises PySparkVersionError if PySpark is missing or too old; called before PySpark's data sources are used."""
     from .transport.errors import PySparkVersionError
 
     if _spec() is None:
@@ -55,19 +55,19 @@ def require_pyspark() -> None:
 
 
 def too_new(error: ImportError) -> PySparkVersionError:
-    """The error for a PySpark in which something is not where it was."""
+    """The error for a PySpark in which an internal name has moved."""
     from .transport.errors import PySparkVersionError
 
     return PySparkVersionError(
-        f"this spark-rtps knows PySpark {OLDEST} to {TESTED}, and {_version()} is installed, where it does not find "
-        f"what it needs ({error}): install a newer spark-rtps, or PySpark {TESTED}"
+        f"this spark-rtps supports PySpark {OLDEST} to {TESTED}, and {_version()} is installed, which lacks "
+        f"something expected ({error}): install a newer spark-rtps, or PySpark {TESTED}"
     )
 
 
 def _trouble() -> str | None:
-    """What is wrong with the PySpark that is installed; None: nothing, or there is none."""
+    """The fault of the installed PySpark; None: it is fine, or there is none."""
     folder = _folder()
-    # Spark's workers have it in an archive, and are of the version that started them
+    # Spark's workers load it from an archive, in the version of the process that started them
     if (
         folder is None
         or not os.path.isdir(folder)
@@ -84,13 +84,13 @@ def _folder() -> str | None:
     """Where PySpark is installed."""
     try:
         found = _spec()
-    except ImportError:  # somebody keeps it from being imported
+    except ImportError:  # its import may be blocked
         return None
     return None if found is None or found.origin is None else os.path.dirname(found.origin)
 
 
 def _spec() -> ModuleSpec | None:
-    """What ``importlib.util.find_spec("pyspark")`` finds; that module would be loaded for this alone."""
+    """As ``importlib.util.find_spec("pyspark")``, without loading ``importlib.util``."""
     if "pyspark" in sys.modules:
         return getattr(sys.modules["pyspark"], "__spec__", None)
     specs = (finder.find_spec("pyspark", None) for finder in sys.meta_path)
@@ -120,7 +120,7 @@ def _running_context() -> Any:
 
 
 def _is_this_python(command: str) -> bool:
-    """Whether a command runs the Python of this environment (a venv's own links count, what they lead to does not)."""
+    """Whether a command runs the Python of this environment (a venv's own links count; their targets do not)."""
     folders = [""] if os.path.dirname(command) else os.environ.get("PATH", os.defpath).split(os.pathsep)
     paths = (os.path.join(folder, command) for folder in folders)
     found = next((path for path in paths if os.access(path, os.X_OK)), "")

@@ -11,8 +11,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import quick_spark
 from tests.support.campaigns import COMMIT, LONG
-from tests.support.lanes import lane_of, scope_of
 from tests.support.own_network import OwnNetwork
+from tests.support.worker_lane import lane_of, scope_of
 
 # Timings decide no test: a loaded machine is slow.
 settings.register_profile("no deadline", deadline=None)

@@ -1,4 +1,4 @@
-"""``spark-rtps clean``: logs of ended queries, and what of them may go."""
+"""``spark-rtps clean``: lists or removes logs of ended queries."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def demo(
 
 @dataclass
 class Outcome:
-    """What went in, what came out."""
+    """The counts at each end."""
 
     published: int = 0
     received: int = 0
@@ -97,7 +97,7 @@ def _run(
     _wait(lambda: False, seconds, check)
     outcome.published = publisher.stop()
     _wait(lambda: progress.rows >= outcome.published, _DRAIN_SECONDS, lambda: _check_query(query))
-    query.processAllAvailable()  # a query stopped in the middle of a batch complains
+    query.processAllAvailable()  # a query stopped in the middle of a batch logs an error
     outcome.rows_read, outcome.batch_ms = progress.rows, progress.batch_ms
     query.stop()
     outcome.received = subscriber.stop()
@@ -147,7 +147,7 @@ class Foreign:
 
 
 class Progress:
-    """Sums what the query reports about its micro-batches, each once."""
+    """Sums the query's reports on its micro-batches, each once."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query

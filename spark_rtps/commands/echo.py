@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ..transport.types.model import Struct
     from ..transport.wire.samples import Run
 
-#: Bytes taken in but not yet printed; past that, reliable writers are slowed down. A sample takes half at most.
+#: Bytes received but not yet printed; beyond that, reliable writers are slowed down. A sample takes half at most.
 _INBOX_BYTES: Final = 128 << 20
 _LOOK_AGAIN_SECONDS: Final = 0.05
-#: How long a writer's type is waited for.
+#: How long to wait for a writer's type.
 _TYPE_SECONDS: Final = 3.0
 
 
@@ -117,7 +117,7 @@ def echo(
         _print(_recorded_lines(recorded_runs(served, topic, place, deadline), wanted), count)
         return
     if start is not None:
-        message = "without --receiver there is no log: the writers say what late joiners get"
+        message = "without --receiver there is no log: the writers decide what late joiners get"
         raise typer.BadParameter(message, param_hint="--from")
     node = HIDDEN_NODE if ros else None
     wire_name = RosNames("spark_rtps", "/").topic(topic) if ros else topic
@@ -133,7 +133,7 @@ def echo(
 
 @value
 class _Wanted:
-    """How samples are to be read, as the options say."""
+    """How the options ask to read samples."""
 
     types: dict[str, Struct] | None
     type_name: str | None
@@ -141,7 +141,7 @@ class _Wanted:
     as_hex: bool
 
     def codec(self, announced: str, announced_type: Struct | None) -> Codec | None:
-        """Reads samples of a writer that announces a type of this name, and tells this one. None: hexadecimal."""
+        """The codec for a writer that announces this type name and type. None: hexadecimal."""
         from ..transport.types.cdr.codec import Codec
 
         if self.as_hex:
@@ -152,7 +152,7 @@ class _Wanted:
 
 
 def _recorded_lines(runs: Iterator[RecordedRun], wanted: _Wanted) -> Iterator[str]:
-    """The lines of what a receiver has; its writers may have several types, and topics, which the lines then name."""
+    """The lines of a receiver's samples; its writers may have several types, and topics, which the lines then name."""
     codecs: dict[tuple[str, Struct | None], Codec | None] = {}
     for run, topic, type_name, announced_type in runs:
         key = type_name, announced_type
@@ -162,7 +162,7 @@ def _recorded_lines(runs: Iterator[RecordedRun], wanted: _Wanted) -> Iterator[st
 
 
 def _print(lines: Iterable[str], count: int | None) -> None:
-    """Print so many lines. What samples hold does not control the terminal."""
+    """Print ``count`` lines. The contents of samples cannot control the terminal."""
     for printed, line in enumerate(lines, 1):
         typer.echo(line if line.isprintable() else "".join(map(_escaped, line)))
         if printed == count:
@@ -170,7 +170,7 @@ def _print(lines: Iterable[str], count: int | None) -> None:
 
 
 def _escaped(character: str) -> str:
-    """The character as JSON may write it."""
+    """The character as an escape of JSON."""
     return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
@@ -193,7 +193,7 @@ def _find(types: dict[str, Struct], name: str, type_file: Path | None) -> Struct
 
 
 def _await_writer(participant: Participant, topic: str, deadline: float | None) -> RemoteEndpoint:
-    """The first writer of the topic that is seen."""
+    """The first discovered writer of the topic."""
     announced_type = False
     while True:
         writers = [each for each in participant.endpoints() if each.kind == "writer"]
@@ -211,8 +211,8 @@ def _await_writer(participant: Participant, topic: str, deadline: float | None) 
 
 
 def _known(writer: RemoteEndpoint) -> Struct | None:
-    """The ROS 2 definition of the name that a writer gives its type, with the hash that it announces; None: there is
-    none here."""
+    """The ROS 2 definition of a writer's type name, with the hash that the writer announces; None: this package has
+    none."""
     from ..columns.type_sources import known_by_name
 
     try:
@@ -235,7 +235,7 @@ def _announced(participant: Participant, writer: RemoteEndpoint) -> Struct | Non
 
 
 def _runs(participant: Participant, writer: RemoteEndpoint, deadline: float | None) -> Iterator[Run]:
-    """What arrives on the topic until the deadline, as runs that own their memory."""
+    """The samples that arrive on the topic until the deadline, as runs that own their memory."""
     from ..api.inbox import Inbox
     from ..transport.protocol.participant.endpoint_specs import ReaderSpec
     from ..transport.qos import DataRepresentation, HistoryKind, Qos

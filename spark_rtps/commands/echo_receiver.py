@@ -1,4 +1,4 @@
-"""What a receiver has in the log of a subscription, and what comes to it, for ``spark-rtps echo``."""
+"""The samples in the log of a receiver's subscription, and new ones, for ``spark-rtps echo``."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class RecordedRun(NamedTuple):
 
 
 def recorded_runs(served: Served, name: str, start: str, deadline: float | None) -> Iterator[RecordedRun]:
-    """The runs of a subscription from ``start`` on until the deadline; or those that it has, if that is over."""
+    """The runs of a subscription from ``start`` until the deadline; those present if the deadline is over."""
     from ..serving.client.receiver_client import ReceiverClient
     from ..transport.log.frame import Cursor
     from ..transport.log.log_view import LogView
 
     is_over = deadline is not None and time.monotonic() >= deadline
-    # a request that waits for more of the log is answered so much later
+    # a request that waits for more of the log is answered that much later
     client = ReceiverClient(served, patience=PATIENCE_SECONDS + _POLL_SECONDS)
     with recorded(served, name) as (one, fetched):
         view, types = LogView.over(fetched), _Types(fetched)
@@ -64,16 +64,16 @@ def recorded_runs(served: Served, name: str, start: str, deadline: float | None)
 
 
 def checked_start(text: str) -> str:
-    """Where to begin: earliest, latest, or a position. Raises a usage error."""
+    """The start: earliest, latest, or a position. Raises a usage error."""
     is_position = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
     if not (is_position or text in (EARLIEST, LATEST)):
-        message = f"{text!r} is no place in a log; write {EARLIEST}, {LATEST} or a position"
+        message = f"{text!r} is not a position in a log; write {EARLIEST}, {LATEST} or a position"
         raise typer.BadParameter(message, param_hint="--from")
     return text
 
 
 class _Types:
-    """The types that the writers of a log told. They are asked for again when a writer is new."""
+    """The types announced by the writers of a log, which are requested again for each new writer."""
 
     def __init__(self, fetched: RemoteLog) -> None:
         self._fetched = fetched
@@ -81,7 +81,7 @@ class _Types:
         self._asked_for: set[Guid] = set()
 
     def type_of(self, writer: Guid) -> AnnouncedTypes:
-        """What is known once this writer has told."""
+        """The announced types, including those of this writer."""
         if self._announced is None or writer not in self._asked_for:
             self._announced = self._fetched.writer_types()
             self._asked_for.update(self._announced.by_writer, (writer,))

@@ -72,5 +72,5 @@ def _print_table(collected: Collected[ErrorReport]) -> None:
     parts = [table("errors", ("times", "first\nlast", "where", ""), rows, numbers=("times", "first\nlast"))]
     for report in collected.entries:
         if report.overflow:
-            parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
+            parts.append(sentence(f"{report.path} is full: {report.overflow} more errors were not recorded"))
     show(output(), parts)

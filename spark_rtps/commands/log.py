@@ -1,4 +1,4 @@
-"""``spark-rtps log``: stream logs themselves, of this host or of receivers, and publication logs of this host."""
+"""``spark-rtps log``: inspects stream logs of this host or of receivers, and publication logs of this host."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import typer
 
 from . import log_dump, log_frames, log_publication, log_show, log_verify
 
-app = typer.Typer(help="StatSnapshot into stream logs and publication logs.", no_args_is_help=True)
+app = typer.Typer(help="Inspect stream logs and publication logs.", no_args_is_help=True)
 
 
 @app.callback()
 def log() -> None:
-    """StatSnapshot into stream logs of this host or of a receiver, which may go on meanwhile; nothing is changed."""
+    """Inspect stream logs of this host or of a receiver, which may be in use; nothing is changed."""
 
 
 app.command("show")(log_show.show)

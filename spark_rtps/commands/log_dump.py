@@ -24,7 +24,7 @@ _TITLES: Final = ("position/row", "writer", "number", "source timestamp", "flags
 
 @value
 class _Sample:
-    """What a line tells, under the names that it has in JSON."""
+    """The columns of a line, under their names in JSON."""
 
     position: int
     row: int
@@ -53,7 +53,7 @@ def dump(
 ) -> None:
     """Print one line for each sample, with its payload in hexadecimal as it was received.
 
-    Damage is told on stderr; the exit code is 1 if there is any among the samples.
+    Damage is reported on stderr; the exit code is 1 if there is any among the samples.
     """
     from ..transport.log.damage import Damage
     from ..transport.log.frame import Frame
@@ -79,7 +79,7 @@ def dump(
 
 
 def _samples(frame: Frame, limit: int | None) -> Iterator[_Sample]:
-    """The first samples of a frame; each payload is only made when its turn comes."""
+    """The first samples of a frame; each payload is made when it is needed."""
     from ..transport.wire.samples import NO_TIMESTAMP
 
     run = frame.run if limit is None else frame.run.take_range(0, min(limit, frame.run.count))

@@ -31,7 +31,7 @@ _DAMAGED: Final = "damaged"
 
 @value
 class _Line:
-    """What a line tells, under the names that it has in JSON; None: it cannot be told, or there is none."""
+    """The columns of a line, under their names in JSON; None: unknown, or absent."""
 
     position: int
     length: int
@@ -89,14 +89,12 @@ def frames(
 
 
 def _guid(text: str) -> str:
-    """The GUID as lines have it."""
+    """The GUID in the form of the lines."""
     from ..transport.structure import Guid
 
     found = Guid.parse(text.lower())
     if found is None:
-        wrong = (
-            f"{text!r} is no GUID such as 01100142.2a5b0d5e.7f3c1a90:00000102; `log show` lists the writers'"
-        )
+        wrong = f"{text!r} is not a GUID such as 01100142.2a5b0d5e.7f3c1a90:00000102; `log show` lists the writers'"
         raise typer.BadParameter(wrong, param_hint="--writer")
     return str(found)
 

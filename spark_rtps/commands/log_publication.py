@@ -36,7 +36,7 @@ def publication(
 ) -> None:
     """Show publication logs: terms, positions, frames and readers of writers with ipc=true or for spies.
 
-    Writers may go on meanwhile; the log of one that was killed can be shown until the next one begins.
+    Writers may continue meanwhile; the log of a killed writer can be shown until the next one begins.
     """
     from ..transport.log.named_logs import directory_of_user
     from ..transport.log.publication_log import PublicationLog

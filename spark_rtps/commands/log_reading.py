@@ -1,4 +1,4 @@
-"""What the commands that look into a stream log have in common: which log, which part of it, and what went wrong."""
+"""The common part of the commands that inspect a stream log: which log, which part of it, and their errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines inst
 
 @contextmanager
 def reading(directory: Path) -> Iterator[None]:
-    """Errors that leave it say what can be done so that the log in ``directory`` can be looked into."""
+    """Errors raised inside name what to do so that the log in ``directory`` can be read."""
     try:
         yield
     except LogFormatError as error:
@@ -57,7 +57,7 @@ def reading(directory: Path) -> Iterator[None]:
             raise _with_fix(error, directory, _fix_of(error.__cause__)) from error
         raise
     except OSError as error:
-        if error.filename is None:  # what is printed finds no taker
+        if error.filename is None:  # the output's reader has ended
             raise
         collected = LogError(f"cannot read {error.filename}: {reason(error)}")
         raise _with_fix(collected, directory, _fix_of(error)) from error
@@ -65,7 +65,7 @@ def reading(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def opened(log: str, receiver: str | None, access: Access) -> Iterator[LogView]:
-    """The log in a directory of this host, or of a subscription of a receiver. Errors say what can be done."""
+    """The log in a directory of this host, or of a subscription of a receiver. Errors name what to do."""
     if receiver is not None:
         from ..transport.log.log_view import LogView
 
@@ -86,7 +86,7 @@ def existing(log: str) -> Path:
 
 
 def one_log(directory: Path) -> LogView:
-    """The log in ``directory``. Raises LogError if there is none, or one that this version cannot read."""
+    """The log in ``directory``. Raises LogError if there is none, or this version cannot read it."""
     from ..transport.log.log_view import LogView
     from ..transport.log.verification import find_logs
 
@@ -102,7 +102,7 @@ def one_log(directory: Path) -> LogView:
 
 
 def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -> Iterator[Item]:
-    """What the log holds between the positions that --from and --to gave; both have to lie in it."""
+    """The contents of the log between the positions of --from and --to; both have to lie in it."""
     from ..transport.log.verification import extent, scan_log
 
     base, end, error = extent(view)
@@ -121,7 +121,7 @@ def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -
 
 
 def _start_of(view: LogView, position: int, base: int, end: int) -> int:
-    """Where the frame or the damage starts in which the position lies; the segments before it are not walked."""
+    """Where the frame or the damage starts that contains the position; the segments before it are not scanned."""
     from ..transport.log.verification import scan_log
 
     bases = [file.base for file in view.segments if base <= file.base <= position]
@@ -130,7 +130,7 @@ def _start_of(view: LogView, position: int, base: int, end: int) -> int:
 
 
 def _with_fix(error: LogError, directory: Path, fix: str) -> LogError:
-    """An error of the class that has no remedies of queries."""
+    """An error without the hints for queries."""
     return LogError(f"{error}; {fix}", path=error.path or directory)
 
 

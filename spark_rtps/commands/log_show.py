@@ -1,4 +1,4 @@
-"""``spark-rtps log show``: what a stream log is and what it holds."""
+"""``spark-rtps log show``: the description and contents of a stream log."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def show(
     key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show what a stream log is and holds: its topic, positions, segments, writers and damage, and its receiver.
+    """Show a stream log: its topic, positions, segments, writers and damage, and its receiver.
 
-    The exit code is 1 if anything is damaged. A receiver goes through its log itself.
+    The exit code is 1 if anything is damaged. A receiver scans its log itself.
     """
     if receiver is None:
         with opened(log, None, Access()) as view:
@@ -106,7 +106,7 @@ def _look(directory: Path, *, bodies: bool) -> _Log:
 
 
 def _disk_bytes(directory: Path) -> int:
-    """Bytes that the files take up on the disk, whatever they hold."""
+    """Bytes that the files take up on the disk, which may differ from their sizes."""
     total = 0
     with os.scandir(directory) as entries:
         for entry in entries:

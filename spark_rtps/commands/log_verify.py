@@ -45,7 +45,7 @@ def verify(
     key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Verify the checksums of all frames; the exit code is 1 if anything is damaged. Receivers may go on meanwhile."""
+    """Verify the checksums of all frames; the exit code is 1 if anything is damaged. The log may be in use."""
     from ..transport.log.log_view import LogView
     from ..transport.log.verification import find_logs, verify
 
@@ -109,7 +109,7 @@ def damage_tables(logs: Sequence[Verified]) -> list[RenderableType]:
 
 
 def lost_samples(damage: Damage) -> str:
-    """How many samples; what cannot be told is a question mark."""
+    """The number of samples; a question mark if it is not known."""
     return "?" if damage.rows is None else str(damage.rows)
 
 

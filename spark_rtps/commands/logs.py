@@ -15,7 +15,7 @@ LogDirs = Annotated[
 
 
 def directories(given: list[Path] | None) -> list[Path]:
-    """The default directory of logs, and the given ones, each once. What this user may not read is told on stderr."""
+    """The default directory of logs, and the given ones, each once. Unreadable folders are reported on stderr."""
     from ..options import default_log_dir
 
     named = [default_log_dir(), *(path.absolute() for path in given or ())]

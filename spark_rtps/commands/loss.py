@@ -42,7 +42,7 @@ def loss(
 
 
 def _samples(loss: Loss) -> str:
-    """How many samples; what is not known is a question mark."""
+    """The number of samples; a question mark if it is not known."""
     if loss.unknown:
         return f"{loss.samples} + ?" if loss.samples else "?"
     return str(loss.samples)
@@ -70,5 +70,5 @@ def _print_table(collected: Collected[LossesOfLog]) -> None:
     parts = [table("lost", columns, rows, numbers=columns[2:])]
     for report in collected.entries:
         if report.overflow:
-            parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
+            parts.append(sentence(f"{report.path} is full: {report.overflow} more losses were not recorded"))
     show(output(), parts)

@@ -76,7 +76,7 @@ def ls(
 
 
 def _seen_by(served: Served, patience: float) -> SeenTopics:
-    """What a receiver sees when it listens for so many seconds."""
+    """The endpoints that a receiver discovers while it listens for ``patience`` seconds."""
     from ..serving.client.receiver_reports import ReceiverReports
     from ..serving.wire_format.receiver_service import LISTEN_SECONDS_ASKED_MAX
 
@@ -104,7 +104,7 @@ def _print_tables(seen: SeenTopics, patience: float) -> None:
 
 
 def together(endpoints: Iterable[SeenEndpoint]) -> list[tuple[str, ...]]:
-    """The endpoints by rows: those that are alike in all that is shown, such as the writers of a sink's workers, are
-    one."""
+    """The endpoints as rows. Endpoints that would look the same, such as the writers of a sink's workers, share a
+    row."""
     found = Counter((e.topic, e.type, e.kind, ", ".join(e.qos), e.participant) for e in endpoints)
     return [(*row, who if n == 1 else f"{who} ({n} of them)") for (*row, who), n in found.items()]

@@ -1,4 +1,4 @@
-"""What the commands that join a domain have in common: their options, and the participant made from them."""
+"""The common part of the commands that join a domain: their options, and the participant made from them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Ros = Annotated[bool, typer.Option("--ros", help="Names, types and environment a
 
 
 def ros_distribution() -> str:
-    """The ROS 2 distribution of ROS_DISTRO, whose definitions types have that are known by name alone; default: that of
-    the option type.ros_distribution."""
+    """The ROS 2 distribution of ROS_DISTRO, whose definitions are used for types that are known by name only; default:
+    that of the option type.ros_distribution."""
     from ..options.table import BY_KEY
 
     spec = BY_KEY["type.ros_distribution"]

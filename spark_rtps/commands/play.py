@@ -1,4 +1,4 @@
-"""``spark-rtps play``: a recording back into the network, in the time in which it was recorded."""
+"""``spark-rtps play``: publishes a recording, at the pace at which it was recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..transport.types.model import Struct
     from ..transport.wire.samples import U8, Samples
 
-#: Samples of each instance that readers get which join while a recording is played, as ROS 2's default depth has it.
+#: Samples of each instance for readers that join later; ROS 2's default depth.
 _KEPT: Final = 10
 
 
@@ -56,7 +56,7 @@ def play(
     interface: Interface = None,
     peers: Peers = "",
 ) -> None:
-    """Publish the samples of a recording as they came: at the same distances of time, divided by --rate.
+    """Publish the samples of a recording with their original timing, divided by --rate.
 
     Topics of ROS 2 get their names in DDS: /imu is published as rt/imu.
     """
@@ -111,7 +111,7 @@ def play(
 
 
 class _Published:
-    """A topic that is played: a writer of the recorded type, which goes on where nobody reads."""
+    """A played topic: a writer of the recorded type, which continues when there is no reader."""
 
     def __init__(
         self, participant: Participant, topic: str, struct: Struct, files: list[TopicFile], folder: Path
@@ -125,7 +125,7 @@ class _Published:
         path = folder / f"{len(list(folder.iterdir()))}.idl"
         path.write_text(print_idl(struct), encoding="utf-8")
         is_of_ros = topic.startswith("/") and "::dds_::" in struct.name
-        #: Readers of both kinds match it: the ROS 2 topics that late joiners get request transient_local.
+        #: Readers of both kinds match it: the ROS 2 topics with a history for late joiners request transient_local.
         self.publication: Publication = participant.publish(
             f"rt{topic}" if is_of_ros else topic,
             type=struct.name,
@@ -143,7 +143,7 @@ class _Published:
             full = arrow_schema(struct)
             keys = pa.schema([full.field(member.name) for member in struct.members if member.key])
             self._codec = Codec(struct, arrow_schema=keys)
-        #: Samples that are too short to be any, or whose instance is not known.
+        #: Samples that are too short, or whose instance is not known.
         self.unreadable = 0
 
     def write_payloads(self, payloads: list[bytes]) -> int:
@@ -166,7 +166,7 @@ class _Published:
 
 
 def _key_hashes(codec: Codec, samples: Samples) -> tuple[Mask, U8]:
-    """The samples whose key is sound, (count,), and their key hashes, (count, 16)."""
+    """The samples whose key decodes, (count,), and their key hashes, (count, 16)."""
     import numpy as np
 
     from ..transport.qos import DataRepresentation
@@ -224,7 +224,9 @@ def _files_of(
         if (channels := each.file.channels(topic, typed=found is None))
     ]
     if not having:
-        topic_files([each.path for each in files], settings, typed=False)  # raises what there is instead
+        topic_files(
+            [each.path for each in files], settings, typed=False
+        )  # raises an error with the topics there
     found = found or recorded_type(having, settings)
     assert found.struct is not None
     return found.struct, having

@@ -1,4 +1,4 @@
-"""``spark-rtps receive``: a receiver service, which outlives the queries that read what it receives."""
+"""``spark-rtps receive``: a receiver service, which outlives the queries that read its logs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def receive(
     left = _run_live(service.run, console) if live else service.run()
     for sentence in left:
         typer.echo(f"left: {sentence}", err=True)
-    typer.echo("ended; " + ("what is left stays in the logs" if left else "nothing is left"), err=True)
+    typer.echo("ended; " + ("unread samples stay in the logs" if left else "nothing is left"), err=True)
 
 
 def _log_to(console: Console, *, live: bool) -> None:

@@ -1,4 +1,4 @@
-"""Asking receiver services on other hosts, instead of looking at this one."""
+"""Queries receiver services on other hosts, instead of this host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..serving.wire_format.served import Served
 
 TOKEN: Final = "SPARK_RTPS_TOKEN"
-#: A receiver that does not answer is waited for so long.
+#: How long to wait for a receiver's answer.
 PATIENCE_SECONDS: Final = 5.0
 #: Subscriptions that an error names.
 _NAMED_MAX: Final = 8
@@ -62,45 +62,45 @@ _T = TypeVar("_T", "Stream", "ErrorReport", "LossesOfLog")
 
 
 class ReceiverError(RtpsError):
-    """A receiver service does not answer as it should."""
+    """A receiver service did not answer, or refused."""
 
 
 @value
 class Collected(Generic[_T]):
-    """What was found in directories of this host, or at several receivers.
+    """Results from directories of this host, or from several receivers.
 
-    ``places`` are those. The path of what a receiver told begins with its address.
+    ``places`` are the directories or receivers. The path of a receiver's result begins with its address.
     """
 
     places: list[str]
     entries: list[_T]
-    #: Whether receivers were asked: which one told what has this path, and why some did not answer.
+    #: Whether receivers were asked; the receiver of each path; and why some did not answer.
     is_remote: bool = False
     receivers: dict[Path, str] = field(default_factory=dict)
     unreached: dict[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise ReceiverError if none has answered."""
+        """Raise ReceiverError if no receiver has answered."""
         if self.places and len(self.unreached) == len(self.places):
             raise ReceiverError("; ".join(self.unreached.values()))
 
     def at(self, path: Path) -> str:
-        """`` at HOST:PORT``, to be put behind a name, where several receivers were asked."""
+        """`` at HOST:PORT``, to be put behind a name, if several receivers were asked."""
         return f" at {self.receivers[path]}" if self.is_remote and len(self.places) > 1 else ""
 
     def nothing(self, what: str) -> str:
-        """The sentence that says that there is no such thing."""
+        """The sentence for an empty result."""
         where = ", ".join(self.places)
         if self.is_remote:
             return f"{what} at {where}"
         return f"{what} on this host; searched {where} (--log-dir adds directories)"
 
     def extended(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The JSON of what was found, with the receivers that did not answer."""
+        """The JSON of the results, with the receivers that did not answer."""
         return {**found, "unreached": self.unreached} if self.is_remote else found
 
     def end(self) -> None:
-        """Say on stderr which receivers did not answer: then the exit code is 1."""
+        """Report on stderr which receivers did not answer: then the exit code is 1."""
         from .tables import visible
 
         for why in self.unreached.values():
@@ -111,7 +111,7 @@ class Collected(Generic[_T]):
 
 @value
 class Access:
-    """What the options of a command say about why receivers may be believed, and may believe who asks."""
+    """The options of a command for trusting receivers, and for being admitted by them."""
 
     token_file: Path | None = None
     ca: Path | None = None
@@ -121,7 +121,7 @@ class Access:
 
 @value
 class Where:
-    """What the options of a command say about where to look."""
+    """The options of a command that select directories or receivers."""
 
     log_dir: list[Path] | None
     receivers: list[str] | None
@@ -130,17 +130,17 @@ class Where:
     def collect(
         self, here: Callable[[list[Path]], list[_T]], there: Callable[[ReceiverReports], list[_T]]
     ) -> Callable[[], Collected[_T]]:
-        """What finds things, again and again: in directories of this host, or at receivers."""
+        """A function that collects results each time: from directories of this host, or from receivers."""
         if not self.receivers:
             directories = logs.directories(self.log_dir)
             return lambda: Collected([str(path) for path in directories], here(directories))
         only_here(self.log_dir, "--log-dir")
         served = served_at(self.receivers, self.access)
-        return lambda: announced_by(served, there)
+        return lambda: ask_receivers(served, there)
 
 
 def served_at(receivers: list[str], access: Access) -> list[Served]:
-    """How to ask each of the receivers. What was given wrong is a usage error."""
+    """The addresses and credentials of the receivers. Raises a usage error for wrong options."""
     from ..serving.client.connections import host_and_port
     from ..serving.wire_format.served import Served
 
@@ -158,13 +158,13 @@ def served_at(receivers: list[str], access: Access) -> list[Served]:
         except RangeServerError as error:
             raise typer.BadParameter(str(error), param_hint="--receiver") from None
         if pem is None and not _is_loopback(host):
-            fix = "without TLS anybody on the way could read the token: give the receiver's certificate with --ca"
+            fix = "without TLS the token could be read on the network: give the receiver's certificate with --ca"
             raise typer.BadParameter(f"{address} is another host, and {fix}", param_hint="--receiver")
     return [Served((address,), token, pem, certificate, key) for address in dict.fromkeys(receivers)]
 
 
-def announced_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Collected[_T]:
-    """What all receivers tell. Some that do not answer do not keep the others from it."""
+def ask_receivers(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Collected[_T]:
+    """The results of all receivers that answer."""
     from ..serving.client.receiver_reports import ReceiverReports
 
     collected: Collected[_T] = Collected([each.addresses[0] for each in served], [], is_remote=True)
@@ -200,14 +200,14 @@ def recorded(served: Served, name: str) -> Iterator[tuple[SubscriptionInfo, Remo
 
 @contextmanager
 def asking(address: str) -> Iterator[None]:
-    """Errors that leave it are about the receiver at ``address``, and say what to do."""
+    """Errors raised inside name the receiver at ``address`` and what to do."""
     try:
         yield
     except LogAccessError as error:
         what, fix = "token", f"give another one with --token-file or ${TOKEN}"
         if "refuses the certificate" in str(error):
             what, fix = "certificate", "give another one with --certificate and --key"
-        error.hint = ""  # that of queries
+        error.hint = ""  # it is for queries
         raise ReceiverError(f"the receiver at {address} refuses the {what}: {fix} ({error})") from None
     except LogLostError as error:
         raise ReceiverError(f"the receiver at {address} does not have it: {error}") from error
@@ -218,10 +218,10 @@ def asking(address: str) -> Iterator[None]:
 
 
 def only_here(given: object, option: str) -> None:
-    """Refuse an option that says where on this host, or on which network, to look."""
+    """Refuse an option that selects a directory or network of this host."""
     if given:
         raise typer.BadParameter(
-            "a receiver looks where it is: leave it out with --receiver", param_hint=option
+            "a receiver uses its own: remove the option, or --receiver", param_hint=option
         )
 
 
@@ -260,7 +260,7 @@ def _token(token_file: Path | None, *, is_needed: bool) -> str:
     if not token and not is_needed:
         return ""
     if not token:
-        message = f"a receiver wants a token: give its file with --token-file, or itself in ${TOKEN}"
+        message = f"a receiver needs a token: give its file with --token-file, or the token in ${TOKEN}"
         raise typer.BadParameter(message, param_hint=hint)
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise typer.BadParameter("a token is one word of ASCII", param_hint=hint)
@@ -287,6 +287,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _why(error: RangeServerError) -> str:
-    """What was tried, without the words of a task that reads a log."""
+    """The attempts, without the wording for a task that reads a log."""
     _, _, tried = str(error).partition(" is not reached (")
     return tried.removesuffix(")") or str(error)

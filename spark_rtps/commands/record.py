@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ..api.subscription import Subscription
     from ..transport.types.model import Struct
 
-#: How long one topic may keep the others waiting.
+#: How long one topic may delay the others.
 _TURN_SECONDS: Final = 0.05
 _BUFFER: Final = "256MiB"
-#: What came longer ago is in the file, however the process ends.
+#: Samples that are older than this are in the file, however the process ends.
 _WRITTEN_SECONDS: Final = 5.0
 
 
@@ -87,7 +87,7 @@ def record(
                     size = f"{recorder.samples} samples, {recorder.nbytes / 1e6:.1f} MB"
                     bar.update(task, completed=recorder.samples, rate=size)
         except KeyboardInterrupt:
-            pass  # the second one
+            pass  # the second signal
         finally:
             recorder.close()
             typer.echo(f"{recorder.samples} samples, {recorder.nbytes} bytes in {output}", err=True)
@@ -96,8 +96,9 @@ def record(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or TERM, so that what was taken is still written: an error in the middle of a message would leave a
-    file that nobody can read. The second one ends at once."""
+    """Set by Ctrl-C or TERM, so that the samples taken so far are still written: an exception in the middle of a
+    message
+    would leave an unreadable file. The second signal ends at once."""
     ended = threading.Event()
     before: dict[int, Any] = {}
 
@@ -134,7 +135,7 @@ def progress() -> Iterator[Progress]:
 def _subscribed(
     participant: Participant, topic: str, type_file: Path | None, patience: float
 ) -> tuple[Subscription, Struct]:
-    """A reader of all that the topic's first writer offers, and the topic's type."""
+    """A reader with all that the topic's first writer offers, and the topic's type."""
     from ..columns.type_sources import is_ros_name, known_by_name, type_of_file
     from ..transport.types.ros import ros_type
 
@@ -168,7 +169,7 @@ def _subscribed(
 
 
 def _hash_of(participant: Participant, writer: str) -> str | None:
-    """The hash of its type that a writer announces; None: none, or it has left."""
+    """The type hash that a writer announces; None: none, or it has left."""
     from ..transport.net.directory import type_hash
 
     found = (each for each in participant.endpoints() if str(each.guid) == writer)
@@ -176,10 +177,10 @@ def _hash_of(participant: Participant, writer: str) -> str | None:
 
 
 def _tell_losses(subscriptions: list[Subscription]) -> None:
-    """What is missing in the file, because it was lost."""
+    """Report the samples that the file lacks because they were lost."""
     for subscription in subscriptions:
         counters = Counter(subscription.counters())
         if lost := counters["lost_samples"]:
             typer.echo(
-                f"topic {subscription.topic!r}: {lost} samples were lost before they came here", err=True
+                f"topic {subscription.topic!r}: {lost} samples were lost before they were recorded", err=True
             )

@@ -1,4 +1,4 @@
-"""What ``spark-rtps ls --ros`` shows: nodes, and topics under the names that ROS 2 has for them."""
+"""The output of ``spark-rtps ls --ros``: nodes, and topics under their ROS 2 names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..monitoring.ros_nodes import RosNodeSeen
     from ..transport.protocol.participant.participant import RemoteEndpoint
 
-#: ROS 2's tools hide nodes whose names begin so.
+#: Name prefix of the nodes that ROS 2's tools hide.
 HIDDEN_NODE: Final = "_spark_rtps_cli"
-#: Bytes of samples of the graph at most that wait to be looked at.
+#: The limit for unread samples of the graph, in bytes.
 _INBOX_BYTES: Final = 16 << 20
 
 
@@ -36,7 +36,7 @@ class RosEndpoint:
 
 
 def list_graph(participant: Participant, patience: float, *, as_json: bool) -> None:
-    """Listen for so many seconds, then print the nodes and topics that were seen."""
+    """Listen for ``patience`` seconds, then print the nodes and topics that were seen."""
     nodes = _listen(participant, patience)
     endpoints = ros_endpoints(nodes, participant.endpoints())
     names = sorted({node.name for node in nodes} - {f"/{HIDDEN_NODE}"})
@@ -58,7 +58,7 @@ def list_graph(participant: Participant, patience: float, *, as_json: bool) -> N
 
 
 def ros_endpoints(nodes: Iterable[RosNodeSeen], endpoints: Iterable[RemoteEndpoint]) -> list[RosEndpoint]:
-    """The endpoints on topics of ROS 2, each with its node; that of others is empty."""
+    """The endpoints on topics of ROS 2, each with its node, which is empty for other participants."""
     from ..monitoring.seen_topics import qos_words
     from ..options.ros import ros_name
 
@@ -89,7 +89,7 @@ def _type(name: str) -> str:
 
 
 def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
-    """The nodes that participants publish, of each the last that it said."""
+    """The nodes that participants publish, as last published."""
     from ..api.inbox import Inbox
     from ..monitoring.ros_nodes import nodes_of
     from ..transport.net.ros_graph import GRAPH_QOS, GRAPH_TOPIC, GRAPH_TYPE
@@ -103,7 +103,7 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
         arrivals = inbox.arrived.count
         for frame in inbox.take_frames():
             for prefix, nodes in nodes_of(frame.run.samples()):
-                if prefix == frame.run.writer.prefix:  # a participant speaks for itself alone
+                if prefix == frame.run.writer.prefix:  # a participant may only publish its own nodes
                     message[prefix] = nodes
         inbox.hold(0)
         inbox.go_on()

@@ -1,4 +1,4 @@
-"""``spark-rtps stat``: what the sources and sinks of this host are doing."""
+"""``spark-rtps stat``: the state of the sources and sinks of this host."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def streams_here(directories: list[Path]) -> list[Stream]:
 
 
 def _looks(see: Callable[[], Collected[Stream]], period: float | None) -> Iterator[StatSnapshot]:
-    """A single look, or one after each ``period`` without end, also while receivers do not answer."""
+    """A single snapshot, or one after each ``period`` without end, also while receivers do not answer."""
     collected = see()
     collected.check()
     look = StatSnapshot.after(None, collected, time.monotonic_ns())

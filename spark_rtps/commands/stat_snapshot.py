@@ -1,4 +1,4 @@
-"""What ``spark-rtps stat`` sees at one time."""
+"""One snapshot of ``spark-rtps stat``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @value
 class StatSnapshot:
-    """The streams at one time, and how many samples and bytes a second each had since the look before.
+    """The streams at one time, and the samples and bytes a second of each since the previous snapshot.
 
     ``at`` is CLOCK_MONOTONIC, in ns.
     """
@@ -28,7 +28,7 @@ class StatSnapshot:
 
     @classmethod
     def after(cls, before: StatSnapshot | None, collected: Collected[Stream], now: int) -> StatSnapshot:
-        """What was told at ``now``, with what has come since ``before``."""
+        """The snapshot of ``collected`` at ``now``, with rates since ``before``."""
         if before is None or now <= before.at:
             return cls(collected, now)
         samples = _rates(before, collected, now, lambda stream: stream.samples)
@@ -48,7 +48,7 @@ class StatSnapshot:
 def _rates(
     before: StatSnapshot, collected: Collected[Stream], now: int, count: Callable[[Stream], int]
 ) -> dict[Path, float]:
-    """The increase per second, without streams that are new or whose count began anew."""
+    """The increase per second, without streams that are new or whose count restarted."""
     elapsed = (now - before.at) / 1e9
     then = {stream.path: count(stream) for stream in before.streams}
     more = {s.path: count(s) - then[s.path] for s in collected.entries if s.path in then}

@@ -1,4 +1,4 @@
-"""The tables of ``spark-rtps stat``: as AeronStat, but readable."""
+"""The tables of ``spark-rtps stat``: as AeronStat, but easier to read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SYSTEM_WIDTH: Final = 3
 
 
 def tables(look: StatSnapshot, *, everything: bool, system: bool) -> list[RenderableType]:
-    """The tables for one look; the first look has no rates."""
+    """The tables of one snapshot; the first one has no rates."""
     streams = look.shown(everything=everything)
     hidden = len(look.streams) - len(streams)
     parts: list[RenderableType] = []
@@ -70,7 +70,7 @@ def _on_disk(stream: Stream) -> str:
 
 
 def _left_on_disk(look: StatSnapshot) -> str:
-    """What the logs of sources take that have ended."""
+    """The disk space of the logs of ended sources."""
     from ..monitoring.stream_counters import State
 
     left = sum(stream.disk_bytes for stream in look.streams if stream.state is State.ENDED)
@@ -109,7 +109,7 @@ def _stream_row(alike: Sequence[Stream], look: StatSnapshot) -> tuple[str, ...]:
         f"{sum(each.samples for each in alike)}\n{size(sum(each.nbytes for each in alike))}\n{_on_disk(stream)}",
         *rates,
         f"{sum(behind_samples)}\n{behind}" if behind_samples else behind,
-        str(max(each.peers for each in alike)),  # the readers of one writer are those of the others
+        str(max(each.peers for each in alike)),  # all writers have the same readers
         "\n".join(str(sum(n)) for n in zip(*((s.lost, s.rejected, s.malformed) for s in alike), strict=True)),
         "\n".join(str(sum(n)) for n in zip(*((s.repairs, s.back_pressure) for s in alike), strict=True)),
     )

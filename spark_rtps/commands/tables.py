@@ -1,4 +1,4 @@
-"""How the commands print their results: tables, sizes, times and key hashes."""
+"""The output of the commands: tables, sizes, times and key hashes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from ..transport.wire.samples import Run
 
 NOTHING: Final = "-"
-#: Where the output is no terminal, so that whoever reads it breaks the lines, or has a program look at them.
+#: The width if the output is not a terminal: whoever reads it can wrap the lines.
 _WIDE: Final = 10_000
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def output() -> Console:
-    """Where results are printed: as wide as the terminal, and as what is shown where there is none."""
+    """The console for results: as wide as the terminal, or as the widest line if there is none."""
     from rich.console import Console
 
     made = Console()
@@ -63,9 +63,9 @@ def sentence(text: str) -> RenderableType:
 
 
 def visible(text: str) -> str:
-    """The text without what would control the terminal, or change how its neighbours are shown; lines stay lines.
+    """The text without control characters, or characters that affect their neighbours; lines stay lines.
 
-    Names of topics and types, and what other hosts say, may hold any characters.
+    Names of topics and types, and texts of other hosts, may contain any characters.
     """
     if text.isprintable():
         return text

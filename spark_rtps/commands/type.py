@@ -92,7 +92,7 @@ def show_type(
 
 @value
 class _FoundType:
-    """The type of a topic, and who announces it."""
+    """The type of a topic, and the endpoint that announces it."""
 
     topic: str
     announced_by: str
@@ -102,7 +102,7 @@ class _FoundType:
 
 
 def _recorded(served: Served, name: str) -> _FoundType:
-    """The type that most writers in the log of a receiver's subscription have told."""
+    """The type that most writers in the log of a receiver's subscription announced."""
     from ..transport.structure import is_keyed
 
     with recorded(served, name) as (one, log):
@@ -110,10 +110,10 @@ def _recorded(served: Served, name: str) -> _FoundType:
             writer: struct for writer, struct in log.writer_types().by_writer.items() if struct is not None
         }
     if not announced_type:
-        raise UnknownTypeError(f"subscription {one.name!r}: no writer in its log has told a type")
+        raise UnknownTypeError(f"subscription {one.name!r}: no writer in its log has announced a type")
     ((struct, _), *others) = Counter(announced_type.values()).most_common()
     if others:
-        typer.echo(f"{len(others)} more types are told by other writers", err=True)
+        typer.echo(f"{len(others)} more types are announced by other writers", err=True)
     writer = next(each for each, its in announced_type.items() if its == struct)
     type_name, keyed = one.type or struct.name, is_keyed(writer.entity)
     return _FoundType(one.topic, f"writer {writer}", type_name, keyed, struct)
@@ -140,7 +140,7 @@ def _logged(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
 
 
 def _spark_schema(struct: Struct) -> str | None:
-    """The columns as Spark writes them; None where PySpark is not installed, as on a receiver's host."""
+    """The columns as Spark writes them; None without PySpark, as on a receiver's host."""
     from ..transport.types.arrow import arrow_schema
 
     try:

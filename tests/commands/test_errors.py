@@ -172,7 +172,7 @@ class TestCommand:
         log = ErrorLog(source(root).path, size=4096)
         for number in range(200):
             log.record("ERROR", "x", f"e{number}", now=NOW)
-        assert "more were not recorded" in run().stdout
+        assert "more errors were not recorded" in run().stdout
 
     def test_files_that_are_no_error_log_are_skipped(self, root: Path) -> None:
         log = source(root)

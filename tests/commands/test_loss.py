@@ -137,7 +137,7 @@ def test_entries_beyond_the_capacity_are_reported(root: Path) -> None:
     small = LossReport(small.path, size=4096)
     for number in range(100):
         small.observe(Guid(number.to_bytes(12, "big"), b"\0\0\1\2"), "Square", 1, now=NOW)
-    assert "more were not recorded" in run().stdout
+    assert "more losses were not recorded" in run().stdout
     assert json.loads(run("--json").stdout)["reports"][0]["overflow"] > 0
 
 

@@ -344,7 +344,7 @@ class TestEcho:
     @pytest.mark.parametrize("place", ["soon", "-1", "9" * 19])
     def test_places_that_are_none(self, place: str) -> None:
         assert (
-            "no place in a log"
+            "not a position in a log"
             in run("echo", "s", "-r", "127.0.0.1:1", f"--from={place}", exit_code=2).output
         )
 
@@ -394,7 +394,7 @@ class TestType:
     def test_without_announced_types_there_is_no_schema(self, log: StreamLog) -> None:
         with FakeReceiver(recording(log.directory)) as receiver:
             error = run("type", "squares", "-r", receiver.address, exit_code=1).exception
-        assert "no writer in its log has told a type" in str(error)
+        assert "no writer in its log has announced a type" in str(error)
 
     def test_several(self, points: StreamLog) -> None:
         other = parse_struct("struct Other { long y; };", "Other", "here")
@@ -405,13 +405,13 @@ class TestType:
         with FakeReceiver(recording(points.directory)) as receiver:
             result = run("type", "squares", "-r", receiver.address)
         assert "struct Point" in result.stdout and "struct Other" not in result.stdout
-        assert "1 more types are told" in result.stderr
+        assert "1 more types are announced" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["echo", "type"])
 @pytest.mark.parametrize("option", ["--domain=3", "--interface=lo", "--peers=h"])
 def test_nothing_is_joined(command: str, option: str) -> None:
-    assert "looks where it is" in run(command, "s", "-r", "127.0.0.1:1", option, exit_code=2).output
+    assert "uses its own" in run(command, "s", "-r", "127.0.0.1:1", option, exit_code=2).output
 
 
 def test_named_subscriptions_are_few_in_an_error(monkeypatch: pytest.MonkeyPatch, log: StreamLog) -> None:

@@ -81,7 +81,7 @@ class TestOffsets:
         for _ in range(2):  # it does not mend itself
             with pytest.raises(
                 LogLostError,
-                match=rf"{directory} ends at position 960, but was read up to 1056\. Samples .*{LOSS}=false",
+                match=rf"{directory} ends at position 960, but was read up to position 1056\. Samples .*{LOSS}=false",
             ):
                 make().reader.latestOffset(wanted, ALL)
         for n in range(3):
@@ -228,7 +228,9 @@ class TestOffsets:
             shutil.rmtree(directory)
             directory.with_name("saved").rename(directory)  # a backup
             if word == "true":
-                with pytest.raises(LogLostError, match="ends at position 960, but was read up to 1280"):
+                with pytest.raises(
+                    LogLostError, match="ends at position 960, but was read up to position 1280"
+                ):
                     source.reader.latestOffset(after, ALL)
                 source.reader.stop()
                 continue

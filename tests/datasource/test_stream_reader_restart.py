@@ -172,7 +172,7 @@ class TestRestart:
         wanted = beyond(end, 3200)
         strict = make()
         with pytest.raises(
-            LogLostError, match=r"ends at position 320, but was read up to 3520.*failOnDataLoss"
+            LogLostError, match=r"ends at position 320, but was read up to position 3520.*failOnDataLoss"
         ):
             strict.reader.partitions(zero, wanted)
         tolerant = make(failOnDataLoss="false")

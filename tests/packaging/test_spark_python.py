@@ -94,5 +94,5 @@ class TestVersions:
     )
     def test_a_python_that_is_too_new(self, tmp_path: Path, imports: str) -> None:
         output = run(imports, modules=pyspark(tmp_path, "7.0.0", datasource="DataSource = object\n"))
-        assert "this spark-rtps knows PySpark 4.0 to 4.3, and 7.0.0 is installed" in output
+        assert "this spark-rtps supports PySpark 4.0 to 4.3, and 7.0.0 is installed" in output
         assert "install a newer spark-rtps, or PySpark 4.3" in output

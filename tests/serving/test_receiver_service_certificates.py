@@ -142,7 +142,7 @@ def test_commands_show_a_certificate(secured: Scene, pem: Path) -> None:
         (["--certificate", "good.pem", "--key", "good.key"], "give --ca too"),
         (["--ca", "ca.pem", "--certificate", "good.key", "--key", "good.key"], "holds no certificate in PEM"),
         (["--ca", "ca.pem", "--certificate", "good.pem", "--key", "good.pem"], "holds no private key in PEM"),
-        (["--ca", "ca.pem"], "wants a token"),
+        (["--ca", "ca.pem"], "needs a token"),
     ],
 )
 def test_commands_that_cannot_be(pem: Path, words: list[str], printed: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from spark_rtps.transport.structure import user_unicast_port
 from tests.support import domains
-from tests.support.lanes import scope_of
 from tests.support.rows import each_of, place_of
+from tests.support.worker_lane import scope_of
 
 ROOT = Path(__file__).parents[2]
 REGISTRY = Path(domains.__file__)
