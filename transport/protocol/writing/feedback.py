@@ -55,7 +55,7 @@ class Feedback:
         self._requests = requests
         self._sender = sender
 
-    # --- what they report ------------------------------------------------------------------------
+    # --- reports ---------------------------------------------------------------------------------
 
     def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
         """A reader acknowledges samples, and requests others."""
@@ -146,7 +146,7 @@ class Feedback:
         self._pacing.update()
         self.progress(now)
 
-    # --- what follows ----------------------------------------------------------------------------
+    # --- effects ---------------------------------------------------------------------------------
 
     def progress(self, now: int) -> None:
         """Send what acknowledgements, or readers that were given up, have made room for."""

@@ -32,7 +32,7 @@ class FlushReason(enum.Enum):
     FLUSH = "flush"
     COHERENT_SET = "coherent_set"
     RESOURCE_LIMITS = "resource_limits"
-    #: The policy's ``auto_flush_size``, or what the peers' datagrams hold.
+    #: The policy's ``auto_flush_size``, or the size of the peers' datagrams.
     AUTO_FLUSH_SIZE = "auto_flush_size"
     INTERCEPTOR = "interceptor"
     TURBO = "turbo"

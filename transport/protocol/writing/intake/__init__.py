@@ -1,4 +1,4 @@
-"""What is written, until it is sent: admitted, batched, framed, claimed in place, grouped into coherent sets."""
+"""Takes samples until they are sent: admits, batches and frames them; claims in place, and coherent sets."""
 
 from .admission import Admission
 from .coherent_sets import CoherentSets

@@ -1,7 +1,7 @@
-"""How much a writer takes of what is written, and what stops the rest: back-pressure by name.
+"""Back-pressure: how many samples of a write are admitted, and which limit stops the rest.
 
-The bounds are RESOURCE_LIMITS, max_batches, the send window, the publication's limit, and the queue of the token
-bucket; the first one that is reached decides.
+The limits are RESOURCE_LIMITS, max_batches, the send window, the publication's limit, and the queue of the token
+bucket; the one that admits the fewest samples decides.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..readers import Acknowledgments, MatchedReaders
 from ..sending import Sender
 from ..state import WriterState
 
-#: The part of the log that headers of frames and messages take, at most.
+#: Headers of frames and messages take at most this fraction of the log.
 _PLACES: Final = 8
 
 
 class Admission:
-    """The bounds of one writer; ``batcher`` holds what waits in the batch in progress."""
+    """Applies the limits of one writer; ``batcher`` holds the batch in progress."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Admission:
         acks: Acknowledgments,
         sender: Sender,
     ) -> None:
-        #: Why the last :meth:`admit` did not let all samples in; "" if it did.
+        #: The limit that stopped the last :meth:`admit`; "" if it admitted all samples.
         self.stopped_by = ""
         self._state = state
         self._max_batches = state.batch.max_batches
@@ -52,16 +52,16 @@ class Admission:
         self._sender = sender
 
     def waits_for_group(self) -> bool:
-        """Whether flow control wants more readers before anything is let in."""
+        """Whether flow control needs more readers before samples are admitted."""
         if self._positions.is_connected or not self._pacing.wants_group:
             return False
         self.stopped_by = WriterLimit.GROUP
         return True
 
     def admit(self, samples: Samples, flags: int, *, keyed: bool, now: int) -> int:
-        """How many samples from the front are let in; ``flags`` are those of all, ``keyed``: with key hashes.
+        """How many samples from the front are admitted; ``flags`` are those of all, ``keyed``: with key hashes.
 
-        Raises UsageError where no acknowledgement will ever make room.
+        Raises UsageError if no acknowledgement can ever free capacity.
         """
         framing = overhead(flags, with_key_hash=keyed, in_coherent_set=self._state.set_begun != 0)
         count, self.stopped_by = self._acceptable(samples, framing, now)
@@ -70,11 +70,11 @@ class Admission:
         return count
 
     def conclude(self, now: int, *, wrote: bool) -> None:
-        """What was let in is on its way, if anything (``wrote``): note what stopped the rest, and what follows."""
+        """Note which limit stopped the rest, after the admitted samples, if any (``wrote``), were sent."""
         state, stopped_by = self._state, self.stopped_by
         if stopped_by:
             state.counters.back_pressured += 1
-            # At the publication's limit status messages are waited for, not acknowledgements.
+            # At the publication's limit the writer waits for status messages, not for acknowledgements.
             useful = stopped_by != WriterLimit.PUBLICATION
             if useful and wrote and self._window.has_unannounced and state.policy.heartbeats_per_max_samples:
                 self._sender.heartbeats.piggyback(now)
@@ -83,7 +83,7 @@ class Admission:
         state.blocked_by = stopped_by
 
     def _check_set(self, stopped_by: str) -> None:
-        """UsageError if nothing but the open coherent set is in its own way, and ``stopped_by`` is reached."""
+        """Raise CoherentSetError if ``stopped_by`` is reached by the open coherent set alone."""
         begun, window = self._state.set_begun, self._window
         if begun and window.is_full_of_one_set:
             raise CoherentSetError(
@@ -93,9 +93,9 @@ class Admission:
             )
 
     def begin_term(self, count: int, nbytes: int, *, keyed: bool) -> PublicationResult | None:
-        """Whether the publication log is at the end of a term, or of all, for so many samples of ``nbytes`` in all.
+        """Begin the next term of the publication log if ``count`` samples of ``nbytes`` in all do not fit this one.
 
-        See `LogFrames.begin_term`. Samples that wait in a batch have no place yet, so nothing is begun for them.
+        See `LogFrames.begin_term`. With batching no term is begun, since the samples are not framed yet.
         """
         nbytes += count * overhead(0, with_key_hash=keyed)
         messages = 2 * nbytes // self._readers.framing.budget + 1  # each but the last is more than half full
@@ -103,7 +103,7 @@ class Admission:
         return self._unsent.frames.begin_term(nbytes, rotate=self._batcher is None)
 
     def check_fits(self, samples: Samples) -> None:
-        """UsageError for samples that can never be let in all at once."""
+        """Raise UsageError for samples that can never be admitted all at once."""
         window = min(self._window.bytes_max, self._positions.term_window * 7 // 8)
         nbytes = int(samples.all_lengths().sum()) + samples.count * overhead(0, with_key_hash=False)
         if samples.count > 1 and nbytes > window:
@@ -113,7 +113,7 @@ class Admission:
             )
 
     def _acceptable(self, samples: Samples, framing: int, now: int) -> tuple[int, str]:
-        """How many, each with ``framing`` bytes around it, and what stops the rest."""
+        """How many samples, each with ``framing`` bytes around it, are admitted, and the limit that stops the rest."""
         count, stopped_by, batcher = samples.count, "", self._batcher
         if self._active or self._history.is_for_late_joiners:
             capacity = self._history.capacity
@@ -125,15 +125,15 @@ class Admission:
                 if (fits := batcher.fitting(samples, count, batches)) < count:
                     count, stopped_by = fits, WriterLimit.MAX_BATCHES
         if self._state.is_asynchronous and count:
-            # Half of the queue has to be free: else it would be filled a little at a time.
-            room = FLOW_CONTROLLER_BYTES_MAX - self._state.backlog
-            fits = fitting(samples, count, framing, room) if 2 * room >= FLOW_CONTROLLER_BYTES_MAX else 0
+            # Half of the queue must be free, so that it is not filled in small pieces.
+            free = FLOW_CONTROLLER_BYTES_MAX - self._state.backlog
+            fits = fitting(samples, count, framing, free) if 2 * free >= FLOW_CONTROLLER_BYTES_MAX else 0
             if fits < count:
                 count, stopped_by = fits, WriterLimit.FLOW_CONTROLLER
         nbytes = 0 if batcher is None else batcher.nbytes
         datagram = self._readers.framing.budget
         if count and (space := self._unsent.capacity(nbytes)) is not None:
-            # As in the send window, there has to be room worth filling.
+            # As in the send window, no small pieces.
             enough = min(2 * datagram, self._positions.term_window // 2)
             fits = fitting(samples, count, framing, space - space // _PLACES) if space >= enough else 0
             if fits < count:

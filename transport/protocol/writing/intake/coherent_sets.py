@@ -17,7 +17,7 @@ from .intake import Intake
 
 
 class CoherentSets:
-    """At most one set is open at a time. ``flush`` sends the batch in progress, which is no part of what follows."""
+    """The coherent sets of one writer, of which at most one is open; ``flush`` sends the batch in progress."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class CoherentSets:
         self._is_aborting = False
 
     def begin(self, *, now: int) -> None:
-        """What is written until :meth:`end` becomes visible together (RTPS 2.5 §8.7.5)."""
+        """Begin a set: samples written until :meth:`end` become visible together (RTPS 2.5 §8.7.5)."""
         state = self._state
         state.touch()
-        if self._is_aborting:  # an exception has stopped that
+        if self._is_aborting:  # an exception interrupted the last abort
             self.abort(now=now)
         self._check_open(is_open=False)
         self._flush(now)
-        self._note_end()  # of the set before, if an exception has stopped that
+        self._note_end()  # of the last set, if an exception interrupted its end
         while state.sets and state.sets[0][1] <= state.sent_sn:
             state.sets.popleft()
         state.set_begun = state.last_sn + 1
@@ -60,7 +60,7 @@ class CoherentSets:
         self._window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * budget))
 
     def end(self, *, now: int) -> None:
-        """The set is complete."""
+        """Complete the open set."""
         state = self._state
         state.touch()
         self._check_open(is_open=True)
@@ -68,11 +68,14 @@ class CoherentSets:
         if state.last_sn >= state.set_begun:
             self._write_marker(state.set_begun, now)
         self._close()
-        self._acks.written(now)  # what the set has replaced may be dropped now
+        self._acks.written(now)  # samples that the set has replaced may be dropped now
 
     def abort(self, *, now: int) -> None:
-        """The set does not become visible: what nobody has of it is irrelevant, and readers with coherent access
-        drop what they hold. Others keep what they have got."""
+        """Abort the open set, so that it does not become visible.
+
+        Its samples become irrelevant. Readers with coherent access drop those that they hold; others keep those that
+        they have received.
+        """
         state = self._state
         state.touch()
         self._check_open(is_open=True)
@@ -94,7 +97,7 @@ class CoherentSets:
             self._sender.heartbeats.request_acknowledgment(now)
 
     def _close(self) -> None:
-        """No set is open from now on. What an exception stops before leaves one, to be aborted or ended once more."""
+        """Close the set. After an exception before this call the set is still open, to be aborted or ended again."""
         state = self._state
         if state.sets and state.sets[-1][1] == INFINITE:
             state.sets.pop()
@@ -103,12 +106,12 @@ class CoherentSets:
         self._note_end()
 
     def _note_end(self) -> None:
-        """What the set has replaced counts from now on."""
+        """Let KEEP_LAST count the samples that the set has replaced."""
         if self._keep_last is not None:
             self._keep_last.note_numbered()
 
     def _write_marker(self, begun: int, now: int) -> None:
-        """Write the last change of the set, which holds no sample of the user's."""
+        """Write the end marker of the set, a change without a user's sample."""
         state = self._state
         sn = state.last_sn + 1
         if state.sets and state.sets[-1][0] == begun:

@@ -1,4 +1,4 @@
-"""How samples that leave together are framed: whole trains of messages, DATA, or one DATA_BATCH."""
+"""Chooses how samples are framed: as GSO buffers of whole messages, as DATA, or as one DATA_BATCH."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..readers import MatchedReaders, Pacing, SendWindow
 from ..sending import Broadcast
 from ..state import WriterState
 
-#: Trains are small parts of the send window.
+#: Least send window, in bytes, for GSO buffers, which are to be small parts of it.
 _GSO_WINDOW: Final = 1 << 20
-#: A group of samples that share a datagram is a small part of what a reader takes: it is sent as a whole.
+#: Samples whose last fragments share a datagram are sent whole: at most this fraction of a reader's window.
 _GROUPS_IN_WINDOW: Final = 4
 
 
@@ -43,8 +43,8 @@ class Framer:
         self._broadcast = broadcast
 
     def together(self, pending: PendingBatch) -> list[PendingBatch]:
-        """The same samples in pieces that :meth:`changes` takes: batches that are alike leave together if none of
-        them has to be looked at by itself."""
+        """The same samples in pieces for :meth:`changes`: uniform batches stay together if none of them needs
+        processing of its own."""
         if not pending.per_batch:
             return [pending]
         if not self._broadcast.wants_batches:
@@ -58,7 +58,7 @@ class Framer:
         return pending.apart()
 
     def changes(self, pending: PendingBatch) -> Iterable[Change]:
-        """The next samples (:meth:`together`) as changes; none of a batch in which all samples are removed."""
+        """The next samples (:meth:`together`) as changes; none for a batch of which all samples are removed."""
         state, framing = self._state, self._readers.framing
         first_sn, coherent_set = state.last_sn + 1, state.set_begun
         if self._takes_together(pending):
@@ -92,14 +92,14 @@ class Framer:
         return (batch_change(pending, first_sn, framing, batch_sn, coherent_set, removed=removed),)
 
     def _skip(self, first_sn: int, last_sn: int) -> Iterator[Change]:
-        """The next numbers will never come. They are given away before anybody hears of it."""
+        """Skip the next numbers, and announce a GAP. The numbers are assigned before any reader can learn of them."""
         self._history.skipped.skip_numbers(first_sn, last_sn)
         self._state.last_sn = last_sn
         self._broadcast.gap(first_sn, last_sn)
         yield from ()
 
     def _takes_together(self, pending: PendingBatch) -> bool:
-        """Whether the samples are alike, and no datagram or sample has to be looked at by itself."""
+        """Whether the samples are uniform, and no datagram or sample needs processing of its own."""
         return (
             pending.samples.is_uniform
             and pending.timestamps is None
@@ -110,7 +110,7 @@ class Framer:
         )
 
     def _goes_by_gso(self, pending: PendingBatch) -> bool:
-        """Whether samples that are taken together are many of which a datagram holds one at least."""
+        """Whether samples that are taken together each fit a datagram, and fill two datagrams at least."""
         budget, size = self._readers.framing.budget, self._framed_size(pending)
         return size <= budget and pending.samples.count * size >= 2 * budget and self._broadcast.coalesces
 
@@ -125,23 +125,23 @@ class Framer:
         )
 
     def _group_bytes(self) -> int:
-        """Bytes of samples whose last fragments may share a datagram: a small part of what every reader takes.
+        """Bytes of samples whose last fragments may share a datagram: a small part of every reader's window.
 
-        Only readers of ours are known to put so many samples together at a time: Cyclone DDS does 16, or 4 of a
-        best-effort writer, and a best-effort reader of Fast DDS one. Who misses the datagram without asking again loses
-        all.
+        0 if some readers are not ours, because others reassemble few samples at a time: Cyclone DDS 16, or 4 of a
+        best-effort writer; a best-effort reader of Fast DDS one. A best-effort reader that loses such a datagram loses
+        all samples in it.
         """
         return self._pacing.least_window(len(self._readers.proxies)) // _GROUPS_IN_WINDOW
 
     def _framed_size(self, pending: PendingBatch) -> int:
-        """Bytes of the DATA of each sample, which are all alike."""
+        """Bytes of the DATA of each of the uniform samples."""
         keyed, in_set = pending.key_hashes is not None, self._state.set_begun != 0
         around = overhead(int(pending.flags), with_key_hash=keyed, in_coherent_set=in_set)
         return pending.samples.size + around
 
     @property
     def _takes_gso(self) -> bool:
-        """Whether what leaves together is a small part of what may be in flight."""
+        """Whether a GSO buffer is a small part of what may be in flight."""
         state = self._state
         return (
             self._window.size is None

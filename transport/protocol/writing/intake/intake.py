@@ -1,4 +1,4 @@
-"""What is written, until it is handed on to be sent: let in as far as there is room, gathered into batches."""
+"""Admits samples as far as the limits allow, and gathers them into batches to be sent."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..readers import MatchedReaders
 from ..state import WriterState
 from .admission import Admission
 
-#: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
+#: Bytes of the fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
 _BATCH_ROOM: Final = 48 + COHERENT_SET_SIZE + SENTINEL_SIZE
-#: Bytes of a payload that is longer than a key hash, padded as all payloads are.
+#: Bytes of the shortest padded payload that is longer than a key hash.
 _LONG: Final = KEY_HASH_BYTES + 4
 
 
 def batch_bytes_max(readers: MatchedReaders) -> int:
-    """The most bytes a batch may have, its metadata included, so that all matched readers take it."""
+    """The most bytes of a batch, its metadata included, that all matched readers accept."""
     return readers.framing.budget - _BATCH_ROOM
 
 
 def batcher_of(
     state: WriterState, readers: MatchedReaders, interceptor: Interceptor | None
 ) -> Batcher | None:
-    """What gathers a writer's samples into batches; None: it sends none."""
+    """The batcher of a writer; None if the writer sends no batches."""
     if not state.batch.batches:
         return None
     return Batcher(
@@ -54,7 +54,7 @@ class Intake:
     ) -> None:
         self._batcher = batcher
         self._readers = readers
-        #: What the batch in progress fits.
+        #: The framing that the batch in progress fits.
         self._framing = readers.framing
         self._admission = admission
 
@@ -65,7 +65,7 @@ class Intake:
 
     @property
     def batch_bytes_max(self) -> int:
-        """The most bytes a batch may have, its metadata included, so that all matched readers take it."""
+        """The most bytes of a batch, its metadata included, that all matched readers accept."""
         return batch_bytes_max(self._readers)
 
     def take_samples(
@@ -78,7 +78,7 @@ class Intake:
         key_hashes: U8 | None,
         whole: bool,
     ) -> tuple[int, list[PendingBatch]]:
-        """How many samples were taken, and what is to be sent; ``whole``: all of them or none."""
+        """Take samples; returns how many, and the batches to send; ``whole``: take all of them or none."""
         self._fit()
         if flags & KEY_ONLY and self._readers.mistake_keys:
             samples = lengthened(samples)
@@ -102,20 +102,20 @@ class Intake:
         return count, batches
 
     def flush_batch(self, reason: FlushReason) -> list[PendingBatch]:
-        """End the batch in progress, which is to be sent."""
+        """End the batch in progress; returns the batches to send."""
         self._fit()
         return [] if self._batcher is None else self._batcher.flush_batch(reason)
 
     def sent(self) -> None:
-        """What was handed out last to be sent is."""
+        """The batches that were returned last are sent."""
         if self._batcher is not None:
             self._batcher.leaving.sent()
 
     def put_back(self, batches: Iterable[PendingBatch], sent: int) -> None:
-        """These were to be sent, and an exception has stopped that: but for the first ``sent`` samples they go with
-        what is sent next.
+        """Keep these batches, without their first ``sent`` samples, for the next send after an exception.
 
-        Samples that are not gathered into batches are those of the call which raises it."""
+        Without batching nothing is put back: all samples are those of the call that raises the exception.
+        """
         if self._batcher is not None:
             parts: list[PendingBatch] = []
             for each in batches:
@@ -129,16 +129,16 @@ class Intake:
             self._batcher.discard()
 
     def resume(self, now: int) -> None:
-        """What was taken is on its way now: the time that took is not the user's."""
+        """The samples taken were sent: turbo mode does not count that time as a pause of the user's."""
         if self._batcher is not None:
             self._batcher.resume(now)
 
     def get_timer(self) -> int | None:
-        """When the batch in progress has waited for as long as it may."""
+        """When the flush delay of the batch in progress is over."""
         return None if self._batcher is None else self._batcher.get_timer()
 
     def handle_timer(self, now: int) -> list[PendingBatch]:
-        """The batch in progress, if it has waited for as long as it may."""
+        """End the batch in progress if its flush delay is over; returns the batches to send."""
         due = self.get_timer()
         if self._batcher is None or due is None or due > now:
             return []
@@ -153,12 +153,12 @@ class Intake:
 
 
 def lengthened(keys: Samples) -> Samples:
-    """The serialized keys, with zeros behind those that a reader might take for the key hash.
+    """The serialized keys, with zeros appended to those that a reader might mistake for the key hash.
 
-    Fast DDS 2.9 takes the payload of a dispose for the key hash if it has 16 bytes or fewer, its encapsulation header
-    included, although the key hash stands beside it; a longer payload it ignores. Cyclone DDS, on the other hand, needs
-    the key where it cannot be told from the hash. Zeros behind a short key suit both, and our readers, which stop where
-    the key ends.
+    Fast DDS 2.9 takes the payload of a dispose as the key hash if it has 16 bytes or fewer, its encapsulation header
+    included, although the key hash is in the inline QoS; it ignores a longer payload. Cyclone DDS, in contrast, needs
+    the key if it cannot be derived from the hash. Zeros behind a short key suit both, and our readers, which stop at
+    the end of the key.
     """
     lengths = keys.all_lengths()
     short = (lengths > 0) & (lengths < _LONG)

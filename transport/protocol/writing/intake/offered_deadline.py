@@ -1,7 +1,7 @@
 """OFFERED_DEADLINE_MISSED: periods in which an instance was not written (:mod:`...deadlines`).
 
-Invariant: an instance that was disposed or unregistered is known until its row is needed for another one; there are
-no more rows than twice as many as instances that are watched or are written at once.
+Invariant: the row of an instance that was disposed or unregistered is kept until another instance needs it. The table
+has at most twice as many rows as there are watched instances and instances in one write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYLESS: Final = np.zeros((1, 16), np.uint8)
 
 
 class OfferedDeadline:
-    """The periods of one writer's instances, each begun by the instance's first write."""
+    """Watches the deadlines of one writer's instances, each from the instance's first write on."""
 
     def __init__(self, period: int) -> None:
         self.is_finite = period < INFINITE
@@ -32,7 +32,7 @@ class OfferedDeadline:
         self._deadlines = Deadlines(period, self._instances)
 
     def written(self, key_hashes: U8 | None, flags: int | U32, now: int) -> None:
-        """Samples of these instances, (n, 16), were written; disposed and unregistered ones owe nothing."""
+        """Samples of these instances, (n, 16), were written. Disposed and unregistered instances have no deadline."""
         if not isinstance(flags, int):
             ended = flags & (DISPOSED | UNREGISTERED) != 0
             assert key_hashes is None or len(key_hashes) == len(flags)
@@ -48,7 +48,7 @@ class OfferedDeadline:
             self._deadlines.renew(rows, now=now)
 
     def missed(self, now: int) -> int:
-        """How often a period has ended without a write since the last call."""
+        """The number of periods that ended without a write since the last call."""
         before = self._deadlines.missed
         self._deadlines.handle_timer(now)
         return self._deadlines.missed - before

@@ -1,7 +1,8 @@
-"""Samples that are written in place: room in the publication log, claimed first and committed later (tryClaim).
+"""Samples that are written in place: memory in the publication log, claimed first and committed later (Aeron's
+tryClaim).
 
-A claimed sample has its sequence number already, so nothing behind it is sent before it is committed. When it is
-aborted, or is not committed in time, its place becomes padding, and its number a GAP.
+A claimed sample has its sequence number already, so no later sample is sent before it is committed. If it is aborted,
+or not committed in time, its frame becomes padding, and its number a GAP.
 
 Invariants: ``open`` holds the claims in the order of their numbers; each is among the unsent changes.
 """
@@ -27,9 +28,9 @@ from .offered_deadline import OfferedDeadline
 
 
 class SampleClaim:
-    """Room for one serialized sample; ``data`` is to be filled, its encapsulation header included.
+    """Memory for one serialized sample. The caller fills ``data``, which includes the encapsulation header.
 
-    On a keyed topic ``key_hash``, (1, 16), is to be filled, too.
+    On a keyed topic the caller also fills ``key_hash``, (1, 16).
     """
 
     __slots__ = ("at", "change", "claim", "data", "key_hash")
@@ -39,11 +40,12 @@ class SampleClaim:
         self.claim = claim
         self.data = data
         self.key_hash = key_hash
-        #: When it was made.
+        #: When the claim was made.
         self.at = at
 
     def detach(self) -> None:
-        """It was given up: what is still filled in must not reach the log, whose room others will use."""
+        """Detach the memory from the log after the claim was given up, so that late writes to it do not reach the log,
+        where other frames will lie."""
         self.data = self.data.copy()
         self.key_hash = None if self.key_hash is None else self.key_hash.copy()
 
@@ -53,7 +55,7 @@ class SampleClaim:
 
     @property
     def position(self) -> int:
-        """Where what comes behind it begins."""
+        """The position at which the next frame begins."""
         return self.change.position
 
 
@@ -93,11 +95,11 @@ class SampleClaims:
     def make(
         self, size: int, *, timestamp: int, now: int, wall_clock: int | None = None
     ) -> SampleClaim | None:
-        """Room for one sample of ``size`` bytes, padded to a multiple of 4, in the publication log; None: not now.
+        """Claim memory for one sample of ``size`` bytes, padded to a multiple of 4; None under back-pressure.
 
-        The claim is to be handed to :meth:`commit` or :meth:`abort`; until then what is written behind it waits.
-        ``wall_clock``: see `StatefulWriter.write`. Raises UsageError for a timestamp that RTPS cannot carry, and for a
-        sample that cannot be claimed.
+        The caller passes the claim to :meth:`commit_claim` or :meth:`abort`; until then all later samples wait.
+        ``wall_clock``: see `StatefulWriter.write_samples`. Raises UsageError for a timestamp that RTPS cannot carry,
+        and for a sample that cannot be claimed.
         """
         state = self._state
         check_timestamp(timestamp)
@@ -130,21 +132,19 @@ class SampleClaims:
             key_hash = framed_key_hash(block.data) if self._keyed else None
             made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
             state.counters.written_samples += 1
-            self._unsent.frames.placing = None  # it is looked after here from now on
+            self._unsent.frames.placing = None  # ``open`` holds it from now on
             self.open.append(made)
         except BaseException:
             self._sender.complete()
             if claim is not None:
                 claim.abort()
-            if (
-                change.last_sn <= state.last_sn
-            ):  # it has its number: what comes behind it must not wait for it
+            if change.last_sn <= state.last_sn:  # it has its number: later samples must not wait for it
                 self._withdraw(change, now)
             raise
         return made
 
     def commit_claim(self, claim: SampleClaim, *, now: int) -> bool:
-        """The sample is complete. False: it was overdue, and has been given up."""
+        """The sample is complete. Returns False if the claim was given up before, since it was overdue."""
         self._state.touch()
         if claim not in self.open or not claim.claim.commit():
             return False
@@ -152,18 +152,18 @@ class SampleClaims:
         return True
 
     def _committed(self, claim: SampleClaim, now: int) -> None:
-        # It is open until all of this is done: what an exception stops here, the next abort completes.
+        # The claim stays open until all of this is done: after an exception, the next abort completes it.
         claim.change.is_claimed = False
         if self._keep_last is not None:
             self._keep_last.end_claim(claim.sn, claim.key_hash)
         if self._deadline.is_finite:
             self._deadline.written(claim.key_hash, 0, now)
         self.open.remove(claim)
-        self._go_on(now)
+        self._resume(now)
 
     def abort(self, claim: SampleClaim, *, now: int) -> None:
-        """There will be no such sample: its number is a GAP. One that lies in the log already is committed instead: an
-        exception has stopped its :meth:`commit`."""
+        """Abort a claim: its number becomes a GAP. A claim that is committed to the log is completed instead: an
+        exception interrupted its :meth:`commit_claim`."""
         state = self._state
         state.touch()
         if claim not in self.open:
@@ -178,18 +178,18 @@ class SampleClaims:
         state.counters.written_samples -= 1
 
     def _withdraw(self, change: Change, now: int) -> None:
-        """Nothing waits for a claimed change any more. What an exception stops here can be done once more."""
+        """Withdraw a claimed change, so that nothing waits for it. After an exception the call can be repeated."""
         self._history.withdraw(change)
         self._sender.gap(change.first_sn, change.last_sn)
         self._unsent.withdraw(change)
-        self._go_on(now)
+        self._resume(now)
 
-    def _go_on(self, now: int) -> None:
+    def _resume(self, now: int) -> None:
         self._sender.transmit(now)
         self._acks.written(now)
 
     def abort_all(self, now: int) -> None:
-        """The writer leaves: what is not complete will not be."""
+        """Abort all open claims, because the writer closes."""
         while self.open:
             self.abort(self.open[0], now=now)
 
@@ -198,7 +198,7 @@ class SampleClaims:
         return self.open[0].at + self._timeout if self.open else None
 
     def handle_timer(self, now: int) -> None:
-        """Give up what nobody committed in time."""
+        """Give up claims that were not committed in time."""
         while self.open and now - self.open[0].at >= self._timeout:
             self._state.counters.unblocked_publications += 1
             self.abort(self.open[0], now=now)

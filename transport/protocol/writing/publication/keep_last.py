@@ -61,7 +61,7 @@ class KeepLast:
         self._hollow = IntervalSet()
         self._end_marker = 0
 
-    # --- what is written -------------------------------------------------------------------------
+    # --- writes ----------------------------------------------------------------------------------
 
     def expect(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
         """Samples of these instances will get the numbers from ``first_sn`` on; :meth:`note_numbered` follows."""
@@ -211,7 +211,7 @@ class KeepLast:
         """The set is aborted: it replaces nothing."""
         self._noted.clear()
 
-    # --- what is replaced ------------------------------------------------------------------------
+    # --- replaced numbers ------------------------------------------------------------------------
 
     def take_replaced(self, last_sn: int) -> tuple[I64, I64]:
         """Take the replaced ranges up to ``last_sn``, each once; for a keyed topic."""

@@ -46,7 +46,7 @@ class SendWindow:
         self._unannounced = self._unannounced_bytes = 0
         self._times = policy.heartbeats_per_max_samples
 
-    # --- what is in flight -----------------------------------------------------------------------
+    # --- in flight -------------------------------------------------------------------------------
 
     def add_change(self, change: Change) -> None:
         """Add a change that readers must acknowledge."""

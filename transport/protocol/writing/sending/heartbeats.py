@@ -48,7 +48,7 @@ class Heartbeats:
         self._broadcast = broadcast
         self._send = send
 
-    # --- what they announce ----------------------------------------------------------------------
+    # --- contents --------------------------------------------------------------------------------
 
     def next(self, now: int) -> int:
         """The count of the next HEARTBEAT, which is the same in all forms."""
@@ -79,7 +79,7 @@ class Heartbeats:
             reader_id, me, first_batch, last_batch, first, last, count, liveliness=liveliness
         ).encode()
 
-    # --- where they go ---------------------------------------------------------------------------
+    # --- destinations ----------------------------------------------------------------------------
 
     def piggyback(self, now: int, last_sn: int | None = None) -> None:
         """Pack a HEARTBEAT to all readers behind the data that is packed so far."""

@@ -50,7 +50,7 @@ class Sender:
         self.heartbeats = Heartbeats(state, history, acks, broadcast, self.queue)
         self._out: list[Outgoing] = []
 
-    # --- what is published -----------------------------------------------------------------------
+    # --- published changes -----------------------------------------------------------------------
 
     def write_changes(
         self, changes: Iterable[Change], count: int, now: int, hand_over: Callable[[], object] | None = None
