@@ -225,7 +225,7 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     made._cache = cast(Any, SimpleNamespace(**timers, writer_lost=note("lost")))
     made._shown = cast(Any, SimpleNamespace(consumer=0))
     made._losses = cast(Any, SimpleNamespace(report=note("losses")))
-    made._clocks = cast(Any, SimpleNamespace(look=note("clocks")))
+    made._clocks = cast(Any, SimpleNamespace(warn_if_new=note("clocks")))
     made.keep(4)
     made.keep(5)
     assert done == ["expire", "commit", "offer room"] * 2 + ["timer"]

@@ -200,7 +200,7 @@ def check_metadata(mapping: memoryview, path: Path) -> None:
         raise LogError(f"{path} is not a publication log", path=path)
     words = mapping[:SLOTS_AT].cast("q")
     if words[_VERSION] != VERSION:
-        raise LogError(f"{path} has another version than {VERSION}, the supported one", path=path)
+        raise LogError(f"{path} is not of the supported version {VERSION}", path=path)
     term_length, terms_at, about_bytes = words[_TERM_LENGTH], words[_TERMS_AT], words[_ABOUT_BYTES]
     try:
         check_term_length(term_length)

@@ -1,4 +1,4 @@
-"""DATA_BATCH: many samples behind one submessage header, acknowledged as one unit (RTI; read by ours and RTI's).
+"""DATA_BATCH: many samples behind one submessage header, acknowledged as one unit (RTI; read by this product and RTI).
 
 Layout (after the submessage header): extraFlags, octetsToInlineQos, reader id, writer id, the batch's sequence
 number, the first sample's, offset to the last sample's (u32), sample count (u32), inline QoS of the batch if
@@ -6,9 +6,9 @@ Q, length of the sample-info list (u32), the sample infos, one encapsulation hea
 theirs, each padded to 4. A sample info: flags (u16, big-endian whatever the E flag says), octetsToInlineQos
 (u16), length of the payload (u32), then what its flags say: timestamp, sequence number offset, inline QoS.
 
-Wireshark expects a payload right behind the one before, whatever its length: so the length that we write includes the
-padding. How much of it is padding, which the encapsulation header of each sample says (XTypes 1.3 §7.6.3.1.2), is
-written into two of the reserved flags: the low bits of their first byte.
+Wireshark expects a payload right behind the one before, whatever its length: so the length that this writer sends
+includes the padding. The number of padding bytes, which the encapsulation header of each sample contains (XTypes 1.3
+§7.6.3.1.2), is written into two of the reserved flags: the low bits of their first byte.
 
 :func:`frame_batch` writes the sample infos column by column, never one by one; `batch_scan` reads them likewise.
 """
@@ -56,13 +56,13 @@ Bools = npt.NDArray[np.bool_]
 
 @slotted
 class BatchBlock:
-    """A DATA_BATCH submessage, ready to send. Only the flags of removed samples ever change in it."""
+    """A DATA_BATCH submessage, ready to send. Only its flags of removed samples change later."""
 
     batch_sn: int
     first_sn: int
     count: int
     data: U8
-    #: Where each sample info starts in ``data``: the first, and how far apart they are, or all.
+    #: Offsets of the sample infos in ``data``: the first and the stride, or all.
     info_start: int
     info_stride: int
     info_starts: I64 | None = None
@@ -87,7 +87,7 @@ class BatchBlock:
             self.data[self.info_starts[low:high] + 1] |= _I
 
     def to_run(self, prefix: bytes, timestamp: int) -> list[Run]:
-        """The samples again, with memory of their own; ``timestamp`` is that of the first."""
+        """The samples as runs with memory of their own; ``timestamp`` is that of the first."""
         return scan_batch(self.data, 0, self.nbytes, prefix, timestamp).runs
 
 
@@ -106,11 +106,11 @@ def frame_batch(
 ) -> BatchBlock:
     """Wrap serialized samples, all of one encapsulation, into one DATA_BATCH.
 
-    ``flags``: sample flags of all samples, or (n,) of each. A sample that is DISPOSED or UNREGISTERED goes without
-    payload, unless that is a serialized key (KEY_ONLY). ``key_hashes``: (n, 16). ``timestamps``: (n,) ns of each
-    sample, the first of which the INFO_TS carries; None: all share that one. ``removed``: (n,) bool; REMOVED among
-    the flags has no meaning here. ``coherent_set``: as in `framing.frame`. Raises UsageError if the samples do not
-    make one submessage.
+    ``flags``: sample flags of all samples, or (n,) of each. A DISPOSED or UNREGISTERED sample is sent without payload,
+    unless that is a serialized key (KEY_ONLY). ``key_hashes``: (n, 16). ``timestamps``: (n,) ns of each sample, the
+    first of which is sent in the INFO_TS; None: all share that one. ``removed``: (n,) bool; REMOVED among the flags is
+    ignored here. ``coherent_set``: as in `framing.frame`. Raises UsageError if the samples do not fit into one
+    submessage.
     """
     count = samples.count
     if not count:
@@ -161,7 +161,8 @@ def words_before_infos(
     coherent_set: int = 0,
     reader_id: bytes = ENTITYID_UNKNOWN,
 ) -> list[int]:
-    """A DATA_BATCH of ``count`` samples up to its sample infos; of these and of the payloads, how many words."""
+    """A DATA_BATCH of ``count`` samples up to its sample infos; ``infos`` and ``payload`` are their lengths in
+    words."""
     qos = inline_qos_words(0, False, coherent_set)
     head = [
         DATA_BATCH | (FLAG_E | (FLAG_Q if qos else 0)) << 8,
@@ -185,8 +186,8 @@ def words_before_infos(
 
 
 def uniform_payloads(samples: Samples, flags: int) -> tuple[int, int, int | Words, Words]:
-    """Of uniform samples of one encapsulation that have the same flags: the encapsulation header of all, the length
-    behind it (-1: no payload), how much of it is padding, and (samples, words) of bytes."""
+    """For uniform samples of one encapsulation with the same flags: the common encapsulation header, the length behind
+    it (-1: no payload), the number of padding bytes in it, and (samples, words) of bytes."""
     if (flags & (DISPOSED | UNREGISTERED) and not flags & KEY_ONLY) or not samples.size:
         return _NO_PAYLOAD, -1, 0, np.empty((samples.count, 0), np.uint32)
     samples.check_padding()
@@ -208,8 +209,8 @@ def sample_infos(count: int, padding: int | Words, length: int, flags: int, key_
 def _payloads(
     samples: Samples, flags: int | npt.NDArray[np.uint32]
 ) -> tuple[int, int | I64, int | Words, Words]:
-    """The encapsulation header of all, the lengths behind it (-1: no payload), how much of them is padding,
-    and the bytes."""
+    """The common encapsulation header, the lengths behind it (-1: no payload), the number of padding bytes in them, and
+    the bytes."""
     if isinstance(flags, int) and samples.is_uniform:
         return uniform_payloads(samples, flags)
     if isinstance(flags, int) and flags & (DISPOSED | UNREGISTERED) and not flags & KEY_ONLY:
@@ -242,7 +243,7 @@ def _encapsulation(headers: Words) -> int:
 
 
 def _bits(lengths: int | I64, flags: int | npt.NDArray[np.uint32], removed: Bools | None) -> Any:
-    """D or K where there is a payload, I where the sample is removed: (n,), or one number for all."""
+    """D or K for samples with a payload, I for removed ones: (n,), or one number for all."""
     bits: Any = 0
     if isinstance(lengths, int) and isinstance(flags, int):
         bits = (_K if flags & KEY_ONLY else _D) if lengths >= 0 else 0
@@ -262,7 +263,7 @@ def _sample_infos(
     key_hashes: U8 | None,
     timestamps: I64 | None,
 ) -> tuple[Words, I64 | None]:
-    """The sample infos, as (count, words) if all have one shape; else flat, and the byte where each starts."""
+    """The sample infos, as (count, words) if all have one shape; otherwise flat, with the byte offset of each."""
     own: Bools | None = None
     if timestamps is not None:
         own = np.empty(count, np.bool_)
@@ -271,7 +272,7 @@ def _sample_infos(
         if not own.any():
             own = None
     status: Any = flags & STATUS_MASK
-    some_status = not isinstance(status, int)  # some have it, some do not
+    some_status = not isinstance(status, int)  # some samples have a status, some do not
     with_qos: Any = True if key_hashes is not None else status != 0
     head = bits | (with_qos * np.uint32(_Q << 8)) | np.uint32(4 << 16)
     if own is not None:

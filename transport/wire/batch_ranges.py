@@ -1,8 +1,8 @@
-"""Batches that follow one another, a DATA_BATCH a datagram, read together: they come to one run.
+"""Consecutive batches, one DATA_BATCH in each datagram, read together into one run.
 
-Datagrams are read so that are as long as each other and lie at a constant pitch, as trains do: header, INFO_TS and one
-little-endian DATA_BATCH without inline QoS of its own, whose samples are all there, are of one size and say nothing
-more of themselves than a key hash. All else is left to the message receiver, which reads each by itself.
+Reads datagrams of equal length at a constant pitch, as in GSO buffers: header, INFO_TS and one little-endian DATA_BATCH
+without inline QoS of its own, whose samples are all present, are of one size and have no inline QoS except a key hash.
+All other datagrams are left to the message receiver, which reads each by itself.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from .message import FLAG_E
 from .runs import Words, alike_between
 from .samples import U8, Run, equal_ranges, source_timestamps
 
-#: Of a DATA_BATCH, where lie: its numbers; the offset to its last sample; the length of its sample infos; these.
+#: Offsets in a DATA_BATCH: its numbers; the offset to its last sample; the length of its sample infos; these.
 _BATCH_SN: Final = BODY_WORD + 4
 _FIRST_SN: Final = BODY_WORD + 6
 _TO_LAST: Final = BODY_WORD + 8
 _LIST_BYTES: Final = BODY_WORD + 10
 _INFOS: Final = BODY_WORD + 11
-#: Words in which the datagrams of a stretch agree; of the header, the minor version and the vendor may differ.
+#: Words that are equal in the datagrams of a range; in the header, the minor version and the vendor may differ.
 _EQUAL_WORDS: Final = (0, INFO_TS_WORD, *EQUAL_WORDS, _TO_LAST, _LIST_BYTES)
 #: The low half of a DATA_BATCH's first word, and octetsToInlineQos behind the extra flags.
 PLAIN_BATCH: Final = DATA_BATCH | FLAG_E << 8
 _T, _Q, _O, _D, _I, _K = SAMPLE_INFO_FLAGS
 _NUMBER_MAX: Final = (1 << 62) - 1
-#: What a run of several times has in front of each sample.
+#: Bytes of the timestamp in front of each sample, in a run with several timestamps.
 _STAMP_BYTES: Final = 8
 
 
 class BatchRange:
-    """``batches`` batches of ``per_batch`` samples each, the first of them ``batch_sn``: as one run, and apart."""
+    """``batches`` batches of ``per_batch`` samples each, from ``batch_sn`` on: as one run, and apart."""
 
     __slots__ = ("_layout", "_rows", "_run", "batch_sn", "batches", "per_batch", "reader_id", "writer")
 
@@ -81,7 +81,7 @@ class BatchRange:
         return self._rows.nbytes
 
     def run(self) -> Run:
-        """All samples; the run has memory of its own, and no number of a batch."""
+        """All samples; the run has memory of its own, and no batch number."""
         if self._run is None:
             self._run = self._layout.gather(self._rows, self.writer, self.reader_id)
         return self._run
@@ -107,7 +107,7 @@ class BatchRange:
 
 
 class SpanningBatches(NamedTuple):
-    """A stretch in the datagrams [first, stop) of those that were looked at."""
+    """A range in the datagrams [first, stop) of those that were scanned."""
 
     first: int
     stop: int
@@ -116,7 +116,7 @@ class SpanningBatches(NamedTuple):
 
 def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> list[SpanningBatches]:
     """Read ``count`` datagrams of ``size`` bytes, the first at ``data[start]`` and each ``pitch`` bytes behind the one
-    before, all multiples of 4. A datagram that turns out to be different is in no stretch."""
+    before, all multiples of 4. A datagram of another form is in no range."""
     if pitch < size or size < 4 * (_INFOS + 2) or count < 2:
         return []
     words = data[start : start + (count - 1) * pitch + size].view("<u4")
@@ -132,7 +132,7 @@ def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> lis
 
 
 class _Layout(NamedTuple):
-    """What is the same in all datagrams of a stretch; ``head`` is the first of them. Positions are in words."""
+    """The layout that all datagrams of a range share; ``head`` is the first of them. Positions are in words."""
 
     head: Words
     per: int
@@ -145,7 +145,7 @@ class _Layout(NamedTuple):
 
     @classmethod
     def at_datagram(cls, data: U8, start: int, size: int, head: Words) -> _Layout | None:
-        """Of the datagram at ``data[start]``; None: it is none of those that are read here."""
+        """The layout of the datagram at ``data[start]``; None: it has another form than those that are read here."""
         plain = (
             head[0] == MAGIC_LE
             and head[VERSION_WORD] & 0xFF == MAJOR_VERSION
@@ -175,7 +175,7 @@ class _Layout(NamedTuple):
         return cls(head, per, shape.size, shape.key_hash, shape.status, payloads, width, padding)
 
     def alike(self, rows: Words) -> Iterator[tuple[int, int]]:
-        """[first, stop) of the rows that make up a stretch each."""
+        """[first, stop) of the rows of each range."""
         head, count = self.head, len(rows)
         good = (rows[:, VERSION_WORD] & 0xFF) == MAJOR_VERSION
         for column in _EQUAL_WORDS:
@@ -200,7 +200,7 @@ class _Layout(NamedTuple):
         return np.lib.stride_tricks.as_strided(infos, shape, strides, writeable=False)
 
     def gather(self, rows: Words, writer: Guid, reader_id: bytes) -> Run:
-        """The samples of ``rows``: of each its time, if times differ, its key hash, and its payload."""
+        """The samples of ``rows``: for each its timestamp, if they differ, its key hash, and its payload."""
         count, per, width, head = len(rows), self.per, self.width, self.head
         stamps = rows[:, STAMP_WORD:BODY_WORD]
         hash_at = 2 if (stamps != stamps[0]).any() else 0
@@ -236,5 +236,5 @@ class _Layout(NamedTuple):
 
 
 def _numbers(rows: Words, at: int) -> npt.NDArray[Any]:
-    """The sequence numbers at a place of each row."""
+    """The sequence numbers at an offset of each row."""
     return rows[:, at].astype(np.int32).astype(np.int64) << 32 | rows[:, at + 1]

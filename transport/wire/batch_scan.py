@@ -1,9 +1,10 @@
-"""Reading DATA_BATCH: sample infos that look alike are read as columns; see `batch` for the layout.
+"""Reads DATA_BATCH: sample infos of one shape are read as columns; see `batch` for the layout.
 
-Where sample infos differ too often for that, one walk finds where each begins and what its inline QoS says, and looks
-at no word twice; all else is read as columns again. So no submessage costs more than a few milliseconds.
+If sample infos differ too often for that, one scan finds the start and the inline QoS of each, and reads no word twice;
+the rest is read as columns again. So no submessage costs more than a few milliseconds.
 
-Other vendors may write what we do not: inline QoS of the whole batch, sequence number offsets, samples removed.
+Other vendors may send what this writer does not: inline QoS of the whole batch, sequence number offsets, removed
+samples.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ from .samples import (
 #: The flags of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
 SAMPLE_INFO_FLAGS: Final = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20)
 _T, _Q, _O, _D, _I, _K = SAMPLE_INFO_FLAGS
-#: Where the flags, and the padding count, lie in the first word of a sample info, read in the submessage's byte order.
+#: Shifts of the flags, and of the padding count, in the first word of a sample info, read in the submessage's byte
+#: order.
 _SHIFT: Final = (16, 8)
 _PADDING_SHIFT: Final = (24, 0)
 
-#: From octetsToNextHeader on.
+#: The layout from octetsToNextHeader on.
 _BATCH: Final = pair("HHH4s4siIiIII")
 _BATCH_SIZE: Final = 40
 BATCH_OCTETS_TO_INLINE_QOS: Final = 32
-#: By how many bytes about a microsecond is needed, where words are compared, and looked at one by one; for a part.
+#: Bytes that take about a microsecond: when words are compared, and when they are scanned one by one; and for a part.
 BYTES_PER_WORK: Final = 2_048
 BYTES_PER_WORK_SCANNED: Final = 12
 _WORK_PART: Final = 20
@@ -63,12 +65,12 @@ class Batch(NamedTuple):
     end: int  # where the next submessage starts
     reader_id: bytes
     writer: Guid
-    #: About microseconds that reading took.
+    #: About how many microseconds the reading took.
     work: int = 0
 
 
 class _Infos(NamedTuple):
-    """The sample infos by column; words are as they lie on the wire, in either byte order."""
+    """The sample infos by column; words are in the byte order of the wire."""
 
     bits: U8
     padding: U8  # from the reserved flags, see `batch`
@@ -86,8 +88,8 @@ def scan_batch(
 ) -> Batch:
     """Read the DATA_BATCH at ``data[pos]`` of a message that ends at ``stop``.
 
-    ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns). Raises
-    DecodeError when it is malformed, and when walking through its sample infos would be more than ``work_max``.
+    ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns). Raises DecodeError if it
+    is malformed, and if the scan of its sample infos would take more than ``work_max``.
     """
     if stop - pos < _BATCH_SIZE:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA_BATCH header")
@@ -109,7 +111,7 @@ def scan_batch(
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA_BATCH without sample infos")
     (list_bytes,) = _U32[little].unpack_from(data, at)
     at += 4
-    # The bytes, not the sample count, determine how many there are: removed samples may not be counted.
+    # The bytes, not the sample count, determine the number of infos: removed samples may not be counted.
     if list_bytes > end - at or list_bytes % 4 or not list_bytes:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
     parts = _parts(data, at, at + list_bytes, little)
@@ -168,13 +170,13 @@ def shape_of_info(data: U8, at: int, stop: int, little: int) -> _Shape:
 _Part = tuple[_Shape, Words]
 
 
-#: Cut into so many parts, which are this short on average, sample infos are sooner walked through one by one.
+#: If sample infos make this many parts, which are this short on average, scanning them one by one is faster.
 _PARTS_MANY: Final = 8
 _PART_SHORT: Final = 32
 
 
 def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part] | None:
-    """The sample infos, cut where they do not look alike: (count, size) words each; None: that is too often."""
+    """The sample infos, divided where their shape changes: (count, size) words each; None: it changes too often."""
     words = data[at:stop].view("<u4" if little else ">u4")
     parts: list[_Part] = []
     w = count = 0
@@ -187,19 +189,19 @@ def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part] | None:
         parts.append((shape, rows))
         w += rows.size
         count += len(rows)
-        # Usually all are alike, or all but the first. Where they are not, the next comparison is short, else a list of
-        # many shapes would be compared over and over.
+        # Usually all are alike, or all but the first. Otherwise the next comparison is short, so that a list of many
+        # shapes is not compared over and over.
         if len(parts) > 1:
             ahead = 4 * len(rows)
     return parts
 
 
 def _alike(words: Words, shape: _Shape, ahead: int, little: int) -> Words:
-    """The infos at the start of ``words`` that look like the first: (count, size)."""
+    """The infos at the start of ``words`` with the shape of the first: (count, size)."""
     size = shape.size
     count = min(len(words) // size, ahead)
     rows = words[: count * size].reshape(count, size)
-    # whether there is data, and how it is padded, may differ by sample
+    # whether there is data, and its padding, may differ by sample
     mask = np.uint32(0xFFFF_FFFF ^ (_D | _I | _K) << _SHIFT[little] ^ 3 << _PADDING_SHIFT[little])
     same = (rows[:, 0] ^ rows[0, 0]) & mask == 0
     if shape.qos >= 0:
@@ -237,14 +239,14 @@ def _columns(parts: list[_Part], little: int) -> _Infos:
             sets[part] = shape.coherent_set
         if shape.number >= 0:
             numbers[part] = rows[:, shape.number]
-        elif i:  # it follows the one before
+        elif i:  # its number follows the one before
             numbers[part] += numbers[i - 1] + 1 - i
         i += len(rows)
     return _checked(_Infos(bits, padding, lengths, flags, stamps, stamped, hashes, numbers, sets))
 
 
 def _checked(infos: _Infos) -> _Infos:
-    """The same, with the flags that the bits stand for."""
+    """A copy of ``infos`` with the sample flags decoded."""
     bits, numbers = infos.bits, infos.numbers
     if (bits & (_D | _K) == _D | _K).any():
         raise _both_data_and_key()
@@ -254,12 +256,12 @@ def _checked(infos: _Infos) -> _Infos:
     return infos
 
 
-#: Of a sample info in which a flag means another 4 or 8 bytes: how many bytes lie before its inline QoS at least.
+#: For a sample info in which each flag means another 4 or 8 bytes: the least number of bytes before its inline QoS.
 _LEAST_OCTETS: Final = [4 + (8 if bits & _T else 0) + (4 if bits & _O else 0) for bits in range(256)]
 
 
 def _walk(data: U8, at: int, stop: int, little: int) -> _Infos:
-    """What :func:`_columns` says of the parts, of sample infos of any shapes, in one pass over their words."""
+    """The result of :func:`_columns`, for sample infos of any shapes, in one pass over their words."""
     found = data[at:stop].view("<u4" if little else ">u4")
     words, end = found.tolist(), len(found)
     shift = _SHIFT[little]
@@ -315,7 +317,7 @@ def _walk(data: U8, at: int, stop: int, little: int) -> _Infos:
 
 
 def _last(marked: npt.NDArray[np.bool_]) -> I64:
-    """For each place the last marked one up to it; 0 before the first."""
+    """For each index the last marked one up to it; 0 before the first."""
     return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), 0))
 
 
@@ -330,7 +332,7 @@ _SAMPLE_FLAGS: Final = np.array(
 
 
 class _Payloads(NamedTuple):
-    """The encapsulation header at ``at``, the payloads behind it up to ``end``, and what else a run needs."""
+    """The encapsulation header at ``at``, the payloads behind it up to ``end``, and further inputs of a run."""
 
     data: U8
     at: int
@@ -339,7 +341,7 @@ class _Payloads(NamedTuple):
     little: int
 
     def words(self, count: int, lengths: int | I64, optional: bool) -> Words:
-        """The payloads, each padded to 4; ``optional``: there need not be any, nor an encapsulation header."""
+        """The payloads, each padded to 4; ``optional``: there may be none, nor an encapsulation header."""
         padded = lengths + 3 & -4
         if isinstance(lengths, int):
             total, least = count * (lengths + 3 & -4), count * lengths
@@ -354,12 +356,12 @@ class _Payloads(NamedTuple):
         return self._view(self.data[start : start + total])
 
     def _pad(self, lengths: I64, total: int, least: int) -> Words:
-        """Payloads of a sender that leaves out the padding of the last one, or of all."""
+        """Payloads of a sender that omits the padding of the last one, or of all."""
         start = self.at + 4
         padded = lengths + 3 & -4
         found = np.zeros(total, np.uint8)
         room = self.end - start
-        if total - int(padded[-1] - lengths[-1]) <= room:  # part of it may be there
+        if total - int(padded[-1] - lengths[-1]) <= room:  # part of the padding may be there
             found[:room] = self.data[start : self.end]
         else:
             found[spread(np.cumsum(padded) - padded, lengths)] = self.data[start : start + least]
@@ -377,7 +379,7 @@ class _Payloads(NamedTuple):
 
 
 def _plain(parts: list[_Part], payloads: _Payloads) -> Run | None:
-    """The uniform run of samples whose infos are all alike; None if they are not."""
+    """The uniform run of samples with infos of one shape; None if their shapes differ."""
     shape, rows = parts[0]
     if len(parts) > 1 or shape.number >= 0 or shape.coherent_set:
         return None
@@ -466,7 +468,7 @@ def _uniform(
 
 
 def _consecutive(run: Run, infos: _Infos) -> list[Run]:
-    """The run cut where numbers are left out or the coherent set changes."""
+    """The run, divided where numbers are missing or the coherent set changes."""
     numbers, sets = infos.numbers, infos.sets
     if sets is None and int(numbers[-1]) == len(numbers) - 1:
         return [run]

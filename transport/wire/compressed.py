@@ -1,8 +1,8 @@
-"""COMPRESSED: our own submessage, which stands for another one, compressed; only our own readers get it.
+"""COMPRESSED: this product's own submessage, a compressed form of another one; only its own readers get it.
 
-Body: codec (u8), kind and flags of the submessage inside (u8 each), a zero, length of its body (u32), length of
-the compressed body (u32), and that, padded to 4. With the kind SERIES, which is no submessage's, the body is whole DATA
-and INFO_TS submessages, one behind another. Other vendors skip it, as RTPS 2.5 §8.3.4.1 has it for kinds
+Body: codec (u8), kind and flags of the submessage inside (u8 each), a zero, length of its body (u32), length of the
+compressed body (u32), and the compressed body, padded to 4. With the kind SERIES, which no submessage has, the body is
+whole DATA and INFO_TS submessages, one behind another. Other vendors skip it, as RTPS 2.5 §8.3.4.1 requires for kinds
 from 0x80 on.
 """
 
@@ -19,9 +19,9 @@ from .numbers import pair
 COMPRESSED: Final = 0xB0
 SERIES: Final = 0x00
 
-#: Codec numbers on the wire; lz4 is the block format, which needs no memory but the result's.
+#: Codec numbers on the wire; lz4 is the block format, which needs no memory except for the result.
 _NUMBERS: Final = {"lz4": 1, "zstd": 2}
-#: The codecs that our readers announce.
+#: The codecs that this product's readers announce.
 CODECS: Final = frozenset(_NUMBERS)
 _ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
 _HEAD: Final = pair("BBBBII")
@@ -32,13 +32,13 @@ _BODY_MAX: Final = UDP_PAYLOAD_MAX - HEADER_SIZE - SUBMESSAGE_HEADER_SIZE
 
 @lru_cache(maxsize=64)
 def _codec(number: int, level: int | None = None) -> Any:
-    import pyarrow as pa  # most participants compress nothing
+    import pyarrow as pa  # most participants do not use compression
 
     return pa.Codec(_ARROW_NAMES[number], compression_level=level)
 
 
 def compress(submessage: Buffer, codec: str, level: int | None = None) -> bytes | None:
-    """The COMPRESSED submessage that stands for ``submessage``; None when it would not be smaller.
+    """The COMPRESSED form of ``submessage``; None if it would not be smaller.
 
     ``codec``: lz4 or zstd; ``level``: the codec's own, None: its default.
     """
@@ -63,7 +63,7 @@ def compress_series(submessages: bytes, codec: str, level: int | None = None) ->
 
 
 def decompress(body: Buffer, *, little_endian: bool = True) -> bytes:
-    """The submessage inside, or the SERIES, with its header, of a COMPRESSED one's body.
+    """The submessage, or the SERIES, with its header, from the body of a COMPRESSED one.
 
     It is no larger than a datagram.
 
@@ -92,7 +92,7 @@ def decompress(body: Buffer, *, little_endian: bool = True) -> bytes:
 
 
 def _ends_early(packed: memoryview, raw: bytes) -> bool:
-    """Whether an LZ4 block holds less than ``raw`` has room for: Arrow leaves the rest as the memory was.
+    """Whether an LZ4 block is shorter than ``raw``: Arrow leaves the rest of the memory unchanged.
 
     (Arrow checks the size itself for zstd.) A block that fits into one byte less is too short, and a block that is
     as long as declared ends with five literals.

@@ -1,6 +1,6 @@
-"""Where lies what in a datagram that begins with a header and an INFO_TS, as most do (RTPS 2.5 §9.4.4, §9.4.5).
+"""Offsets in a datagram that begins with a header and an INFO_TS, as most do (RTPS 2.5 §9.4.4, §9.4.5).
 
-Positions are in little-endian words of 4 bytes from the datagram's beginning, unless they are said to be bytes.
+Offsets are in little-endian words of 4 bytes from the datagram's beginning, unless they are named as bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from .message import FLAG_E, HEADER_SIZE, MAGIC
 from .runs import INFO_TS_WORDS
 from .submessages import DATA_HEADER_SIZE
 
-#: Bytes in front of the first submessage behind the INFO_TS.
+#: Bytes before the first submessage behind the INFO_TS.
 BODY: Final = HEADER_SIZE + INFO_TS_SIZE
-#: What the first word of a datagram is, and that of an INFO_TS.
+#: The value of the first word of a datagram, and of an INFO_TS.
 MAGIC_LE: Final = int.from_bytes(MAGIC, "little")
 INFO_TS_LE: Final = INFO_TS_WORDS[FLAG_E]
 
@@ -24,7 +24,7 @@ MAJOR_VERSION: Final = 2
 #: The GUID prefix has three words.
 PREFIX_WORD: Final = 2
 INFO_TS_WORD: Final = HEADER_SIZE // 4
-#: The INFO_TS's time: seconds and fraction.
+#: The timestamp of the INFO_TS: seconds and fraction.
 STAMP_WORD: Final = INFO_TS_WORD + 1
 #: The submessage behind it: kind, flags and length; octetsToInlineQos; the ids; its sequence number if it is a DATA.
 BODY_WORD: Final = BODY // 4
@@ -33,9 +33,9 @@ READER_WORD: Final = BODY_WORD + 2
 WRITER_WORD: Final = BODY_WORD + 3
 SN_HIGH_WORD: Final = BODY_WORD + 4
 SN_LOW_WORD: Final = BODY_WORD + 5
-#: What is behind the header of a DATA without inline QoS.
+#: The payload of a DATA without inline QoS, behind its header.
 PAYLOAD_WORD: Final = BODY_WORD + DATA_HEADER_SIZE // 4
 
-#: The words of all datagrams that tell their writer, and the kind and length of what it sent.
+#: The words of all datagrams that identify their writer, and the kind and length of its submessage.
 PREFIX_WORDS: Final = (PREFIX_WORD, PREFIX_WORD + 1, PREFIX_WORD + 2)
 EQUAL_WORDS: Final = (*PREFIX_WORDS, BODY_WORD, OCTETS_WORD, READER_WORD, WRITER_WORD)

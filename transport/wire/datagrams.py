@@ -1,17 +1,17 @@
-"""The hot path for small datagrams: a drain of them becomes runs, without a step per datagram.
+"""The hot path for small datagrams: a burst of them becomes runs, without a step per datagram.
 
-:func:`scan_datagrams` tests all datagrams of a drain at once for one of three forms, and leaves the others to the
+:func:`scan_datagrams` tests all datagrams of a burst at once for one of three forms, and leaves the others to the
 message receiver:
 
-* one sample a datagram: header, INFO_TS, DATA, now and then a HEARTBEAT behind it. Most foreign writers send this form
-  (Cyclone DDS does; Fast DDS puts a vendor submessage behind the DATA). Datagrams are grouped by writer;
-* stretches of datagrams of equal length that lie at a constant pitch, as trains do: header, INFO_TS and DATA of equal
-  length and consecutive numbers. Writers that cut what is written at once into small datagrams send this form;
-* such stretches of batches (`batch_stretches`).
+* one sample a datagram: header, INFO_TS, DATA, sometimes a HEARTBEAT behind it. Most foreign writers send this form
+(Cyclone DDS does; Fast DDS puts a vendor submessage behind the DATA). Datagrams are grouped by writer;
+* ranges of datagrams of equal length at a constant pitch, as in GSO buffers: header, INFO_TS and DATA of equal length
+and consecutive numbers. Writers that divide one write into small datagrams send this form;
+* such ranges of batches (`batch_ranges`).
 
-A run takes the place of the first of its datagrams. A datagram of one sample that lies further on is treated as if the
-network had delivered it a moment sooner; everything else keeps its place, the HEARTBEAT of a run, too: it may say that
-the writer has forgotten what it sent again just before.
+A run takes the place of the first of its datagrams. A later datagram of one sample is treated as if the network had
+delivered it a moment sooner; everything else keeps its place, including the HEARTBEAT of a run: it may announce that
+the writer no longer has what it repeated just before.
 """
 
 from __future__ import annotations
@@ -54,41 +54,41 @@ from .status_messages import RttMeasurement, StatusMessage
 from .submessages import DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
 from .unread_samples import alike_in_datagrams
 
-#: The low half of the first word of a little-endian DATA: kind and flags, without others than E; and with D alone.
+#: The low half of the first word of a little-endian DATA: kind and flags, with E only; and with D only.
 _DATA_LE: Final = DATA | FLAG_E << 8
 _PLAIN_DATA_LE: Final = _DATA_LE | FLAG_D << 8
 _KIND_AND_E: Final = 0xFF | FLAG_E << 8
 _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
-#: The first word of a HEARTBEAT in either byte order, and of it the F flag, which it may have; L asserts liveliness.
+#: The first word of a HEARTBEAT in either byte order, and its F flag, which it may have; L asserts liveliness.
 _HEARTBEATS: Final = (
     Heartbeat.KIND | FLAG_E << 8 | (HEARTBEAT_SIZE - SUBMESSAGE_HEADER_SIZE) << 16,
     Heartbeat.KIND | (HEARTBEAT_SIZE - SUBMESSAGE_HEADER_SIZE) << 24,
 )
 _HEARTBEAT_F: Final = np.uint32(Heartbeat.FLAG_F << 8)
 _VENDOR_SPECIFIC: Final = 0x80
-#: Those that we read.
+#: This product's vendor submessages that are read.
 _OURS: Final = (COMPRESSED, StatusMessage.KIND, RttMeasurement.KIND)
-#: Below this many datagrams the message receiver is as quick.
+#: Below this many datagrams the message receiver is as fast.
 DATAGRAMS_MIN: Final = 8
 #: Below this many datagrams of one sample, too.
 _SINGLES_MIN: Final = DATAGRAMS_MIN
-#: And below this many datagrams in a stretch.
+#: And below this many datagrams in a range.
 _RANGE_MIN: Final = 3
 
 
 @value
 class UnreadSamples:
-    """So many samples of a writer that nobody reads."""
+    """The number of samples of a writer without a reader."""
 
     writer: Guid
     count: int
 
 
 class DatagramRun(NamedTuple):
-    """A run that spans datagrams; ``first`` is the position of the first of them in the drain.
+    """A run that spans datagrams; ``first`` is the position of the first of them in the burst.
 
-    ``heartbeats`` are those that count of the HEARTBEATs behind them: for each, the position of the datagram that it
-    ends, and where it lies.
+    ``heartbeats`` are the relevant HEARTBEATs behind them: for each, the position of the datagram that it ends, and its
+    offset.
     """
 
     first: int
@@ -103,7 +103,7 @@ class DatagramScan(NamedTuple):
     rest: list[int]
 
 
-#: Whether nobody reads a writer, so that its samples need not be gathered.
+#: Whether a writer has no reader, so that its samples need not be gathered.
 PassesOver = Callable[[Guid], bool]
 
 
@@ -112,7 +112,7 @@ def _reads_all(writer: Guid) -> bool:
 
 
 class _Burst(NamedTuple):
-    """The datagrams of a drain, each at ``data[starts[i] : stops[i]]``."""
+    """The datagrams of a burst, each at ``data[starts[i] : stops[i]]``."""
 
     data: U8
     starts: I64
@@ -132,8 +132,8 @@ def scan_datagrams(
 ) -> DatagramScan:
     """Find the runs in datagrams lying at ``data[starts[i]:stops[i]]``; starts are multiples of 4.
 
-    ``sources`` are numbers that stand for the senders' addresses, of which a run has one; None: there is only one.
-    Samples of a writer that ``passes_over`` names are only counted.
+    ``sources`` are numbers for the senders' addresses, of which a run has one; None: there is only one. Samples of a
+    writer for which ``passes_over`` is true are only counted.
     """
     words = data[: data.nbytes // 4 * 4].view("<u4")
     at = starts // 4
@@ -145,28 +145,28 @@ def scan_datagrams(
     head: Words = words[at[:, None] + np.arange(PAYLOAD_WORD)]
     fit = roomy & (head[:, 0] == MAGIC_LE) & ((head[:, VERSION_WORD] & 0xFF) == MAJOR_VERSION)
     fit &= head[:, INFO_TS_WORD] == INFO_TS_LE
-    fit &= (head[:, WRITER_WORD] >> 30) != 3  # what built-in writers send is looked at message by message
+    fit &= (head[:, WRITER_WORD] >> 30) != 3  # messages of built-in writers are read one by one
     of_batches = fit & ((head[:, BODY_WORD] & 0xFFFF) == PLAIN_BATCH)
     fit &= (head[:, BODY_WORD] & _KIND_AND_E) == _DATA_LE
     lengths = (head[:, BODY_WORD] >> 16).astype(np.int64)
     data_ends = starts + (BODY + 4) + lengths
-    # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
+    # a length of 0 ("to the end") and lengths that are not a multiple of 4 are left to the message receiver
     fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
-    drain = _Burst(data, starts, stops, head, data_ends, sources, passes_over)
+    burst = _Burst(data, starts, stops, head, data_ends, sources, passes_over)
     single = (
         fit & ((head[:, BODY_WORD] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, OCTETS_WORD] == _TO_INLINE_QOS)
     )
     single &= head[:, SN_HIGH_WORD].view(np.int32) >= 0
-    heartbeat = _tails(drain, single)
+    heartbeat = _tails(burst, single)
     runs: list[DatagramRun] = []
     left = np.ones(len(starts), np.bool_)
     if np.count_nonzero(single) >= _SINGLES_MIN:
-        runs += _singles(drain, np.flatnonzero(single), heartbeat, left)
+        runs += _singles(burst, np.flatnonzero(single), heartbeat, left)
     of_many = fit & ~single & (stops > data_ends) & ((stops - starts - BODY) % (lengths + 4) == 0)
     if np.count_nonzero(of_many) >= _RANGE_MIN:
-        runs += _sample_ranges(drain, of_many, left)
+        runs += _sample_ranges(burst, of_many, left)
     if np.count_nonzero(of_batches) >= _RANGE_MIN:
-        runs += _batches(drain, of_batches, left)
+        runs += _batches(burst, of_batches, left)
     runs.sort(key=_position)
     return DatagramScan(runs, np.flatnonzero(left).tolist())
 
@@ -175,18 +175,18 @@ _position: Final = itemgetter(0)
 
 
 def _sample_ranges(
-    drain: _Burst, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+    burst: _Burst, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
-    """The runs of datagrams of many samples; clears ``left`` of those in them."""
-    data, starts, stops, head, data_ends, _, passes_over = drain
+    """The runs of datagrams of many samples; clears ``left`` for those in them."""
+    data, starts, stops, head, data_ends, _, passes_over = burst
     size, pitch = stops - starts, np.diff(starts)
-    for first, last in _linked(drain, of_many):
+    for first, last in _linked(burst, of_many):
         body, length = int(starts[first]) + BODY, int(size[first]) - BODY
         prefix = head[first, PREFIX_WORD:INFO_TS_WORD].tobytes()
         writer = Guid(prefix, head[first, WRITER_WORD].tobytes())
         if passes_over(writer):
             each = int(data_ends[first]) - body
-            if (step := int(pitch[first])) >= length:  # else they lie backwards: no stretch of memory
+            if (step := int(pitch[first])) >= length:  # otherwise they lie backwards: no range of memory
                 alike = alike_in_datagrams(data, body, length, each, step, last - first)
                 left[first:last] = ~alike
                 yield DatagramRun(first, UnreadSamples(writer, int(alike.sum()) * (length // each)))
@@ -199,11 +199,11 @@ def _sample_ranges(
 
 
 def _batches(
-    drain: _Burst, of_batches: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+    burst: _Burst, of_batches: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
-    """The stretches of batches that somebody reads; clears ``left`` of the datagrams in them."""
-    data, starts, stops, head, _, _, passes_over = drain
-    for first, last in _linked(drain, of_batches):
+    """The ranges of batches that have a reader; clears ``left`` for the datagrams in them."""
+    data, starts, stops, head, _, _, passes_over = burst
+    for first, last in _linked(burst, of_batches):
         at, size = int(starts[first]), int(stops[first] - starts[first])
         if size % 4 or passes_over(
             Guid(head[first, PREFIX_WORD:INFO_TS_WORD].tobytes(), head[first, WRITER_WORD].tobytes())
@@ -215,17 +215,17 @@ def _batches(
             yield DatagramRun(first + start, range_)
 
 
-def _linked(drain: _Burst, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """[first, last) of each stretch of datagrams among ``taken`` that are as long as each other, lie at a constant
-    pitch and agree in what tells the writer."""
-    _, starts, stops, head, _, sources, _ = drain
+def _linked(burst: _Burst, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """[first, last) of each range of datagrams among ``taken`` that have equal length, a constant pitch and the same
+    words that identify the writer."""
+    _, starts, stops, head, _, sources, _ = burst
     size, pitch = stops - starts, np.diff(starts)
     linked = taken[1:] & taken[:-1] & (size[1:] == size[:-1])
     for column in EQUAL_WORDS:
         linked &= head[1:, column] == head[:-1, column]
     if sources is not None:
         linked &= sources[1:] == sources[:-1]
-    # Between trains the pitch may differ once; where the difference lasts, a new stretch begins.
+    # Between GSO buffers the pitch may differ once; if the difference lasts, a new range begins.
     steady = np.zeros(len(starts), np.bool_)
     steady[1:-1] = pitch[1:] == pitch[:-1]
     linked &= steady[1:] | steady[:-1]
@@ -234,21 +234,21 @@ def _linked(drain: _Burst, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, 
 
 
 def _singles(
-    drain: _Burst,
+    burst: _Burst,
     taken: npt.NDArray[Any],
     heartbeat: npt.NDArray[np.bool_],
     left: npt.NDArray[np.bool_],
 ) -> Iterator[DatagramRun]:
-    """The runs of datagrams of one sample, which ``taken`` are; clears ``left`` of those in them."""
-    data, starts, _, head, data_ends, sources, passes_over = drain
+    """The runs of the datagrams ``taken``, which have one sample each; clears ``left`` for those in them."""
+    data, starts, _, head, data_ends, sources, passes_over = burst
     numbers = (head[:, SN_HIGH_WORD].astype(np.int64) << 32) | head[:, SN_LOW_WORD]
     stamps = source_timestamps(head[:, STAMP_WORD], head[:, STAMP_WORD + 1])
-    # the writer's GUID and the reader id it writes to, as one 20-byte key; behind it, where from
+    # the writer's GUID and the reader id, as one 20-byte key, followed by the sender's address
     keys = np.ascontiguousarray(head[:, [*PREFIX_WORDS, WRITER_WORD, READER_WORD]])
     if sources is not None:
         keys = np.ascontiguousarray(np.column_stack((keys, sources.astype("<u4"))))
     groups = _groups(keys, taken)
-    # long ones may lie behind others that came later (`net.many_datagrams`)
+    # long datagrams may lie behind others that came later (`net.many_datagrams`)
     compact = len(groups) > 1 or bool((starts[1:] < starts[:-1]).any())
     for group in groups:
         key = keys[group[0]].tobytes()
@@ -279,13 +279,13 @@ def _singles(
             yield DatagramRun(int(rows[0]), run, _heartbeats_of(data, rows, heartbeat, data_ends))
 
 
-def _tails(drain: _Burst, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there.
+def _tails(burst: _Burst, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Clear ``single`` where something relevant follows the DATA; returns the mask of datagrams with a HEARTBEAT there.
 
-    It is one of the same writer to the same readers, which does not assert liveliness: of several, only one counts. One
-    of which the length is wrong, or that cannot be, is left to the message receiver.
+    The HEARTBEAT is from the same writer to the same readers, and does not assert liveliness: of several, only one
+    counts. A HEARTBEAT with a wrong length, or impossible numbers, is left to the message receiver.
     """
-    data, _, stops, head, data_ends, _, _ = drain
+    data, _, stops, head, data_ends, _, _ = burst
     heartbeat = np.zeros(len(stops), np.bool_)
     tailed = np.flatnonzero(single & (stops > data_ends))
     if len(tailed):
@@ -304,7 +304,7 @@ def _tails(drain: _Burst, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         vendors = (kinds >= _VENDOR_SPECIFIC) & (left >= SUBMESSAGE_HEADER_SIZE)
         for ours in _OURS:
             vendors &= kinds != ours
-        if vendors.any():  # nothing may follow it
+        if vendors.any():  # nothing may follow a vendor submessage
             headers = at[vendors]
             low, high = data[headers + 2].astype(np.int64), data[headers + 3].astype(np.int64)
             little = data[headers + 1] & FLAG_E != 0
@@ -315,7 +315,7 @@ def _tails(drain: _Burst, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
 
 
 def _are_possible(heartbeats: Words) -> npt.NDArray[np.bool_]:
-    """Which HEARTBEATs, each a row, have a range of numbers as in `Heartbeat.decode`."""
+    """Which HEARTBEATs, each a row, have a range of numbers that `Heartbeat.decode` accepts."""
     halves = heartbeats[:, 3:7]
     little = heartbeats[:, :1] >> 8 & FLAG_E != 0
     numbers = np.where(little, halves, halves.byteswap())
@@ -337,8 +337,8 @@ def _groups(keys: Words, taken: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 def _body(data: U8, offsets: I64, index: npt.NDArray[Any], *, compact: bool) -> U8:
     """The bytes the run's index points into: a view across the datagrams, or payloads gathered together.
 
-    A view needs offsets that ascend. It carries the headers between the payloads along, which is cheaper than gathering
-    as long as what lies between belongs to the same writer.
+    A view needs ascending offsets. It includes the headers between the payloads, which is cheaper than gathering as
+    long as the bytes in between belong to the same writer.
     """
     lengths = index["length"].astype(np.int64)
     if not compact:
@@ -357,7 +357,8 @@ def _body(data: U8, offsets: I64, index: npt.NDArray[Any], *, compact: bool) -> 
 def _heartbeats_of(
     data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bool_], data_ends: I64
 ) -> tuple[tuple[int, int], ...]:
-    """The first HEARTBEAT, where a reader may have to begin; and the last that asks for an answer, else the last."""
+    """The first HEARTBEAT, at which a reader may have to begin; and the last that requests an answer, or else the
+    last."""
     with_beat = rows[heartbeat[rows]]
     if not len(with_beat):
         return ()

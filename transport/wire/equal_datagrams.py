@@ -1,13 +1,13 @@
 """Datagrams of equal length at a constant pitch, full of DATA of equal length and consecutive numbers.
 
-So trains of messages are written. Header and INFO_TS lie in front of the DATA of each; all is little-endian. The DATA
-of all of them are compared at once (:meth:`EqualDatagrams.compare`), and come out in one of three forms:
+GSO buffers of messages are written this way. Header and INFO_TS lie before the DATA of each; all is little-endian. The
+DATA of all of them are compared at once (:meth:`EqualDatagrams.compare`), and become one of three forms:
 
-* one run with memory of its own, of small datagrams (:func:`scan_equal`);
-* a run for each datagram, of those full of small samples (:meth:`EqualDatagrams.runs`);
-* one run that is indexed where it lies, of large samples (:meth:`EqualDatagrams.indexed_run`).
+* one run with memory of its own, for small datagrams (:func:`scan_equal`);
+* a run for each datagram, if they are full of small samples (:meth:`EqualDatagrams.runs`);
+* one run that is indexed in place, for large samples (:meth:`EqualDatagrams.indexed_run`).
 
-A datagram that turns out to be different is in none of them: the message receiver reads it by itself.
+A datagram that differs is in none of them: the message receiver reads it by itself.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .submessages import DATA_HEADER_SIZE
 
 #: Header, INFO_TS, and the header of the first DATA.
 _HEAD: Final = BODY + DATA_HEADER_SIZE
-#: Of a DATA: where its sequence number lies, in words.
+#: Offset of the sequence number in a DATA, in words.
 _SN_HIGH: Final = 4
 _SN_LOW: Final = 5
 _HIGH_MAX: Final = (1 << 31) - 1
 
 
 class SpanningRun(NamedTuple):
-    """Datagrams [first, stop) of several, and the run they hold."""
+    """Datagrams [first, stop) of several, and their run."""
 
     first: int
     stop: int
@@ -53,7 +53,8 @@ class SpanningRun(NamedTuple):
 class EqualDatagrams(NamedTuple):
     """Datagrams, each with ``each`` DATA from ``data[pos]`` on, or a multiple of ``pitch`` bytes behind that.
 
-    ``first`` is the first DATA; ``stamps`` (n, 2) are the times of all datagrams, and ``prefix`` is their writer's.
+    ``first`` is the first DATA; ``stamps`` (n, 2) are the timestamps of all datagrams, and ``prefix`` is their
+    writer's.
     """
 
     data: U8
@@ -65,8 +66,8 @@ class EqualDatagrams(NamedTuple):
     stamps: Words
 
     def compare(self) -> Iterator[tuple[int, int, int]]:
-        """[first, stop) of the datagrams whose DATA are like the first one, but for number, key hash and payload, and
-        follow one another; and the number of the first of these DATA. The high word of all numbers is the same."""
+        """[first, stop) of the consecutive datagrams whose DATA equal the first one, except for number, key hash and
+        payload; and the number of the first of these DATA. The high word of all numbers is the same."""
         count, each = len(self.stamps), self.each
         rows = comparable(self.data, self.pos, (count, each), (self.pitch, self.first.size), self.first, 0)
         width = rows.shape[1]
@@ -92,7 +93,7 @@ class EqualDatagrams(NamedTuple):
                 yield start, stop, high << 32 | low
 
     def gathered_run(self, start: int, stop: int, sn: int) -> Run:
-        """The run of the datagrams [start, stop), which has memory of its own: of each sample its time, if times
+        """The run of the datagrams [start, stop), which has memory of its own: for each sample its timestamp, if they
         differ, its key hash and its payload."""
         first, each, count, stamps = self.first, self.each, stop - start, self.stamps[start:stop]
         payload, k = first.payload_offset // 4, first.key_hash_offset // 4
@@ -130,7 +131,7 @@ class EqualDatagrams(NamedTuple):
         )
 
     def runs(self) -> list[Run]:
-        """The run of each datagram, where it lies."""
+        """The run of each datagram, in place."""
         first, each, pitch, pos, data = self.first, self.each, self.pitch, self.pos, self.data
         writer, stride = Guid(self.prefix, first.writer_id), first.size
         times = source_timestamps(self.stamps[:, 0], self.stamps[:, 1]).tolist()
@@ -161,7 +162,7 @@ class EqualDatagrams(NamedTuple):
         return self.first.flags == FLAG_E | FLAG_D
 
     def indexed_run(self) -> Run:
-        """The run of plain DATA, which are indexed where they lie."""
+        """The run of plain DATA, indexed in place."""
         first, each, pitch, count = self.first, self.each, self.pitch, len(self.stamps)
         index = np.zeros((count, each), SAMPLE_INDEX)
         index["offset"] = (
@@ -181,10 +182,10 @@ class EqualDatagrams(NamedTuple):
 
 
 def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix: bytes) -> list[SpanningRun]:
-    """The runs with memory of their own that datagrams make up, of which header and INFO_TS are compared already.
+    """The runs, with memory of their own, of datagrams whose header and INFO_TS are compared already.
 
-    ``data[pos : pos + size]`` is what follows these in the first one; each other one lies ``pitch`` bytes behind the
-    one before; ``stamps`` (n, 2) are the times of all.
+    ``data[pos : pos + size]`` are the bytes behind these in the first datagram; each other one lies ``pitch`` bytes
+    behind the one before; ``stamps`` (n, 2) are the timestamps of all.
     """
     first = _first_of(data, pos, size, pitch)
     if first is None:
@@ -204,7 +205,7 @@ def find_equal(data: U8, start: int, size: int, pitch: int, count: int) -> tuple
     """Compare up to ``count`` datagrams of ``size`` bytes, the first at ``data[start]`` and each ``pitch`` bytes behind
     the one before, all multiples of 4.
 
-    Returns those that are equal, from the first one on, None if they are fewer than two; and how many were looked at.
+    Returns the equal ones, from the first on, or None if they are fewer than two; and the number of datagrams scanned.
     """
     if pitch < size or count < 2:
         return None, count
@@ -232,7 +233,7 @@ def find_equal(data: U8, start: int, size: int, pitch: int, count: int) -> tuple
 
 
 def _first_of(data: U8, pos: int, size: int, pitch: int) -> First | None:
-    """The first DATA of datagrams with ``size`` bytes of equal ones; None: they are not read here, or overlap."""
+    """The first DATA of datagrams with ``size`` bytes of equal ones; None: they have another form, or overlap."""
     if pitch < size:
         return None
     try:

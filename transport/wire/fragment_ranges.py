@@ -1,4 +1,4 @@
-"""Fragments of large samples that follow one another: what `large_fragments` finds in a drain."""
+"""Consecutive fragments of large samples: the results of `large_fragments` for a burst."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..structure import Guid
 from .samples import SAMPLE_INDEX, U8, Run
 from .submessages import DataFrag, DataFrags
 
-#: A DATA_FRAG: sequence number, first fragment, fragments, their size, the sample's size; where its payload lies and
-#: how long that is; the source timestamp in force. A plain tuple: each datagram costs little else.
+#: A DATA_FRAG: sequence number, first fragment, fragments, their size, the sample's size; offset and length of its
+#: payload; the source timestamp in force. A plain tuple, since this is most of the cost of a datagram.
 Piece: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 
-#: Says where a run of so many bytes, and of so many samples, will be kept if it is what is delivered next; None: that
-#: is not known.
+#: Reserves memory for a run of this many bytes and samples, if it is the next one to be delivered; None: that is not
+#: known.
 ReservedFrames: TypeAlias = Callable[[int, int], U8 | None]
 
 
 class FragmentRange:
-    """Fragments that follow one another: all those of one sample or of several, or some of one.
+    """Consecutive fragments: all those of one sample or of several, or some of one.
 
-    They are looked at in one of three ways: as a run (:meth:`run`), as if they had come in one DATA_FRAG
-    (:meth:`together`), or one by one (:meth:`apart`).
+    They have three forms: as a run (:meth:`run`), as if they had come in one DATA_FRAG (:meth:`together`), or one by
+    one (:meth:`apart`).
     """
 
     __slots__ = ("_data", "_firsts", "_pieces", "_run", "is_whole", "nbytes", "reader_id", "writer")
@@ -34,7 +34,7 @@ class FragmentRange:
     ) -> None:
         self.writer = writer
         self.reader_id = reader_id
-        #: Whether they are all fragments of their samples; else there is one sample.
+        #: Whether they are all fragments of their samples; otherwise there is one sample.
         self.is_whole = is_whole
         self._data = data
         self._pieces = pieces
@@ -45,7 +45,7 @@ class FragmentRange:
 
     @property
     def count(self) -> int:
-        """How many samples are whole."""
+        """The number of complete samples."""
         return len(self._firsts)
 
     @property
@@ -58,7 +58,7 @@ class FragmentRange:
 
     @property
     def submessages(self) -> int:
-        """How many DATA_FRAG brought them."""
+        """The number of DATA_FRAGs that contained them."""
         return len(self._pieces)
 
     @property
@@ -67,7 +67,7 @@ class FragmentRange:
 
     @property
     def longest(self) -> int:
-        """Bytes of a sample in one DATA_FRAG, at most."""
+        """The most bytes of a sample in one DATA_FRAG."""
         return max([piece[6] for piece in self._pieces])
 
     @property
@@ -76,7 +76,7 @@ class FragmentRange:
         return self._pieces[0][7]
 
     def run(self, place: U8 | None = None) -> Run:
-        """The whole samples, put together at ``place``, which has ``nbytes``, or in memory of their own."""
+        """The complete samples, put together at ``place``, which has ``nbytes``, or in memory of their own."""
         if place is not None:
             return self._join(place)
         if self._run is None:
@@ -113,7 +113,7 @@ class FragmentRange:
         )
 
     def together(self) -> DataFrag:
-        """All of them, which are of one sample, as one DATA_FRAG would bring them."""
+        """All fragments, which are of one sample, as one DATA_FRAG."""
         view = memoryview(self._data)
         sn, first, _, size, total, *_ = self._pieces[0]
         payloads = [view[at : at + length] for _, _, _, _, _, at, length, _ in self._pieces]

@@ -1,4 +1,4 @@
-"""Writing runs: serialized samples become DATA submessages, a few NumPy calls for all of them.
+"""Writes runs: serialized samples become DATA submessages, with a few NumPy calls for all of them.
 
 The counterpart of :mod:`.runs`. Layout: RTPS 2.5 §9.4.5.3 (DATA), little-endian, reader id unknown.
 """
@@ -33,7 +33,7 @@ from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS
 #: The second word of a DATA: extraFlags, octetsToInlineQos.
 _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
 _HEADER_WORDS: Final = DATA_HEADER_SIZE // 4
-#: Where a DATA has its sequence number, high word first.
+#: Offset of the sequence number in a DATA, high word first.
 _NUMBER_OFFSET: Final = 16
 #: The key hash is the first parameter of the inline QoS.
 _KEY_HASH_OFFSET: Final = DATA_HEADER_SIZE + 4
@@ -43,7 +43,7 @@ _KEY_HASH_OFFSET: Final = DATA_HEADER_SIZE + 4
 class DataBlock:
     """DATA submessages of consecutive sequence numbers, ready to send; never mutated.
 
-    ``ends`` is the uniform length of a submessage, or a list with where each one ends in ``data``.
+    ``ends`` is the uniform length of a submessage, or a list of the ends of all in ``data``.
     """
 
     first_sn: int
@@ -60,7 +60,7 @@ class DataBlock:
         return self.data.nbytes
 
     def end_of(self, sn: int) -> int:
-        """Where the submessage of ``sn`` ends in ``data``; 0 for the number before the first."""
+        """The end of the submessage of ``sn`` in ``data``; 0 for the number before the first."""
         i = sn - self.first_sn + 1
         if isinstance(self.ends, int):
             return i * self.ends
@@ -90,10 +90,10 @@ def frame(
 ) -> list[DataBlock]:
     """Wrap serialized samples into DATA submessages, cut into blocks of at most ``budget`` bytes.
 
-    Payload lengths must be multiples of 4 (the codec pads). ``flags``: sample flags that hold for all samples;
-    DISPOSED and UNREGISTERED go on the wire as inline QoS, with the (n, 16) ``key_hashes`` if given; with KEY_ONLY the
-    payloads are serialized keys. ``coherent_set``: the first sequence number of the set to which the samples belong,
-    0 if they belong to none. Raises UsageError if a sample does not fit.
+    Payload lengths must be multiples of 4 (the codec pads). ``flags``: sample flags of all samples; DISPOSED and
+    UNREGISTERED are sent as inline QoS, with the (n, 16) ``key_hashes`` if given; with KEY_ONLY the payloads are
+    serialized keys. ``coherent_set``: the first sequence number of the samples' coherent set, 0 if they have none.
+    Raises UsageError if a sample does not fit.
     """
     if samples.count == 0:
         return []
@@ -172,7 +172,7 @@ class MessageBlock:
         return MessageBlock(self.first_sn + low * per, count, data, self.stride, per, self.head)
 
     def rows(self, first_sn: int, last_sn: int) -> U8:
-        """The submessages of [first_sn, last_sn] end to end, without what is around messages; a copy."""
+        """The submessages of [first_sn, last_sn] end to end, without the message headers; a copy."""
         parts = [
             block.slice(max(first_sn, block.first_sn), min(last_sn, block.last_sn))
             for block in self.blocks(first_sn, last_sn)
@@ -180,7 +180,7 @@ class MessageBlock:
         return np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
 
     def messages_within(self, nbytes: int) -> int:
-        """How many of the first messages fit ``nbytes`` together."""
+        """How many of the first messages fit into ``nbytes`` together."""
         return -(-self.count // self.per_message) if nbytes >= self.nbytes else nbytes // self.segment
 
 
@@ -207,7 +207,8 @@ class MessageShape:
 def message_shape(
     size: int, budget: int, head: int, *, flags: int, with_key_hash: bool, coherent_set: int
 ) -> MessageShape:
-    """The shape of samples of ``size`` bytes with ``budget`` bytes of submessages in a message; one has to fit."""
+    """The shape of samples of ``size`` bytes with ``budget`` bytes of submessages in a message; at least one must
+    fit."""
     tail = inline_qos_words(flags, with_key_hash, coherent_set)
     stride = DATA_HEADER_SIZE + 4 * len(tail) + size
     return MessageShape(stride, budget // stride, head, tuple(tail))
@@ -254,9 +255,9 @@ def _columns(
     flags: int,
     key_hashes: U8 | None,
 ) -> list[tuple[int, npt.NDArray[Any]]]:
-    """What submessages consist of: where in each it lies, and one value for all, or one for each.
+    """The columns of submessages: the offset of each, and one value for all, or one for each.
 
-    What is wider than a word is opaque: NumPy copies such values whole.
+    Values wider than a word are opaque: NumPy copies such values whole.
     """
     kind = FLAG_E | (FLAG_Q if shape.tail else 0)
     if samples.size:
@@ -304,7 +305,7 @@ def _headers(
     tail: list[int],
     key_hashes: U8 | None,
 ) -> None:
-    """Fill columns 1.. of the (n, words) matrix with all but the submessage header."""
+    """Fill columns 1.. of the (n, words) matrix, all except the submessage header."""
     fixed = [_TO_INLINE_QOS, 0, int.from_bytes(writer_id, "little")]  # 0: every matched reader
     out[:, 1:4] = np.array(fixed, np.uint32)
     out[:, 4] = numbers >> 32
@@ -331,7 +332,7 @@ def inline_qos_words(flags: int, with_key_hash: bool, coherent_set: int) -> list
 def long_data_header(
     writer_id: bytes, sn: int, flags: int, key_hash: bytes | None, coherent_set: int
 ) -> bytes:
-    """What lies before the payload of a DATA that ends its message, however long (octetsToNextHeader 0)."""
+    """The bytes before the payload of a DATA that ends its message, however long (octetsToNextHeader 0)."""
     tail = inline_qos_words(flags, key_hash is not None, coherent_set)
     kind = FLAG_E | (FLAG_Q if tail else 0) | (FLAG_K if flags & KEY_ONLY else FLAG_D)
     writer = int.from_bytes(writer_id, "little")
@@ -343,7 +344,7 @@ def long_data_header(
 
 
 def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> DataBlock:
-    """The sample without payload that ends a coherent set (RTPS 2.5 §8.7.5): the set it names is unknown."""
+    """The sample without payload that ends a coherent set (RTPS 2.5 §8.7.5): its coherent set is unknown."""
     tail = inline_qos_words(0, False, SEQUENCENUMBER_UNKNOWN)
     out = np.empty((1, _HEADER_WORDS + len(tail)), np.uint32)
     _headers(out, 0, writer_id, np.array([sn], np.int64), tail, None)
@@ -396,8 +397,8 @@ def _frame_ragged(
 def ntp_words(stamps: I64, *, checked: bool = True) -> Words:
     """Time_t of ns since the epoch: (n, 2) seconds and fractions, rounded up as `ntp.to_ntp` does.
 
-    NO_TIMESTAMP becomes TIME_INVALID. A time that Time_t cannot carry raises UsageError; unless ``checked``, it becomes
-    TIME_INVALID, too.
+    NO_TIMESTAMP becomes TIME_INVALID. A time outside the range of Time_t raises UsageError; unless ``checked``, it
+    becomes TIME_INVALID, too.
     """
     seconds, rest = np.divmod(stamps, NANOSECONDS)
     good = (seconds >= 0) & (seconds <= 0xFFFF_FFFF)
@@ -406,7 +407,7 @@ def ntp_words(stamps: I64, *, checked: bool = True) -> Words:
     words[:, 1] = -(-(rest << 32) // NANOSECONDS)
     if not good.all():
         if checked and (good | (stamps == NO_TIMESTAMP)).sum() < len(stamps):
-            raise UsageError("a timestamp is outside what RTPS can carry (1970 to 2106)")
+            raise UsageError("a timestamp is outside the range of RTPS (1970 to 2106)")
         words[~good] = TIME_INVALID
     return words
 

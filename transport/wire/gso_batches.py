@@ -1,7 +1,7 @@
-"""Trains of DATA_BATCHes: whole messages that are alike, one batch each, laid out in one pass.
+"""GSO buffers of DATA_BATCHes: whole messages of one form, one batch each, laid out in one pass.
 
-What is the same in all batches is written by strided assignment, what differs as a column, so that a train costs about
-as much as one batch. :func:`.batch.frame_batch` frames what is not alike, byte for byte as here.
+Bytes that are the same in all batches are written by strided assignment, the others as columns, so that a GSO buffer
+costs about as much as one batch. :func:`.batch.frame_batch` frames other batches, byte for byte as here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GsoBatches:
     data: U8
     per_batch: int
     head: int
-    #: Where in a message the first sample info starts, and how far apart they are.
+    #: The offset of the first sample info in a message, and the stride between infos.
     info_start: int
     info_stride: int
 
@@ -55,7 +55,7 @@ class GsoBatches:
         return self.data.nbytes // self.batches
 
     def index(self, sn: int) -> int:
-        """Which batch holds ``sn``, from 0."""
+        """The index of the batch that holds ``sn``, from 0."""
         return (sn - self.first_sn) // self.per_batch
 
     def part(self, first: int, stop: int) -> GsoBatches:
@@ -87,19 +87,19 @@ class GsoBatches:
 
 @value
 class GsoBatchFramer:
-    """Samples that are to leave in batches of ``per_batch`` each, and all that is the same in these.
+    """Samples to be sent in batches of ``per_batch`` each, with all bytes that these have in common.
 
     Made by :func:`gso_batch_framer`.
     """
 
     per_batch: int
-    #: A message as words: all but its numbers, its sample infos and its payloads.
+    #: A message as words, except for its numbers, its sample infos and its payloads.
     template: Words
-    #: Where in a message the submessage, the sample infos and the payloads start, in words.
+    #: Offsets of the submessage, the sample infos and the payloads in a message, in words.
     submessage: int
     infos_at: int
     payloads_at: int
-    #: (samples, words) of each sample; of the sample infos one row where all are the same.
+    #: (samples, words) of each sample; for the sample infos one row if all are the same.
     infos: Words
     payloads: Words
 
@@ -109,7 +109,7 @@ class GsoBatchFramer:
         return self.template.nbytes
 
     def frame(self, out: U8, batch: int, batches: int, *, batch_sn: int, first_sn: int) -> GsoBatches:
-        """Frame so many batches, from ``batch`` on (from 0), into ``out``, which has ``batches * segment`` bytes.
+        """Frame ``batches`` batches, from index ``batch`` on, into ``out``, which has ``batches * segment`` bytes.
 
         ``batch_sn`` and ``first_sn`` are the numbers of the first of them.
         """
@@ -151,7 +151,7 @@ def gso_batch_framer(
 ) -> GsoBatchFramer:
     """Prepare uniform samples of one encapsulation for :meth:`BatchGsoFramer.frame`; ``headers`` begin each message.
 
-    The other parameters are as in :func:`.batch.frame_batch`, which also says what is wrong with a batch too long.
+    The other parameters are as in :func:`.batch.frame_batch`, which also raises the error for a batch that is too long.
     """
     encapsulation, length, padding, payloads = uniform_payloads(samples, flags)
     alike = isinstance(padding, int) and key_hashes is None
@@ -171,7 +171,7 @@ def gso_batch_framer(
 
 
 def _numbers(words: Words, at: int, first: int, step: int) -> None:
-    """Sequence numbers from ``first`` on, one a row."""
+    """Write sequence numbers from ``first`` on, one in each row."""
     if len(words) == 1:
         words[0, at], words[0, at + 1] = first >> 32, first & 0xFFFF_FFFF
         return

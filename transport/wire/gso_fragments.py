@@ -1,12 +1,12 @@
-"""Trains of fragments: whole messages of DATA_FRAGs, for large samples that are alike, laid out in one pass.
+"""GSO buffers of fragments: whole messages of DATA_FRAGs, for large samples of one size, laid out in one pass.
 
-What is the same in all messages is written by strided assignment, numbers as columns, payloads by one copy, so that a
-train costs about as much as one message. Of samples that are a little longer than a number of fragments, the last
-fragments of several share a message, which follows the others of these samples: such samples are a *group*::
+Bytes that are the same in all messages are written by strided assignment, numbers as columns, payloads by one copy, so
+that a GSO buffer costs about as much as one message. If samples are a little longer than a number of fragments, the
+last fragments of several share a message, which follows the others of these samples: such samples are a *group*::
 
     full messages of sample 1 | of sample 2 | ... | one message with the last fragment of each
 
-Each message but the last one of a group is equally long. A group of one sample is its messages, one fragment each.
+All messages but the last one of a group have equal length. A group of one sample is its messages, one fragment each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GsoFragments:
     """Whole messages, end to end, of ``count`` samples of ``sample_size`` bytes; never mutated.
 
     Each message begins with ``headers`` bytes before its first DATA_FRAG. ``per_message`` samples are a group, and the
-    train is divided between groups; the last one may have fewer.
+    GSO buffer is divided between groups; the last one may have fewer.
     """
 
     first_sn: int
@@ -46,7 +46,7 @@ class GsoFragments:
 
     @property
     def full(self) -> int:
-        """Messages that each sample has for itself."""
+        """The number of messages that each sample has for itself."""
         return -(-self.sample_size // self.fragment_size) - 1
 
     @property
@@ -62,7 +62,7 @@ class GsoFragments:
         )
 
     def messages_within(self, nbytes: int) -> int:
-        """How many groups fit ``nbytes`` together, be they more than there are."""
+        """How many groups fit into ``nbytes`` together, which may be more than there are."""
         return nbytes // self.segment
 
     def part(self, first_sn: int, last_sn: int) -> GsoFragments:
@@ -92,14 +92,15 @@ class GsoFragments:
 
 
 def samples_per_group(sample_size: int, fragment_size: int) -> int:
-    """Of how many samples the last fragments fit one message that is no longer than the others; 1: they share none."""
+    """The number of samples whose last fragments fit into one message that is no longer than the others; 1: they share
+    none."""
     rest = (sample_size - 1) % fragment_size + 1
     return 1 if rest % 4 else (DATA_FRAG_HEADER_SIZE + fragment_size) // (DATA_FRAG_HEADER_SIZE + rest)
 
 
 def gso_bytes(count: int, sample_size: int, fragment_size: int, headers: int, per_message: int = 1) -> int:
-    """Bytes of the messages of ``count`` samples in groups of ``per_message``, which begin with so many bytes of
-    ``headers``."""
+    """Bytes of the messages of ``count`` samples in groups of ``per_message``; each message begins with ``headers``
+    bytes."""
     fragments = -(-sample_size // fragment_size)
     messages = count * (fragments - 1) + -(-count // per_message)
     return messages * headers + count * (fragments * DATA_FRAG_HEADER_SIZE + sample_size)
@@ -118,8 +119,8 @@ def frame_fragments(
 ) -> GsoFragments:
     """Frame uniform samples, larger than ``fragment_size``, into ``out``, which has :func:`gso_bytes`.
 
-    Each message begins with ``headers``. There is no inline QoS. ``per_message`` samples are a group, no more than
-    :func:`samples_per_group` says.
+    Each message begins with ``headers``. There is no inline QoS. ``per_message`` samples are a group, at most
+    :func:`samples_per_group`.
     """
     count, size = samples.count, samples.size
     gso_buffer = GsoFragments(first_sn, count, out, len(headers), fragment_size, size, per_message, is_key)
@@ -151,8 +152,8 @@ def _frame(
     first: int,
     per: int,
 ) -> None:
-    """Frame groups of ``per`` samples, from number ``first`` of ``samples`` on, at ``at``; ``words`` (count, fragments,
-    3) are numbers of samples and fragments."""
+    """Frame groups of ``per`` samples, from index ``first`` of ``samples`` on, at ``at``; ``words`` (count, fragments,
+    3) are the numbers of samples and fragments."""
     out, size, full, step = (
         gso_buffer.data,
         gso_buffer.fragment_size,
@@ -187,7 +188,7 @@ def _frame(
 def plain_head(
     reader_id: bytes, writer_id: bytes, fragment_size: int, sample_size: int, length: int, is_key: bool
 ) -> bytes:
-    """What lies before a fragment of ``length`` bytes without inline QoS; its numbers are still to be filled in."""
+    """The bytes before a fragment of ``length`` bytes without inline QoS; its numbers are filled in later."""
     piece = bytes(length)
     return DataFrag(
         reader_id, writer_id, 1, 1, 1, fragment_size, sample_size, piece, None, is_key

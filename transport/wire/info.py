@@ -28,7 +28,7 @@ _LOCATOR_UDP4: Final = pair("II")
 
 @value
 class InfoTimestamp:
-    """INFO_TS (RTPS 2.5 §9.4.5.12): ns since the epoch; None: what follows has no source timestamp."""
+    """INFO_TS (RTPS 2.5 §9.4.5.12): ns since the epoch; None: the following submessages have no source timestamp."""
 
     KIND: ClassVar[int] = 0x09
     FLAG_I: ClassVar[int] = 0x02
@@ -54,7 +54,7 @@ class InfoTimestamp:
 
 @value
 class InfoDestination:
-    """INFO_DST (RTPS 2.5 §9.4.5.9): what follows is for this participant; with an unknown prefix, for all."""
+    """INFO_DST (RTPS 2.5 §9.4.5.9): the destination of the following submessages; an unknown prefix means all."""
 
     KIND: ClassVar[int] = 0x0E
 
@@ -72,7 +72,7 @@ class InfoDestination:
 
 @value
 class InfoSource:
-    """INFO_SRC (RTPS 2.5 §9.4.5.11): what follows comes from this participant."""
+    """INFO_SRC (RTPS 2.5 §9.4.5.11): the source participant of the following submessages."""
 
     KIND: ClassVar[int] = 0x0C
 
@@ -94,9 +94,9 @@ class InfoSource:
 
 @value
 class InfoReply:
-    """INFO_REPLY (RTPS 2.5 §9.4.5.10): where answers to what follows are to be sent.
+    """INFO_REPLY (RTPS 2.5 §9.4.5.10): the destination of answers to the following submessages.
 
-    Locators of transports that we do not support are left out; ``multicast`` is None if there is no such list.
+    Locators of unsupported transports are left out; ``multicast`` is None if there is no such list.
     """
 
     KIND: ClassVar[int] = 0x0F
@@ -147,7 +147,7 @@ class InfoReplyIp4:
 
 @value
 class Pad:
-    """PAD (RTPS 2.5 §9.4.5.13): means nothing."""
+    """PAD (RTPS 2.5 §9.4.5.13): no content."""
 
     KIND: ClassVar[int] = 0x01
 

@@ -1,6 +1,7 @@
-"""What is read of the inline QoS of samples: status, key hash, coherent set (RTPS 2.5 §8.7, §9.6.4).
+"""Reads the inline QoS of samples: status, key hash, coherent set (RTPS 2.5 §8.7, §9.6.4).
 
-Twice: from the bytes of one parameter list, and from words that a walk over many samples has as Python's numbers.
+There are two readers: one of the bytes of a parameter list, and one of words that a scan of many samples has as Python
+numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ID: Final = 0xFFFF ^ PID_MUST_UNDERSTAND
 
 
 class InlineQos(NamedTuple):
-    """The parts of an inline QoS that are read, and where it ends."""
+    """The parts of an inline QoS that are read, and its end."""
 
     stop: int
     status: int  # StatusInfo_t
@@ -35,7 +36,7 @@ class InlineQos(NamedTuple):
 
 
 def scan_inline_qos(data: U8, at: int, end: int, little: int) -> InlineQos:
-    """Walk the parameter list at ``at``."""
+    """Read the parameter list at ``at``."""
     status, key_hash_at, coherent_set = 0, -1, 0
     parameter = _PARAMETER[little]
     while True:
@@ -58,7 +59,7 @@ def scan_inline_qos(data: U8, at: int, end: int, little: int) -> InlineQos:
 
 
 def walk_inline_qos(words: list[int], w: int, end: int, little: int) -> tuple[int, int, int, int]:
-    """What :func:`scan_inline_qos` finds in the words of a parameter list: where it ends, status and HAS_KEY_HASH, the
+    """The result of :func:`scan_inline_qos` for the words of a parameter list: its end, status and HAS_KEY_HASH, the
     word of the key hash (-1: none), the coherent set."""
     status, key_hash, coherent_set = 0, -1, 0
     while w < end:
@@ -75,7 +76,7 @@ def walk_inline_qos(words: list[int], w: int, end: int, little: int) -> tuple[in
         elif pid == PID_STATUS_INFO and length >= 4:
             status = words[w] >> (24 if little else 0) & STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
         elif pid == PID_COHERENT_SET and length >= 8:
-            first = words[w] << 32 | words[w + 1]  # as `decode_coherent_set` takes it
+            first = words[w] << 32 | words[w + 1]  # as in `decode_coherent_set`
             coherent_set = first if 0 < first < 1 << 63 else -1
         w += length // 4
     raise DecodeError(DropReason.BAD_PARAMETER_LIST, "inline QoS without a sentinel")

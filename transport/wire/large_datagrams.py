@@ -1,13 +1,13 @@
-"""The hot path for large samples: the large datagrams of a drain, read together.
+"""The hot path for large samples: the large datagrams of a burst, read together.
 
-A drain holds few large datagrams, so that a step of Python for each costs less than NumPy's steps for all. What is done
-for more than a look at a header is done once for each stretch of datagrams that are alike:
+A burst has few large datagrams, so that a step of Python for each costs less than NumPy's steps for all. All work
+beyond reading a header is done once for each range of datagrams of one form:
 
-* header, INFO_TS and DATA of equal length and consecutive numbers (`equal_datagrams`): they make up a run;
-* the same where the DATA are small: each datagram is a run; and batches (`batch_stretches`);
+* header, INFO_TS and DATA of equal length and consecutive numbers (`equal_datagrams`): they form a run;
+* the same with small DATA: each datagram is a run; and batches (`batch_ranges`);
 * header, INFO_TS and DATA_FRAGs (`large_fragments`).
 
-All numbers are little-endian, and there is no inline QoS. All else is left to the message receiver.
+All numbers are little-endian, and there is no inline QoS. All other datagrams are left to the message receiver.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .submessages import DataFrag
 
 #: Datagrams up to this size, that of jumbo frames, are small.
 SMALL_BYTES: Final = 9_216
-#: Below this many it gains nothing to look at them together.
+#: Below this many large datagrams, reading them together gains nothing.
 _LARGE_MIN: Final = 3
-#: DATA of this size and more are large: of smaller ones a datagram holds so many that it is a run of its own.
+#: DATA of this size and more are large: a datagram has so many smaller ones that it is a run of its own.
 _SAMPLE_MIN: Final = 2_048
 
 
 class LargeRun(NamedTuple):
-    """A run in the datagrams [first, stop) of the drain."""
+    """A run in the datagrams [first, stop) of the burst."""
 
     first: int
     stop: int
@@ -40,7 +40,7 @@ class LargeRun(NamedTuple):
 
 
 class LargeBatches(NamedTuple):
-    """A stretch of batches in the datagrams [first, stop) of the drain."""
+    """A range of batches in the datagrams [first, stop) of the burst."""
 
     first: int
     stop: int
@@ -48,7 +48,7 @@ class LargeBatches(NamedTuple):
 
 
 class LargeMessages(NamedTuple):
-    """The runs of the datagrams [first, stop) of the drain, one in each, which follow one another."""
+    """The consecutive runs of the datagrams [first, stop) of the burst, one in each."""
 
     first: int
     stop: int
@@ -59,15 +59,15 @@ Large: TypeAlias = "LargeRun | LargeMessages | LargeFragments | LargeBatches"
 
 
 def are_large(spans: Spans) -> bool:
-    """Whether it may gain anything to look at these datagrams together as large ones."""
+    """Whether reading these datagrams together as large ones may gain anything."""
     return len(spans) >= _LARGE_MIN and spans[-1][1] - spans[0][0] > len(spans) * SMALL_BYTES
 
 
 def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list[Large]:
-    """Find what follows one another in datagrams, which lie at ``spans`` of ``data``, each with its sender's address.
+    """Find consecutive samples in the datagrams at ``spans`` of ``data``, each with its sender's address.
 
-    ``joins_heartbeats``: fragments may go on behind HEARTBEATs, which are heard later than they came. Starts are
-    multiples of 4. The datagrams that are in nothing found are left.
+    ``joins_heartbeats``: fragments may continue behind HEARTBEATs, which are then processed after them. Starts are
+    multiples of 4. Datagrams that are in no result are left to the message receiver.
     """
     found: list[Large] = []
     at, count = 0, len(spans)
@@ -89,8 +89,8 @@ def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list
 
 
 def _data(data: U8, spans: Spans, at: int, found: list[Large], *, large: bool) -> int:
-    """Find what begins with the DATA of datagram ``at``: a run of ``large`` samples, or the runs of small ones. Returns
-    where what was looked at ends."""
+    """Find the samples from the DATA of datagram ``at`` on: a run of ``large`` ones, or the runs of small ones. Returns
+    the end of the scanned datagrams."""
     start, stop, _ = spans[at]
     pitch, count = _at_one_pitch(spans, at, len(spans))
     if (stop - start) % 4 or pitch % 4:
@@ -107,8 +107,8 @@ def _data(data: U8, spans: Spans, at: int, found: list[Large], *, large: bool) -
 
 
 def _at_one_pitch(spans: Spans, at: int, stop: int) -> tuple[int, int]:
-    """How far apart the datagrams from ``at`` on lie, and how many before ``stop`` do, are of one length and of one
-    sender."""
+    """The pitch of the datagrams from ``at`` on, and the number of them before ``stop`` with this pitch, one length and
+    one sender."""
     here, end, source = spans[at]
     size, pitch, count = end - here, spans[at + 1][0] - here, 1
     for begin, finish, sender in spans[at + 1 : stop]:
@@ -120,7 +120,7 @@ def _at_one_pitch(spans: Spans, at: int, stop: int) -> tuple[int, int]:
 
 
 def _batches(data: U8, spans: Spans, at: int, found: list[Large]) -> int:
-    """Find the stretches of batches from datagram ``at`` on; returns where what was looked at ends."""
+    """Find the ranges of batches from datagram ``at`` on; returns the end of the scanned datagrams."""
     start, stop, _ = spans[at]
     pitch, count = _at_one_pitch(spans, at, len(spans))
     if (stop - start) % 4 or pitch % 4:

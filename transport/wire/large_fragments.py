@@ -1,13 +1,13 @@
-"""DATA_FRAGs in the large datagrams of a drain, looked at together.
+"""Reads DATA_FRAGs in the large datagrams of a burst together.
 
-A datagram of fragments is a header, INFO_TS, and DATA_FRAGs of one writer, with INFO_TS between them where it changes;
-a HEARTBEAT may come last. All numbers are little-endian, and there is no inline QoS.
+A datagram of fragments is a header, INFO_TS, and DATA_FRAGs of one writer, with INFO_TS between them where the
+timestamp changes; a HEARTBEAT may come last. All numbers are little-endian, and there is no inline QoS.
 
-Most have one DATA_FRAG. Our writers send the ends of several samples in one datagram, behind those with all else of
-these samples: then the fragments do not follow one another as they came, and are put into order first.
+Most have one DATA_FRAG. This product's writers send the last fragments of several samples in one datagram, behind all
+other fragments of these samples: then the fragments are not consecutive as received, and are sorted first.
 
-A HEARTBEAT may come in between. Where all is taken as it is, that may be heard behind the fragments, where it says less
-than they do; else the fragments end there (``joins_heartbeats``).
+A HEARTBEAT may come in between. If all fragments are accepted, it may be processed after them, since it can only
+announce less; otherwise the fragments end there (``joins_heartbeats``).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from .submessages import (
 
 Spans = Sequence[tuple[int, int, str]]
 
-#: Where a datagram's first payload lies.
+#: Offset of a datagram's first payload.
 FRAGMENTS_AT: Final = BODY + DATA_FRAG_HEADER_SIZE
-#: The header and that of INFO_TS, its time; of the DATA_FRAG kind and flags, length, octetsToInlineQos behind flags,
-#: the ids of reader and writer, the number, the first fragment, fragments and their size, and the sample's.
+#: The header and that of INFO_TS, its timestamp; kind and flags of the DATA_FRAG, length, octetsToInlineQos behind
+#: flags, the ids of reader and writer, the number, the first fragment, fragments and their size, and the sample's.
 _DATAGRAM: Final = Struct("<24s8sHHI8siIIHHI")
 _FRAG: Final = Struct("<HHI8siIIHHI")
 _SUBMESSAGE: Final = Struct("<HH")
@@ -46,9 +46,9 @@ _HEARTBEAT_ALONE: Final = HEADER_SIZE + HEARTBEAT_SIZE
 
 
 class LargeFragments(NamedTuple):
-    """Fragments in the datagrams [first, stop) of the drain, in the order of their samples.
+    """Fragments in the datagrams [first, stop) of the burst, in the order of their samples.
 
-    ``heartbeats``: where those lie that are in these datagrams; ``is_divided``: some came before the last fragment.
+    ``heartbeats``: the offsets of HEARTBEATs in these datagrams; ``is_divided``: some came before the last fragment.
     """
 
     first: int
@@ -61,8 +61,8 @@ class LargeFragments(NamedTuple):
 def scan_fragments(
     data: U8, view: memoryview, spans: Spans, at: int, found: list[Any], *, joins_heartbeats: bool
 ) -> int:
-    """Find the fragments from datagram ``at`` on, which begins with a DATA_FRAG; returns where what was looked at ends,
-    or ``at``."""
+    """Find the fragments from datagram ``at`` on, which begins with a DATA_FRAG; returns the end of the scanned
+    datagrams, or ``at``."""
     start, _, source = spans[at]
     head, _, _, _, _, ids, *_ = _DATAGRAM.unpack_from(view, start)
     writer_id = ids[4:]
@@ -142,8 +142,8 @@ def scan_fragments(
 
 
 def _payload_bytes(sn: int, first: int, fragments: int, size: int, total: int) -> int:
-    """Bytes of so many fragments from number ``first`` on, of a sample of ``total``; 0: there can be no such DATA_FRAG,
-    as in `DataFrag.decode`."""
+    """Bytes of ``fragments`` fragments from number ``first`` on, of a sample of ``total``; 0: such a DATA_FRAG is
+    invalid, as in `DataFrag.decode`."""
     nbytes = min(fragments * size, total - (first - 1) * size)
     is_possible = sn > 0 and first and 0 < size <= total and nbytes > (fragments - 1) * size >= 0
     return nbytes if is_possible else 0
@@ -157,8 +157,8 @@ def _time(stamp: bytes) -> int:
 def _further(
     view: memoryview, at: int, stop: int, ids: bytes, timestamp: int
 ) -> tuple[list[Piece], int] | None:
-    """What comes behind the first DATA_FRAG of a datagram: DATA_FRAGs with the same ids, and where the HEARTBEAT behind
-    them lies, or -1; None: it is anything else."""
+    """The submessages behind the first DATA_FRAG of a datagram: DATA_FRAGs with the same ids, and the offset of the
+    HEARTBEAT behind them, or -1; None: there is anything else."""
     found: list[Piece] = []
     while at != stop:
         if at % 4 or stop - at < SUBMESSAGE_HEADER_SIZE:
@@ -187,7 +187,7 @@ def _further(
 
 
 def _is_heartbeat(view: memoryview, start: int, stop: int, head: bytes, ids: bytes) -> bool:
-    """Whether a datagram is nothing but a HEARTBEAT of the writer whose fragments have this head."""
+    """Whether a datagram is only a HEARTBEAT of the writer whose fragments have this head."""
     if stop - start != _HEARTBEAT_ALONE or view[start : start + HEADER_SIZE] != head[:HEADER_SIZE]:
         return False
     kind, length = _SUBMESSAGE.unpack_from(view, start + HEADER_SIZE)
@@ -200,9 +200,10 @@ def _is_heartbeat(view: memoryview, start: int, stop: int, head: bytes, ids: byt
 
 
 def _parts(pieces: list[Piece]) -> Iterator[tuple[int, int, bool]]:
-    """Divide pieces where one does not follow the one before, and what follows into [first, stop) of the sample that
-    began earlier, of the whole samples, and of the sample that ends later, and whether it is the whole samples."""
-    low = closed = 0  # of what follows so far: where it begins, and where what is whole of it ends
+    """Divide pieces where they are not consecutive. Divide consecutive pieces into [first, stop) of the sample that
+    began earlier, of the complete samples, and of the sample that ends later; the last item is true for complete
+    samples."""
+    low = closed = 0  # of the consecutive pieces so far: their begin, and the end of the complete samples
     is_rest = ended = False
     next_sn = next_first = size_before = total_before = 0
     for i, (sn, first, fragments, size, total, _, nbytes, _) in enumerate(pieces):

@@ -1,4 +1,4 @@
-"""The RTPS message: its header, and where its submessages lie (RTPS 2.5 §8.3.3, §9.4.4, §9.4.5.1)."""
+"""The RTPS message: its header, and the offsets of its submessages (RTPS 2.5 §8.3.3, §9.4.4, §9.4.5.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EMPTY_IF_ZERO: Final = (0x01, 0x09)
 
 @value
 class Header:
-    """RTPS message header as it is sent: 20 bytes, free of byte order."""
+    """RTPS message header to be sent: 20 bytes, independent of byte order."""
 
     version: tuple[int, int] = PROTOCOL_VERSION
     vendor: bytes = VENDOR_ID
@@ -51,8 +51,8 @@ def header_at(data: memoryview, at: int, end: int) -> tuple[int, bytes, bytes]:
 
 
 def submessage_at(data: memoryview, at: int, end: int) -> tuple[int, int, int]:
-    """(kind, flags, stop) of the submessage at ``data[at]``, in a message that ends at ``end``; its body begins 4
-    bytes behind ``at``. After a DecodeError, the rest of the message cannot be found (RTPS 2.5 §8.3.4.1)."""
+    """(kind, flags, stop) of the submessage at ``data[at]``, in a message that ends at ``end``; its body begins 4 bytes
+    behind ``at``. After a DecodeError, the rest of the message is unreadable (RTPS 2.5 §8.3.4.1)."""
     start = at + SUBMESSAGE_HEADER_SIZE
     if start > end:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{end - at} bytes left at {at}")

@@ -1,8 +1,8 @@
-"""Runs of DATA that differ in more than length: disposals between samples, key hashes here and there.
+"""Runs of DATA that differ in more than length: disposals between samples, key hashes in some of them.
 
-One walk over the words from submessage to submessage, for the stretches that :func:`.runs.scan` cannot compare; it
-costs about a microsecond a sample. What it takes is what `runs` would take one by one: DATA of one writer to one reader
-with consecutive numbers, in one byte order and of one coherent set, with or without an INFO_TS before each.
+One scan over the words from submessage to submessage, for the ranges that :func:`.runs.scan` cannot compare; it costs
+about a microsecond a sample. It accepts what `runs` would read one by one: DATA of one writer to one reader with
+consecutive numbers, in one byte order and of one coherent set, with or without an INFO_TS before each.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _INFO_TS_WORDS: Final = INFO_TS_SIZE // 4
 def scan_mixed(
     data: U8, pos: int, stop: int, writer: Guid, timestamp: int, info_ts: int, run: Run
 ) -> tuple[Run, int, int] | None:
-    """The longest mixed run from the DATA at ``data[pos]`` on, where it ends and the timestamp in force there.
+    """The longest mixed run from the DATA at ``data[pos]`` on, its end and the timestamp in force there.
 
-    ``info_ts``: the first word of an INFO_TS in this byte order. ``run`` says what the first DATA is: number, reader
-    and coherent set. None: not even the second DATA belongs to it.
+    ``info_ts``: the first word of an INFO_TS in this byte order. ``run`` is the run of the first DATA, with its number,
+    reader and coherent set. None: not even the second DATA belongs to it.
     """
     little = int(data[pos + 1]) & FLAG_E
     found = data[pos : pos + (stop - pos) // 4 * 4]

@@ -1,7 +1,7 @@
 """Time on the wire: 32-bit seconds and 32-bit fractions of 2^-32 s (RTPS 2.5 §9.3.2.1, §9.3.2.3).
 
-Inside, time is integer nanoseconds. Fractions are rounded up, as Cyclone DDS and Fast DDS do, so that readers which
-round and readers which cut off get the same nanoseconds back.
+Internally, time is integer nanoseconds. Fractions are rounded up, as Cyclone DDS and Fast DDS do, so that readers that
+round and readers that truncate get the same nanoseconds back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from ..errors import UsageError
 from ..structure import INFINITE, NANOSECONDS
 
-#: TIME_INVALID: no time at all.
+#: TIME_INVALID: no time.
 TIME_INVALID: Final = (0xFFFFFFFF, 0xFFFFFFFF)
 #: DURATION_INFINITE.
 DURATION_INFINITE: Final = (0x7FFFFFFF, 0xFFFFFFFF)
@@ -21,7 +21,7 @@ def to_ntp(ns: int) -> tuple[int, int]:
     """Time_t (seconds, fraction) of nanoseconds since the epoch; from 1970 until 2106."""
     seconds, rest = divmod(ns, NANOSECONDS)
     if not 0 <= seconds <= 0xFFFFFFFF:
-        raise UsageError(f"time {ns} ns since the epoch is outside what RTPS can carry (1970 to 2106)")
+        raise UsageError(f"time {ns} ns since the epoch is outside the range of RTPS (1970 to 2106)")
     return seconds, -(-(rest << 32) // NANOSECONDS)
 
 
@@ -31,7 +31,7 @@ def from_ntp(seconds: int, fraction: int) -> int:
 
 
 def duration_to_ntp(ns: int) -> tuple[int, int]:
-    """Duration_t (seconds, fraction) of nanoseconds; what is too long to express is infinite."""
+    """Duration_t (seconds, fraction) of nanoseconds; a duration that is too long to express becomes infinite."""
     if ns < 0:
         raise UsageError(f"duration {ns} ns is negative")
     if ns >= DURATION_INFINITE[0] * NANOSECONDS:
@@ -42,8 +42,8 @@ def duration_to_ntp(ns: int) -> tuple[int, int]:
 def duration_from_ntp(seconds: int, fraction: int) -> int:
     """Nanoseconds of a Duration_t whose seconds were read unsigned.
 
-    Infinite, whatever the fraction, are 0x7fffffff s (RTPS 2.5; DDS's own constant has another fraction) and
-    0xffffffff s (RTPS 2.1). Other negative durations make no sense: ValueError.
+    Infinite durations are, whatever the fraction, 0x7fffffff s (RTPS 2.5; DDS's own constant has another fraction) and
+    0xffffffff s (RTPS 2.1). Other negative durations raise ValueError.
     """
     if seconds in (0x7FFFFFFF, 0xFFFFFFFF):
         return INFINITE

@@ -44,7 +44,7 @@ class _NumberSet:
 
     @classmethod
     def from_numbers(cls, base: int, numbers: Iterable[int]) -> Self:
-        """The given numbers; those a set with this base cannot hold (not in base..base+255) are ignored."""
+        """The given numbers; numbers outside a set with this base (not in base..base+255) are ignored."""
         bits = 0
         for number in numbers:
             if 0 <= number - base < NUMBER_SET_BITS:
@@ -61,7 +61,7 @@ class _NumberSet:
 
     @property
     def ranges_max(self) -> int:
-        """At most so many ranges are in it; quicker than :meth:`ranges`."""
+        """An upper bound of the number of ranges in it; faster than :meth:`ranges`."""
         return sum((word & ~(word << 1)).bit_count() for word in self.words)
 
     def ranges(self) -> list[tuple[int, int]]:

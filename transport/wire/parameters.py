@@ -77,7 +77,7 @@ PID_TYPE_OBJECT_V1: Final = 0x0072
 PID_DATA_REPRESENTATION: Final = 0x0073
 PID_TYPE_CONSISTENCY_ENFORCEMENT: Final = 0x0074
 PID_TYPE_INFORMATION: Final = 0x0075
-#: RTI's: what PID_TYPE_OBJECT_V1 holds, compressed.
+#: RTI's: the value of PID_TYPE_OBJECT_V1, compressed.
 PID_TYPE_OBJECT_COMPRESSED: Final = 0x8021
 #: Cyclone DDS's (from ADLINK): five numbers, and ``host/version/operating system/processor``.
 PID_PARTICIPANT_VERSION_INFO: Final = 0x8007
@@ -92,7 +92,7 @@ PL_CDR_LE: Final = b"\x00\x03"
 #: Bytes of the longest value: lengths are multiples of 4.
 VALUE_MAX: Final = 0xFFFC
 
-#: Of whole parameters of inline QoS: a key hash, a status info, a coherent set; and of the sentinel behind them.
+#: Sizes of whole parameters of inline QoS: a key hash, a status info, a coherent set; and of the sentinel behind them.
 KEY_HASH_SIZE: Final = 4 + 16
 STATUS_INFO_SIZE: Final = 4 + 4
 COHERENT_SET_SIZE: Final = 4 + 8
@@ -166,7 +166,7 @@ class ParameterList:
 
     @property
     def coherent_set(self) -> int:
-        """The coherent set named, as in `Run.coherent_set`; 0 if none is."""
+        """The coherent set, as in `Run.coherent_set`; 0 if there is none."""
         value = self.get(PID_COHERENT_SET)
         if value is None or len(value) < 8:
             return 0
@@ -177,7 +177,7 @@ class ParameterList:
 
 
 def decode_parameters(data: memoryview, little_endian: bool) -> tuple[ParameterList, int]:
-    """The parameter list ``data`` starts with, and how many bytes it takes, sentinel included."""
+    """The parameter list at the start of ``data``, and its length in bytes, sentinel included."""
     header = _PARAMETER[little_endian]
     parameters: list[tuple[int, bytes]] = []
     at, end = 0, len(data)
@@ -292,7 +292,7 @@ def encode_guid(guid: Guid) -> bytes:
 
 
 def decode_status_info(value: bytes) -> int:
-    """StatusInfo_t is four octets, free of byte order; the flags are in the last (RTPS 2.5 §9.6.4.9)."""
+    """StatusInfo_t is four octets, independent of byte order; the flags are in the last (RTPS 2.5 §9.6.4.9)."""
     _need(value, 4, "status info")
     return value[3] & 0x07
 
@@ -302,9 +302,9 @@ def encode_status_info(flags: int) -> bytes:
 
 
 def decode_locator(value: bytes | memoryview, little_endian: bool) -> Locator | None:
-    """A UDP locator; None for a transport that we do not support (shared memory, TCP…): ignore it.
+    """A UDP locator; None for an unsupported transport (shared memory, TCP…): ignore it.
 
-    Port 0 and ports above 65535 raise BAD_LOCATOR: nothing can be sent there.
+    Port 0 and ports above 65535 raise BAD_LOCATOR: they cannot be sent to.
     """
     if len(value) < 24:
         raise DecodeError(DropReason.BAD_LOCATOR, f"{len(value)} bytes")
@@ -350,7 +350,7 @@ def encode_octets(octets: bytes, little_endian: bool = True) -> bytes:
 
 
 def decode_i16_sequence(value: bytes, little_endian: bool) -> tuple[int, ...]:
-    """sequence<short>: DATA_REPRESENTATION. What follows it (a vendor's compression mask) is ignored."""
+    """sequence<short>: DATA_REPRESENTATION. Bytes behind it (a vendor's compression mask) are ignored."""
     count = decode_u32(value, little_endian)
     _need(value, 4 + 2 * count, "short sequence")
     shorts = _I16[little_endian].iter_unpack(value[4 : 4 + 2 * count])
@@ -388,8 +388,8 @@ def encode_properties(properties: Iterable[tuple[str, str]], little_endian: bool
 
 
 def decode_type_consistency(value: bytes, little_endian: bool) -> tuple[int, tuple[bool, ...]]:
-    """The kind, and the five flags of TypeConsistencyEnforcementQosPolicy in their order; no flags if they are
-    missing, as senders of XTypes 1.1 leave them out (XTypes 1.3 §7.6.3.4.1)."""
+    """The kind, and the five flags of TypeConsistencyEnforcementQosPolicy in their order; no flags if they are missing,
+    since senders of XTypes 1.1 omit them (XTypes 1.3 §7.6.3.4.1)."""
     _need(value, 2, "type consistency")
     kind = int.from_bytes(value[:2], "little" if little_endian else "big")
     flags = tuple(byte != 0 for byte in value[2:7])
@@ -425,7 +425,7 @@ def _strings_at(value: bytes, at: int, count: int, little_endian: bool) -> list[
 
 
 def _strings_from(value: bytes, at: int, count: int, little_endian: bool) -> tuple[list[str], int]:
-    """``count`` strings from ``at`` on, and where the last one ends with its padding."""
+    """``count`` strings from ``at`` on, and the end of the last one with its padding."""
     _need(value, at + 4 * count, "string sequence")  # before any loop: a string takes 4 bytes at least
     strings: list[str] = []
     for _ in range(count):
@@ -435,7 +435,7 @@ def _strings_from(value: bytes, at: int, count: int, little_endian: bool) -> tup
 
 
 def _string_at(value: bytes, at: int, little_endian: bool) -> tuple[str, int]:
-    """The string at ``at`` (4-aligned) and where the next one would start."""
+    """The string at ``at`` (4-aligned) and the offset of the next one."""
     length = decode_u32(value[at : at + 4], little_endian)
     if length > STRING_MAX:
         raise DecodeError(DropReason.OVER_LIMIT, f"string of {length} bytes")

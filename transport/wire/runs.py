@@ -1,15 +1,15 @@
 """The hot path of the wire: runs of DATA submessages, read with a few NumPy calls each.
 
-:func:`scan` decodes the first DATA of a stretch with `struct`, then compares *all* that follow with it at once: the
-same flags, reader and writer, and consecutive sequence numbers. Two shapes are recognised, each with or without an
-INFO_TS before every DATA (Cyclone DDS batches so):
+:func:`scan` decodes the first DATA of a range with `struct`, then compares *all* that follow with it at once: the same
+flags, reader and writer, and consecutive sequence numbers. Two shapes are recognised, each with or without an INFO_TS
+before every DATA (Cyclone DDS batches this way):
 
-* uniform: all submessages have the same length, so the stretch is a matrix;
+* uniform: all submessages have the same length, so the range is a matrix;
 * ragged: lengths differ; candidates are the words that look like the first header, and the chain of lengths from
   candidate to candidate proves them (a look-alike inside a payload breaks the chain, which merely ends the run early).
 
-Where neither goes far, samples of every shape are walked
-through (`mixed_runs`). What is left is a run of one. Layouts: RTPS 2.5 §9.4.5.3 (DATA), §9.4.5.9 (INFO_TS).
+If neither shape goes far, samples of every shape are scanned (`mixed_runs`). The last resort is a run of one. Layouts:
+RTPS 2.5 §9.4.5.3 (DATA), §9.4.5.9 (INFO_TS).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ INFO_TS_WORDS: Final = {
     0: INFO_TS | (INFO_TS_SIZE - SUBMESSAGE_HEADER_SIZE) << 24,
 }
 
-#: From octetsToNextHeader on.
+#: The layout from octetsToNextHeader on.
 _HEADER: Final = pair("HHH4s4siI")
 _SEQUENCE_NUMBER: Final = pair("iI")
 
@@ -55,7 +55,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class Scan(NamedTuple):
-    """What :func:`scan` found: runs, where the next submessage starts, the timestamp in force there."""
+    """The result of :func:`scan`: runs, the offset of the next submessage, the timestamp in force there."""
 
     runs: list[Run]
     pos: int
@@ -64,7 +64,7 @@ class Scan(NamedTuple):
 
 @slotted
 class First:
-    """The first DATA of a stretch, decoded; offsets are in bytes from its submessage header."""
+    """The first DATA of a range, decoded; offsets are in bytes from its submessage header."""
 
     flags: int  # of the submessage
     size: int  # whole submessage
@@ -87,11 +87,11 @@ def scan(
     after_info_ts: bool = False,
     lookahead: int = UDP_PAYLOAD_MAX,
 ) -> Scan:
-    """Read the stretch of DATA submessages that starts at ``data[pos]``, up to ``stop``.
+    """Read the range of DATA submessages that starts at ``data[pos]``, up to ``stop``.
 
     ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns); ``after_info_ts``: an
-    INFO_TS of 12 bytes lies right before ``pos``; ``lookahead``: how many bytes may be examined for a run. At least
-    one submessage is read. Raises DecodeError if that first DATA is malformed.
+    INFO_TS of 12 bytes lies right before ``pos``; ``lookahead``: how many bytes may be examined for a run. At least one
+    submessage is read. Raises DecodeError if that first DATA is malformed.
     """
     first = parse(data, pos, stop)
     end = pos + first.size
@@ -114,7 +114,7 @@ def scan(
     if found is None:
         found = Scan([_run(data[pos:end], prefix, 1, first, 0, first.size, timestamp)], end, timestamp)
     (short,) = found.runs
-    # What ends a coherent set stays a run of its own.
+    # The DATA that ends a coherent set stays a run of its own.
     if (
         short.count < _SHORT
         and message_stop - found.pos >= DATA_HEADER_SIZE
@@ -131,7 +131,7 @@ def scan(
 
 #: A run shorter than this may be the beginning of a longer one of samples in several shapes.
 _SHORT: Final = 8
-#: So many bytes behind a short run are looked at for the next.
+#: At least this many bytes behind a short run are needed for a mixed one.
 _MIXED_MIN: Final = 1_024
 
 
@@ -258,33 +258,34 @@ def _uniform(
     return run, end, timestamp
 
 
-#: So many rows are best compared at once: their heads stay in the processor's cache.
+#: The number of rows that are best compared at once: their heads stay in the processor's cache.
 ROWS_MAX: Final = 1 << 14
 _COUNT = np.arange(ROWS_MAX, dtype=np.uint32)
 LOW_MAX: Final = 0xFFFF_FFFF
 
 
 def _counting(count: int) -> npt.NDArray[np.uint32]:
-    """0, 1, …; not to be changed."""
+    """0, 1, …; do not change it."""
     return _COUNT[:count] if count <= len(_COUNT) else np.arange(count, dtype=np.uint32)
 
 
 def until_wrap(sn: int) -> int:
-    """How many sequence numbers from ``sn`` on have the same high word."""
+    """The number of sequence numbers from ``sn`` on with the same high word."""
     return LOW_MAX + 1 - (sn & LOW_MAX)
 
 
 def comparable(
     data: U8, base: int, shape: tuple[int, ...], strides: tuple[int, ...], first: First, lead: int
 ) -> Words:
-    """The heads (count, words) of rows that lie at ``strides`` from ``base`` on, equal where the rows make up a run.
+    """The heads (count, words) of rows that lie at ``strides`` from ``base`` on, equal if the rows form a run.
 
-    A head is what lies before a row's payload, which there must be, and the payload's encapsulation id. What may differ
-    is cleared: time, key hash, and options (they may hold a padding count). The number is counted from that of the row.
+    A head is the bytes before a row's payload, which must exist, and the payload's encapsulation id. Fields that may
+    differ are cleared: time, key hash, and options (they may have a padding count). The number is relative to that of
+    the row.
     """
     payload = (lead + first.payload_offset) // 4
     size = payload + 1
-    # as items of one size each they are copied several times as fast as word by word
+    # items of one size are copied several times as fast as single words
     heads = np.ndarray(shape, f"V{4 * size}", data, base, strides).copy().view("<u4").reshape(-1, size)
     if lead:
         heads[:, 1:3] = 0
@@ -300,7 +301,7 @@ def comparable(
 
 
 def alike_between(rows: Words, row: Words, first: int, last: int) -> Any:
-    """Mask of the rows (..., words) that are like ``row`` in the words [first, last)."""
+    """Mask of the rows (..., words) that equal ``row`` in the words [first, last)."""
     if last - first > _FEW_COLUMNS:
         return (rows[..., first:last] == row[first:last]).all(axis=-1)
     same = np.ones(rows.shape[:-1], np.bool_)
@@ -309,7 +310,7 @@ def alike_between(rows: Words, row: Words, first: int, last: int) -> Any:
     return same
 
 
-#: So many columns are sooner compared one by one than all at once.
+#: Up to this many columns are faster to compare one by one than all at once.
 _FEW_COLUMNS: Final = 16
 
 

@@ -1,7 +1,7 @@
-"""Runs of samples as they lie in memory: the one noun the hot path passes from room to room.
+"""Runs of samples in memory: the data type that the packages of the hot path exchange.
 
-A *sample* here is a serialized payload: the 4-byte encapsulation header (XTypes 1.3 §7.6.3.1.2) and what
-follows it. Data is touched once per run, never once per sample.
+A *sample* here is a serialized payload: the 4-byte encapsulation header (XTypes 1.3 §7.6.3.1.2) and the bytes behind
+it. Data is processed once per run, never once per sample.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .ntp import to_ntp
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
-#: The header of a payload (RTPS 2.5 §10.2): its bytes; where the low byte of its options lies, whose two lowest bits
-#: count the bytes of padding (XTypes 1.3 §7.6.3.1.2); identifiers from this one on are of XCDR version 2.
+#: The header of a payload (RTPS 2.5 §10.2): its length; the offset of the low byte of its options, whose two lowest
+#: bits count the bytes of padding (XTypes 1.3 §7.6.3.1.2); the least identifier of XCDR version 2.
 ENCAPSULATION_BYTES: Final = 4
 OPTIONS_LOW_BYTE: Final = 3
 CDR2_BE: Final = 0x06
-#: What the index of a run holds of each sample. ``offset`` is in bytes from the start of ``Run.data``.
+#: The entry of each sample in the index of a run. ``offset`` is in bytes from the start of ``Run.data``.
 SAMPLE_INDEX: Final = np.dtype(
     [
         ("offset", "<u4"),
@@ -42,7 +42,7 @@ NO_TIMESTAMP: Final = -(1 << 63)
 
 
 def check_timestamp(timestamp: int) -> None:
-    """Raises UsageError for a source timestamp that RTPS cannot carry."""
+    """Raises UsageError for a source timestamp outside the range of RTPS."""
     if timestamp != NO_TIMESTAMP:
         to_ntp(timestamp)
 
@@ -56,11 +56,11 @@ def source_timestamps(seconds: npt.NDArray[Any], fractions: npt.NDArray[Any]) ->
 
 
 def equal_ranges(changed: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """[first, last) of each stretch of like samples; ``changed`` (n - 1,): sample i + 1 is unlike sample i."""
+    """[first, last) of each range of equal samples; ``changed`` (n - 1,): sample i + 1 differs from sample i."""
     return pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), len(changed) + 1])
 
 
-# Sample flags: the low bits are those of StatusInfo_t (RTPS 2.5 §9.6.4.9), the others are our own.
+# Sample flags: the low bits are those of StatusInfo_t (RTPS 2.5 §9.6.4.9), the others are this product's own.
 DISPOSED: Final = 0x1
 UNREGISTERED: Final = 0x2
 FILTERED: Final = 0x4
@@ -111,7 +111,7 @@ class Samples:
         )
 
     def all_offsets(self) -> I64:
-        """Where each payload starts, (count,) int64."""
+        """The offset of each payload, (count,) int64."""
         if self.offsets is not None:
             return self.offsets
         return self.start + self.stride * np.arange(self.count, dtype=np.int64)
@@ -142,15 +142,15 @@ class Samples:
 
 @slotted
 class Run:
-    """Samples of one writer with consecutive sequence numbers, as they came off the wire.
+    """Samples of one writer with consecutive sequence numbers, as they were received.
 
-    ``data`` holds the submessages (or bare payloads) as received and may be a view of a receive buffer that
-    is reused: to keep a run longer than the call that hands it over, copy it (:meth:`copy`).
+    ``data`` has the submessages (or bare payloads) as received and may be a view of a receive buffer that is reused: to
+    keep a run longer than the call that delivers it, copy it (:meth:`copy`).
 
     Uniform (``stride > 0``): sample i lies at ``data[i*stride : (i+1)*stride]``; in there its payload, the 8-byte NTP
     time of its own INFO_TS and its 16-byte key hash lie at fixed offsets (-1: it has none of its own; then
     ``timestamp`` is the source timestamp of all). All flags are equal.
-    Indexed (``stride == 0``): ``index`` (dtype SAMPLE_INDEX) holds where each sample lies.
+    Indexed (``stride == 0``): ``index`` (dtype SAMPLE_INDEX) has the offset of each sample.
     """
 
     writer: Guid
@@ -168,13 +168,13 @@ class Run:
     index: npt.NDArray[Any] | None = None
     #: The reader to which the submessages are addressed; ENTITYID_UNKNOWN: every matched one.
     reader_id: bytes = ENTITYID_UNKNOWN
-    #: The batch it came in, 0: none.
+    #: The number of its batch, 0: none.
     batch_sn: int = 0
-    #: Samples are missing in between: ``index["sn_offset"]`` holds the numbers.
+    #: Whether samples are missing in between: ``index["sn_offset"]`` has the numbers.
     sparse: bool = False
-    #: First sequence number of the coherent set to which they belong; 0: none; -1: none, as their inline QoS says.
+    #: First sequence number of the samples' coherent set; 0: none; -1: none, as their inline QoS announces.
     coherent_set: int = 0
-    #: Bytes of the largest of the large datagrams that it spans; 0: it came in one, or they were small.
+    #: Size of the largest of the large datagrams that it spans; 0: it came in one, or they were small.
     datagram_bytes: int = 0
 
     @property
@@ -195,7 +195,7 @@ class Run:
 
     @property
     def ends_coherent_set(self) -> bool:
-        """Whether it is the empty DATA that ends a coherent set (RTPS 2.5 §8.7.5): nothing for the user."""
+        """Whether it is the empty DATA that ends a coherent set (RTPS 2.5 §8.7.5): it is not for the user."""
         return (
             self.coherent_set < 0
             and not self.payload_length
@@ -254,7 +254,7 @@ class Run:
         return replace(self._indexed(index, int(numbers[0])), sparse=True)
 
     def _indexed(self, index: npt.NDArray[Any], first_sn: int) -> Run:
-        """A run of the samples in ``index``, which becomes its own, with no more data than they need."""
+        """A run of the samples in ``index``, which it takes over, with no more data than they need."""
         low = int(index["offset"].min())
         high = int((index["offset"].astype(np.int64) + index["length"]).max())
         low -= low % 4  # payloads stay 4-aligned in the shortened buffer

@@ -1,7 +1,7 @@
-"""What our own readers send to our own writers beside RTPS (Aeron's status message and RTT measurement).
+"""Vendor submessages from this product's readers to its writers (Aeron's status message and RTT measurement).
 
-Both are vendor submessages with an ordinary header; other vendors skip them (RTPS 2.5 §8.3.4.1 for kinds from 0x80
-on). Numbers are in the byte order of the E flag.
+Both have an ordinary header; other vendors skip them (RTPS 2.5 §8.3.4.1 for kinds from 0x80 on). Numbers are in the
+byte order of the E flag.
 
 STATUS_MESSAGE, 0xB1; flags T 0x02: there is a tag, X 0x04: end of stream::
 
@@ -35,7 +35,8 @@ _WINDOW_MAX: Final = 0xFFFFFFFF
 
 @value
 class StatusMessage:
-    """All samples up to ``consumption_sn`` are consumed, and ``receiver_window`` bytes beyond them find room."""
+    """All samples up to ``consumption_sn`` are consumed, and the reader has space for ``receiver_window`` more
+    bytes."""
 
     KIND: ClassVar[int] = 0xB1
     FLAG_T: ClassVar[int] = 0x02
@@ -47,7 +48,7 @@ class StatusMessage:
     receiver_window: int
     count: int
     group_tag: int | None = None
-    #: The reader is leaving: no writer need wait for it any more.
+    #: Whether the reader is leaving: writers need not wait for it any more.
     end_of_stream: bool = False
 
     def encode(self, little_endian: bool = True) -> bytes:
@@ -84,7 +85,7 @@ class StatusMessage:
 
 @value
 class RttMeasurement:
-    """A reader asks; the writer sends the question back as its reply, with the time for which it held it."""
+    """A request of a reader; the writer returns it as its reply, with the time for which it held it."""
 
     KIND: ClassVar[int] = 0xB2
     FLAG_R: ClassVar[int] = 0x02
@@ -95,8 +96,8 @@ class RttMeasurement:
     echo_timestamp: int
     reception_delta: int = 0
     reply: bool = False
-    #: In a reply: there are readers that have consumed everything, and the writer has more, which only the reader that
-    #: asked keeps from them.
+    #: In a reply: other readers have consumed everything, and the writer has more samples, which only the requesting
+    #: reader holds back from them.
     others_wait: bool = False
 
     def encode(self, little_endian: bool = True) -> bytes:

@@ -1,10 +1,10 @@
-"""Every submessage of RTPS 2.5 §9.4.5, of batches, and our own, one at a time: decode from a body, encode whole.
+"""Every submessage of RTPS 2.5 §9.4.5, of batches, and this product's own: decode from a body, encode whole.
 
-``decode(flags, body)`` takes what lies between this submessage's header and the next one's; what a later
-minor version may have added at the end is ignored (RTPS 2.5 §8.6.1). Wrong bytes raise DecodeError.
-``encode`` returns the submessage with its header, padded to 4. Runs of DATA are read by ``runs`` instead, which is
-faster, and DATA_BATCH by ``batch``. The INFO_* submessages are defined in ``info``, our own in ``status_messages``;
-both are exported here, too.
+``decode(flags, body)`` takes the bytes between this submessage's header and the next one's; fields that a later minor
+version may have added at the end are ignored (RTPS 2.5 §8.6.1). Malformed bytes raise DecodeError. ``encode`` returns
+the submessage with its header, padded to 4. Runs of DATA are read by ``runs`` instead, which is faster, and DATA_BATCH
+by ``batch``. The INFO_* submessages are defined in ``info``, this product's own in ``status_messages``; both are
+exported here, too.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _HEARTBEAT_BATCH: Final = pair("4s4siIiIiIiII")
 # octetsToInlineQos: from behind that field to the inline QoS (RTPS 2.5 §9.4.5.4.2, §9.4.5.5.3)
 DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
 
-#: Bytes of a DATA before its inline QoS or payload, and octetsToInlineQos as it says that.
+#: Bytes of a DATA before its inline QoS or payload, and the matching value of octetsToInlineQos.
 DATA_HEADER_SIZE: Final = 24
-#: The same of a DATA_FRAG.
+#: Bytes of a DATA_FRAG before its inline QoS or payload.
 DATA_FRAG_HEADER_SIZE: Final = 36
-#: Where a DATA_FRAG has its sequence number, high word first, and its fragment's number (RTPS 2.5 §9.4.5.5).
+#: Offset of the sequence number in a DATA_FRAG, high word first, and of its fragment's number (RTPS 2.5 §9.4.5.5).
 DATA_FRAG_SN_AT: Final = 16
 DATA_FRAG_NUMBER_AT: Final = 24
-#: Of a HEARTBEAT, its own header included.
+#: Bytes of a HEARTBEAT, its own header included.
 HEARTBEAT_SIZE: Final = 32
 DATA_OCTETS_TO_INLINE_QOS: Final = 16
 
@@ -71,7 +71,7 @@ DATA_OCTETS_TO_INLINE_QOS: Final = 16
 class Data:
     """DATA (RTPS 2.5 §9.4.5.4). ``payload`` starts with its encapsulation header; ``key``: it is a key only.
 
-    A decoded payload is a view and keeps the padding at its end, which nothing in DATA tells apart.
+    A decoded payload is a view and keeps the padding at its end, which DATA does not mark.
     """
 
     KIND: ClassVar[int] = 0x15
@@ -106,7 +106,7 @@ class Data:
             raise short_submessage("DATA")
         _, octets, reader_id, writer_id, high, low = _DATA[little_endian].unpack_from(body)
         with_data, key = flags & cls.FLAG_D, bool(flags & cls.FLAG_K)
-        # RTPS 2.5 §9.4.5.4.1: D and K together are invalid; N is a payload in a form not ours to read.
+        # RTPS 2.5 §9.4.5.4.1: D and K together are invalid; N is a payload in a form that is not supported.
         if (with_data and key) or flags & cls.FLAG_N:
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA with flags {flags:#04x}")
         inline_qos, rest = _decode_inline_qos(
@@ -124,8 +124,8 @@ class Data:
 class DataFrag:
     """DATA_FRAG (RTPS 2.5 §9.4.5.5): ``fragments`` fragments from number ``first_fragment`` (1-based) on.
 
-    All but the sample's last have ``fragment_size`` bytes. A decoded payload is a view, exactly as long as
-    these fragments are, and lies within ``sample_size``, which is any number: check it before allocating.
+    All but the sample's last have ``fragment_size`` bytes. A decoded payload is a view, exactly as long as these
+    fragments, and lies within ``sample_size``, which may be any number: check it before allocating.
     """
 
     KIND: ClassVar[int] = 0x16
@@ -146,7 +146,7 @@ class DataFrag:
 
     @property
     def offset(self) -> int:
-        """Where the payload belongs in the sample."""
+        """The offset of the payload in the sample."""
         return (self.first_fragment - 1) * self.fragment_size
 
     @property
@@ -159,7 +159,7 @@ class DataFrag:
         return b"".join((self.encode_head(little_endian), self.payload, bytes(padding)))
 
     def encode_head(self, little_endian: bool = True) -> bytes:
-        """All before the payload."""
+        """All bytes before the payload."""
         flags = self.FLAG_K if self.key else 0
         if self.inline_qos is not None:
             flags |= self.FLAG_Q
@@ -207,8 +207,7 @@ class DataFrag:
 
 @value
 class DataFrags(DataFrag):
-    """Fragments of several DATA_FRAG which follow one another, as if they had come in one; ``payload`` is that of the
-    first."""
+    """Consecutive fragments of several DATA_FRAGs, as if they had come in one; ``payload`` is that of the first."""
 
     pieces: Sequence[Buffer] = ()
 
@@ -219,7 +218,7 @@ class DataFrags(DataFrag):
 
 @value
 class Heartbeat:
-    """HEARTBEAT (RTPS 2.5 §9.4.5.7); last_sn = first_sn - 1: the writer holds nothing."""
+    """HEARTBEAT (RTPS 2.5 §9.4.5.7); last_sn = first_sn - 1: the writer has no samples."""
 
     KIND: ClassVar[int] = 0x07
     FLAG_F: ClassVar[int] = 0x02
@@ -289,7 +288,7 @@ class HeartbeatFrag:
 
 @value
 class _Acknowledgment:
-    """All below ``missing.base`` is acknowledged, ``missing`` is requested."""
+    """All numbers below ``missing.base`` are acknowledged, those in ``missing`` are requested."""
 
     KIND: ClassVar[int]
     FLAG_F: ClassVar[int] = 0x02
@@ -380,7 +379,7 @@ class Gap:
 
 @value
 class HeartbeatBatch:
-    """HEARTBEAT_BATCH (RTI): a HEARTBEAT that announces the batches beside the samples that the writer holds."""
+    """HEARTBEAT_BATCH (RTI): a HEARTBEAT that announces the writer's batches besides its samples."""
 
     KIND: ClassVar[int] = 0x19
     FLAG_F: ClassVar[int] = 0x02
@@ -441,12 +440,12 @@ def decode_submessage(kind: int, flags: int, body: memoryview) -> Submessage | N
 
 
 def _halves(sn: int) -> tuple[int, int]:
-    """A SequenceNumber_t as the wire has it: signed high word, unsigned low word (RTPS 2.5 §9.4.2.5)."""
+    """The two words of a SequenceNumber_t on the wire: signed high word, unsigned low word (RTPS 2.5 §9.4.2.5)."""
     return sn >> 32, sn & 0xFFFFFFFF
 
 
 def _sn(high: int, low: int) -> int:
-    """A SequenceNumber_t that names a sample: from 1 up (RTPS 2.5 §8.3.8.2.3)."""
+    """A SequenceNumber_t of a sample: from 1 up (RTPS 2.5 §8.3.8.2.3)."""
     sn = (high << 32) + low
     if sn < 1:
         raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, str(sn))

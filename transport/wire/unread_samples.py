@@ -1,4 +1,4 @@
-"""Samples that nobody reads: where they end, and how many they are, without a step for each where many are alike."""
+"""Skips samples without a reader: finds their end and number, without a step for each where many are alike."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .runs import DATA, INFO_TS, INFO_TS_WORDS
 from .samples import U8
 from .submessages import DATA_HEADER_SIZE
 
-#: Samples are compared all at once as long as that fails no more often than this in a message.
+#: Samples are compared all at once until that fails this often in a message.
 _TRIES: Final = 4
-#: Fewer are counted as quickly one by one.
+#: Fewer samples are counted as fast one by one.
 _FEW: Final = 8
 
 
 def pass_over(data: U8, view: memoryview, pos: int, stop: int) -> tuple[int, int, int]:
-    """Pass over the samples of one writer at ``data[pos]``: where they end, how many submessages they are, and where
-    the last INFO_TS between them lies (-1: nowhere). ``view`` is a memoryview of all of ``data``."""
+    """Skip the samples of one writer at ``data[pos]``: returns their end, the number of submessages, and the offset of
+    the last INFO_TS between them (-1: none). ``view`` is a memoryview of all of ``data``."""
     writer_id, count, stamp_at, tries = view[pos + 12 : pos + 16], 0, -1, _TRIES
     try:
         while pos < stop:
@@ -45,13 +45,13 @@ def pass_over(data: U8, view: memoryview, pos: int, stop: int) -> tuple[int, int
                 count = 1
             pos = end
     except DecodeError:
-        pass  # whoever reads on finds it
+        pass  # the next reader of these bytes reports it
     return pos, count, stamp_at
 
 
 def _alike_from(data: U8, pos: int, end: int, stop: int) -> tuple[int, int, bool]:
-    """How many DATA from that at ``data[pos:end]`` on have its writer, flags and length, without or with an INFO_TS
-    behind each; where they end, and whether with INFO_TS. Few count as none."""
+    """The number of DATA from the one at ``data[pos:end]`` on with its writer, flags and length, without or with an
+    INFO_TS behind each; their end, and whether they have INFO_TS. Few count as none."""
     size = end - pos
     info_ts = INFO_TS_WORDS[int(data[end + 1]) & FLAG_E] if end + 4 <= stop and data[end] == INFO_TS else 0
     step = size + INFO_TS_SIZE if info_ts else size
@@ -69,8 +69,8 @@ def _alike_from(data: U8, pos: int, end: int, stop: int) -> tuple[int, int, bool
 def alike_in_datagrams(
     data: U8, pos: int, size: int, each: int, pitch: int, count: int
 ) -> npt.NDArray[np.bool_]:
-    """Which of ``count`` datagrams hold nothing but DATA of ``each`` bytes, with the same flags and writer as the one
-    at ``pos``: there follow ``size`` bytes of them, and each datagram lies ``pitch`` bytes behind the one before."""
+    """Which of ``count`` datagrams have only DATA of ``each`` bytes, with the same flags and writer as the one at
+    ``pos``: there follow ``size`` bytes of them, and each datagram lies ``pitch`` bytes behind the one before."""
     words = data[pos : pos + (count - 1) * pitch + size].view("<u4")
     shape, strides = (count, size // each, each // 4), (pitch, each, 4)
     rows = np.lib.stride_tricks.as_strided(words, shape, strides, writeable=False)
