@@ -1,4 +1,4 @@
-"""Fragments of large samples as they arrive, and what they complete (:mod:`.ordering.reassembly`).
+"""Fragments of large samples as they arrive, and the samples that they complete (:mod:`.ordering.reassembly`).
 
 The invariants are those of :mod:`.reader`.
 """
@@ -28,7 +28,7 @@ class FragmentArrivals:
         arrivals: Arrivals,
         responder: Responder,
     ) -> None:
-        #: What became ready last of what lies where the owner will keep it; nothing else is ready before it.
+        #: The last ready samples in the owner's memory; no other samples are ready before them.
         self.placed: Run | None = None
         self._counters = counters
         self._delivery = delivery
@@ -37,7 +37,7 @@ class FragmentArrivals:
         self._responder = responder
 
     def put_together_at(self, places: ReservedFrames) -> None:
-        """Have samples put together where the owner will keep them, as long as nothing else becomes ready before."""
+        """Reassemble samples in the owner's memory (``places``), as long as no others become ready before them."""
 
         def place(nbytes: int, count: int) -> U8 | None:
             ready = self._delivery.ready
@@ -54,7 +54,7 @@ class FragmentArrivals:
             return
         if not proxy.synced:
             if not proxy.reliable and frag.first_fragment > 1:
-                return  # its beginning was sent before the match, and will not come
+                return  # its first fragments were sent before the match, and will not come
             self._arrivals.sync(proxy, frag.sn)
         if frag.sn < proxy.expected or frag.sn in proxy.held:
             self._counters.duplicate_fragments += frag.fragments
@@ -69,18 +69,18 @@ class FragmentArrivals:
             run, in_place = completed
             if in_place and delivery.is_next(proxy, run):
                 self.placed = run
-            elif in_place:  # it may have to wait, and the owner needs the place
+            elif in_place:  # the sample may have to wait, and the owner needs the memory
                 run = run.copy()
             self._arrivals.accept(proxy, run, now, owned=True)
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
             self._responder.on_fragment(proxy, frag.sn, now)
 
     def takes_whole(self, proxy: WriterProxy, range_: FragmentRange) -> bool:
-        """Whether a stretch is whole samples that are the next ones, with nothing else to consider."""
+        """Whether a range holds whole samples that are the next ones in order, and no other rule applies."""
         return range_.is_whole and self._delivery.takes_next(proxy, range_.first_sn, range_.nbytes)
 
     def accept_range(self, proxy: WriterProxy, range_: FragmentRange, now: int) -> None:
-        """Accept fragments that follow one another, together where that is all the same."""
+        """Accept consecutive fragments, together if the result is the same."""
         if self.takes_whole(proxy, range_):
             self._arrivals.hand_out(proxy, (self._join(range_),), now)
             self._counters.fragments += range_.fragments
@@ -96,7 +96,7 @@ class FragmentArrivals:
             self.accept(proxy, frag, timestamp, now)
 
     def _join(self, range_: FragmentRange) -> Run:
-        """The whole samples of a stretch, which is handed out next."""
+        """Join the whole samples of a range, which is handed out next."""
         place = self._reassembly.place(range_.nbytes, range_.count)
         run = range_.run(place)
         if place is not None:

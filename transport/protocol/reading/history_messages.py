@@ -1,7 +1,7 @@
-"""What writers announce of their history: what they have, what they sent, and what will never come.
+"""HEARTBEATs and GAPs: what writers announce of their histories, and samples that will never come.
 
-HEARTBEATs and GAPs move a writer's proxy on, hand out what waited for them, and lead to answers. The invariants are
-those of :mod:`.reader`.
+They advance the writer's proxy, release samples that waited for them, and lead to answers. The invariants are those of
+:mod:`.reader`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class HistoryMessages:
         self._responder = responder
 
     def on_heartbeat(self, proxy: WriterProxy, heartbeat: Heartbeat | HeartbeatBatch, now: int) -> None:
-        """A reliable writer announces which samples it has, in a HEARTBEAT that is no repetition."""
+        """A reliable writer announces which samples it has, in a new HEARTBEAT."""
         first_sn, last_sn = heartbeat.first_sn, heartbeat.last_sn
         self._counters.heartbeats += 1
-        # Not the maximum: what a forged HEARTBEAT announced is requested until the next true one.
+        # Not the maximum: so the samples of a forged HEARTBEAT are requested only until the next true one.
         proxy.last_sn = last_sn
         proxy.away_until = min(proxy.away_until, last_sn)
         if not proxy.synced:

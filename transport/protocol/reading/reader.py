@@ -1,31 +1,31 @@
-"""The stateful reader: in order and complete from each writer, or best-effort as it comes (RTPS 2.5 §8.4.12).
+"""The stateful reader: samples in order and complete from each writer, or best-effort (RTPS 2.5 §8.4.12).
 
-Sans I/O: submessages go in by ``on_…``, runs come out of :meth:`StatefulReader.take`, datagrams out of
-:meth:`StatefulReader.outgoing`. A run of the expected sequence number goes straight through, uncopied.
+Sans I/O: submessages go in by ``on_…``, runs come out of :meth:`StatefulReader.take_runs`, datagrams out of
+:meth:`StatefulReader.outgoing`. A run with the expected sequence number is handed out without a copy.
 
 Invariants:
 * per writer, the runs handed out have strictly rising sequence numbers, without a hole unless it is counted
   in ``lost_samples`` or ``irrelevant_samples``;
-* a sample is acknowledged only when the owner took it (:meth:`~StatefulReader.take`), or it is lost or irrelevant,
+* a sample is acknowledged only when the owner took it (:meth:`~StatefulReader.take_runs`), or it is lost or irrelevant,
   and nothing is acknowledged while the owner holds acknowledgements back. One exception: an open coherent set may be
-  longer than what one ACKNACK reaches; what lies before a hole in it is acknowledged when the hole is requested;
-* a run that does not fit ``window`` is refused; its writer counts as *closed* until a window is set into which
-  that run fits, and a closed writer is asked for nothing;
-* what was delivered or passed is never delivered again, whatever a HEARTBEAT or a GAP says later. A writer that, for
-  ``ANEW_NS`` since it was matched again, is only seen below where the earlier match with it ended is in another life:
-  its participant was restarted under the same GUID, and the reader begins anew with it; so is a best-effort writer of
-  which for as long only lower numbers come that rise. Copies that a second network path brings more than ``ANEW_NS``
-  late, while the writer pauses, look the same, and some are read twice. Of a reliable writer these may be repairs for
-  others, and what its HEARTBEATs say may be forged: they are counted in ``doubted_samples``;
-* a sample larger than ``sample_size_max`` is passed over as if it were irrelevant;
+  longer than the range of one ACKNACK; its samples before a hole are acknowledged when the hole is requested;
+* a run that does not fit ``window`` is refused; its writer counts as *closed* until a window is set into which that run
+  fits, and nothing is requested of a closed writer;
+* no sample that was delivered or passed is delivered again, whatever a later HEARTBEAT or GAP announces. A writer that,
+  for ``ANEW_NS`` since it was matched again, is only seen below where the earlier match with it ended was restarted
+  with its participant under the same GUID, and the reader begins anew with it. The same holds for a best-effort writer
+  that for as long sends only rising lower numbers. Copies that a second network path brings more than ``ANEW_NS`` late,
+  while the writer pauses, look the same, and some are read twice. With a reliable writer such samples may be repairs
+  for others, and its HEARTBEATs may be forged: the samples are counted in ``doubted_samples``;
+* a sample larger than ``sample_size_max`` is skipped as if it were irrelevant;
 * a batch is handed out whole, or cut where a part of it arrived earlier as DATA;
 * with coherent access, a coherent set is handed out whole or not at all (:mod:`.ordering.coherent_access`).
 
-What the reader answers, and when, is decided by the :mod:`.response.responder`.
+The :mod:`.response.responder` decides on the answers, and when they are sent.
 
-Where a volatile reader starts with a writer (DDS leaves it open, and writers differ):
-* a volatile writer: at the first_sn of its first HEARTBEAT. What arrives before that HEARTBEAT is held; such a
-  writer keeps only what its matched readers lack, so all of it is for this reader;
+Where a volatile reader starts with a writer (DDS does not specify it, and writers differ):
+* a volatile writer: at the first_sn of its first HEARTBEAT. Samples that arrive before that HEARTBEAT are held; such a
+  writer keeps only samples that its matched readers lack, so all of them are for this reader;
 * a transient-local writer: at its first DATA or behind the last_sn of its first HEARTBEAT, whichever comes first.
   The DATA may be a repair of history for another reader of this participant, and is then read too (our own writers
   address such repairs to the reader that asked);
@@ -75,18 +75,18 @@ class StatefulReader:
         random: Random | None = None,
         receive_capacity: ReceiveCapacity | None = None,
     ) -> None:
-        """``resume``: the last sequence number of each writer that an earlier life of this reader took. ``moved_from``:
-        those which knew that life under another GUID; what they sent meanwhile counts as missed where they do not send
-        it again. ``random`` draws the heartbeat response delays and back-offs; by default it is a generator seeded by
-        the GUID. ``receive_capacity``: what the kernel holds for this reader and others."""
+        """``resume``: the last sequence number of each writer that this reader took before a restart. ``moved_from``:
+        the writers that knew the reader under another GUID; samples that they sent since then, and do not send again,
+        count as missed. ``random`` draws the heartbeat response delays and back-offs; by default it is a generator
+        seeded by the GUID. ``receive_capacity``: the kernel's receive buffer, shared with other readers."""
         self.guid = guid
         self.qos = qos
         self.policy = policy
         self.writers: dict[Guid, WriterProxy] = {}
         self.counters = ReaderCounters()
-        #: Set by an owner whose samples are not safe yet: nothing is acknowledged or requested while it is set.
+        #: Set by an owner that has not stored its samples safely yet: while set, nothing is acknowledged or requested.
         self.hold_acknowledgments = False
-        #: Called when something is done to the reader (:mod:`..agenda`).
+        #: Called when the state of the reader changes (:mod:`..agenda`).
         self.touch: Callable[[], None] = untouched
         #: Of a batch with more samples, HISTORY and RESOURCE_LIMITS may let less through (:mod:`.cache.reader_cache`).
         self._batch_samples_max = min(
@@ -95,7 +95,7 @@ class StatefulReader:
             qos.max_samples_per_instance,
         )
         self._earlier = EarlierMatches(resume, moved_from)
-        #: What the owner has room for, what is ready for it and what is lost; it lowers ``sample_size_max``.
+        #: The owner's window, the runs ready for it, and the losses; the owner lowers ``sample_size_max``.
         self.delivery = Delivery(self.counters, self.writers)
         #: What status messages report; the owner sets ``consumption_held`` and ``congestion_control`` before there are
         #: writers.
@@ -114,7 +114,7 @@ class StatefulReader:
         self._arrivals = Arrivals(
             self.counters, self.delivery, self._responder, takes_history=qos.is_transient_local
         )
-        #: Samples in fragments, which the owner may have put together where it will keep them.
+        #: Fragmented samples, which may be reassembled in the owner's memory.
         self.fragments = FragmentArrivals(self.counters, self.delivery, self._arrivals, self._responder)
         self._history = HistoryMessages(self.counters, self.delivery, self._responder)
         #: The writers for which this reader is too slow.
@@ -123,7 +123,7 @@ class StatefulReader:
     # --- matching --------------------------------------------------------------------------------
 
     def match_writer(self, info: WriterInfo, *, now: int) -> None:
-        """Begin with a writer, or go on with it at new locators."""
+        """Match a writer, or update its locators."""
         self.touch()
         known = self.writers.get(info.guid)
         reliable = self.qos.is_reliable and info.reliable
@@ -153,10 +153,10 @@ class StatefulReader:
             self._responder.introduce(proxy, now)
 
     def unmatch_writer(self, guid: Guid) -> None:
-        """The writer is gone, and what it had announced or begun is lost with it.
+        """Unmatch a writer; its announced but missing samples and its incomplete samples are lost.
 
-        If it comes back, it goes on where it was, and may still bring what was counted as lost. A built-in writer
-        begins anew: its participant may have been restarted under the same GUID.
+        If it comes back, the reader resumes where it was, and may still get samples that were counted as lost. A
+        built-in writer begins anew: its participant may have been restarted under the same GUID.
         """
         self.touch()
         proxy = self.writers.pop(guid, None)
@@ -171,7 +171,7 @@ class StatefulReader:
     # --- writers of other slices -----------------------------------------------------------------
 
     def match_other_slice(self, info: WriterInfo, *, now: int) -> None:
-        """A writer that matches, but belongs to another slice, is there or has moved: it is only acknowledged."""
+        """Match a writer of another slice, or update its locators: it only gets acknowledgements."""
         self.touch()
         if self.qos.is_reliable and info.reliable:
             self._responder.other_slices.match(info, now)
@@ -192,7 +192,7 @@ class StatefulReader:
 
     @property
     def window(self) -> int:
-        """Bytes of runs that the owner can take from now on; each run put into :meth:`take` reduces it."""
+        """Bytes of runs that the owner can still take; each run that becomes ready reduces it."""
         return self.delivery.window
 
     @window.setter
@@ -206,27 +206,27 @@ class StatefulReader:
         for guid in [guid for guid, needed in delivery.closed.items() if needed <= nbytes]:
             proxy = self.writers[guid]
             if delivery.closed.get(guid, INFINITE) > delivery.window:
-                continue  # what another writer had waiting took the room
+                continue  # held samples of another writer have used up the window
             del delivery.closed[guid]
             delivery.drain(proxy)
             if guid not in delivery.closed:
                 self._responder.on_open(proxy)
 
     def consumed(self, writer: Guid, sn: int, nbytes: int) -> None:
-        """The owner is done with the runs of ``writer`` up to ``sn``, ``nbytes`` more than before."""
+        """The owner has consumed the runs of ``writer`` up to ``sn``, ``nbytes`` more than before."""
         self.touch()
         proxy = self.writers.get(writer)
         if proxy is not None and self.status.on_consumed(proxy, sn, nbytes):
             self._responder.report_at_once(proxy)
 
     def vacate(self) -> None:
-        """The owner needs the places it named for something else: what it did not take yet lies there no more."""
+        """Move samples that were not taken yet out of the owner's memory, which the owner needs for other data."""
         self.delivery.reassembly.vacate()
         self.delivery.ready = [run.copy() for run in self.delivery.ready]
 
     @property
     def has_runs(self) -> bool:
-        """Whether :meth:`take` would return something."""
+        """Whether :meth:`take_runs` would return any run."""
         return bool(self.delivery.ready)
 
     def take_runs(self) -> list[Run]:
@@ -263,8 +263,7 @@ class StatefulReader:
             self._arrivals.accept(proxy, run, now)
 
     def on_runs(self, runs: Sequence[Run], *, now: int) -> None:
-        """Runs that follow one another and are as long as each other arrived: it comes to the same as if each came by
-        itself."""
+        """Consecutive runs of equal length arrived; the result equals processing each run alone."""
         self.touch()
         proxy = self.writers.get(runs[0].writer)
         if proxy is None or not self._arrivals.take_next(proxy, runs, now):
@@ -272,7 +271,7 @@ class StatefulReader:
                 self.on_run(run, now=now)
 
     def on_batch(self, batch: Batch, *, now: int) -> None:
-        """A DATA_BATCH arrived; its runs have memory of their own."""
+        """A DATA_BATCH arrived; its runs own their memory."""
         self.touch()
         proxy = self.writers.get(batch.writer)
         runs = batch.runs
@@ -295,7 +294,7 @@ class StatefulReader:
             self._arrivals.accept_pieces(proxy, batch, self.on_run, now)
 
     def on_batch_range(self, range_: BatchRange, *, now: int) -> bool:
-        """Batches that follow one another arrived: it comes to the same as if each came by itself. False: each did."""
+        """Consecutive batches arrived; the result equals processing each alone. Returns False if each was."""
         self.touch()
         proxy = self.writers.get(range_.writer)
         if proxy is not None and proxy.sets is None and range_.per_batch <= self._batch_samples_max:
@@ -325,12 +324,12 @@ class StatefulReader:
         self.fragments.accept(proxy, frag, timestamp, now)
 
     def takes(self, range_: FragmentRange) -> bool:
-        """Whether fragments make up whole samples that are the next ones, with nothing else to consider."""
+        """Whether fragments make up whole samples that are the next ones in order, and no other rule applies."""
         proxy = self.writers.get(range_.writer)
         return proxy is not None and self.fragments.takes_whole(proxy, range_)
 
     def on_fragment_range(self, range_: FragmentRange, *, now: int) -> None:
-        """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
+        """Consecutive fragments arrived; the result equals processing each DATA_FRAG alone."""
         self.touch()
         proxy = self.writers.get(range_.writer)
         if proxy is None:
@@ -353,7 +352,7 @@ class StatefulReader:
             self._history.on_heartbeat_batch(proxy, heartbeat, now)
 
     def _heartbeat(self, writer: Guid, heartbeat: Heartbeat | HeartbeatBatch, now: int) -> WriterProxy | None:
-        """The reliable writer of a HEARTBEAT that is news; None: it is no news, or not for this reader."""
+        """The reliable writer of a new HEARTBEAT; None: it is not new, or not for this reader."""
         self.touch()
         proxy = self.writers.get(writer)
         if proxy is None:
@@ -367,7 +366,7 @@ class StatefulReader:
                 if not counts.is_latest(heartbeat.count):
                     self.counters.stale_counts += 1  # later ones overtook it
                     return None
-                # A participant restarted under its old GUID counts from the beginning again, and so does this reader.
+                # A participant restarted under its old GUID counts from 1 again, so this reader begins anew, too.
                 proxy = self._begin_anew(proxy, now)
                 proxy.heartbeats.accept(heartbeat.count, now)
         elif proxy.is_below_resumed(heartbeat.last_sn):
@@ -377,11 +376,12 @@ class StatefulReader:
         return proxy if proxy.reliable else None
 
     def _now(self, proxy: WriterProxy, first_sn: int, last_sn: int, now: int) -> WriterProxy:
-        """What is known of a writer that sent first_sn..last_sn, and that was matched before or was further already.
+        """The proxy of a writer that sent first_sn..last_sn below the numbers known of it; a new one if it was
+        restarted.
 
-        A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life. A reliable
-        one may repeat something for other readers: what it sends there is counted as doubted, unless its last HEARTBEAT
-        shows that it is where it was, or its HEARTBEATs are still to show whether this is the life matched before.
+        A best-effort writer sends nothing twice: if it continues at lower numbers, it was restarted. A reliable one may
+        repeat samples for other readers: these are counted as doubted, unless its last HEARTBEAT shows that it was not
+        restarted, or its next HEARTBEATs will decide this.
         """
         if proxy.resting:
             return proxy
@@ -402,9 +402,9 @@ class StatefulReader:
         return proxy
 
     def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:
-        """Forget what a writer sent in another life.
+        """Forget the state of a writer from before its restart.
 
-        What a best-effort reader did not take of the new life, while that was in doubt, is lost.
+        Samples of a best-effort writer that were dropped until the restart was certain are lost.
         """
         self.unmatch_writer(proxy.guid)
         self._earlier.take_match(proxy.guid)
@@ -454,8 +454,8 @@ class StatefulReader:
     def outgoing(self) -> list[Outgoing]:
         """ACKNACKs, NACK_FRAGs and status messages to send now.
 
-        They wait while the owner holds acknowledgements back, or has not taken all runs that are ready; but for those
-        to writers of other slices, of which the owner takes nothing.
+        They wait while the owner holds acknowledgements back, or has not taken all ready runs, except those to writers
+        of other slices, of which the owner takes nothing.
         """
         hold = self.hold_acknowledgments or bool(self.delivery.ready)
         return self._responder.outgoing(hold=hold, room=self.delivery.window)

@@ -1,4 +1,4 @@
-"""Where one writer's stream stands, in bytes of its runs since the match.
+"""The positions of one writer's stream, in bytes of its runs since the match.
 
 The rules are in :mod:`.flow.status_reporter`.
 """
@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 from ...structure import INFINITE
 
-#: What a datagram is taken to hold until a longer one is seen: the payload of Aeron's default MTU.
+#: Assumed bytes of a datagram until a longer one is seen: the payload of Aeron's default MTU.
 DATAGRAM: Final = 1_408
 
 
 class StreamPositions(NamedTuple):
-    """The positions of a stream, in bytes: the highest of which anything arrived (``rcv_hwm``), and those before which
-    everything arrived (``rcv_pos``) and everything is consumed (``sub_pos``); the window offered last, in bytes; the
-    last round trip time (0: none was measured)."""
+    """The positions of a stream, in bytes: the highest one received (``rcv_hwm``), and those before which everything
+    was received (``rcv_pos``) and everything is consumed (``sub_pos``); the window offered last, in bytes; the last
+    round trip time (0: none was measured)."""
 
     rcv_hwm: int
     rcv_pos: int
@@ -29,7 +29,7 @@ NO_POSITIONS: Final = StreamPositions(0, 0, 0, 0, 0)
 
 
 class ReceivedStream:
-    """The positions of a stream, and which of them were reported when."""
+    """The positions of a stream, and the ones last reported."""
 
     __slots__ = (
         "datagram",
@@ -55,7 +55,7 @@ class ReceivedStream:
     )
 
     def __init__(self) -> None:
-        #: Everything before ``rcv_pos`` has arrived; once it reaches ``due`` there is something to do.
+        #: Everything before ``rcv_pos`` has arrived; when it reaches ``due``, a status message may be due.
         self.rcv_pos = 0
         self.due = INFINITE
         #: The highest position of which anything arrived.
@@ -89,7 +89,7 @@ class ReceivedStream:
         self.wants_rtt = True
 
     def report_at_once(self) -> None:
-        """The owner, which has no clock, wants a status message."""
+        """Make a status message due for the owner, which has no clock."""
         self.wanted, self.timer_at = True, 0
 
     def set_due(self, position: int, term: int) -> None:

@@ -2,20 +2,20 @@
 
 States of each writer::
 
-    ACTIVE   The reader takes what comes. LINGER follows when it was in the last eighth of its window for the limit
-             time-out, and the writer said each time it was asked that other readers wait.
-    LINGER   It is decided and counted; the writer still waits for the reader, which takes what still comes. RESTING
-             follows after the same time-out.
-    RESTING  A status message announces it: the writer waits no more, what it sends is dropped and acknowledged. ACTIVE
-             follows after the resting time-out, with the newest sample.
+    ACTIVE   The reader takes all samples. LINGER follows when it was in the last eighth of its window for the limit
+             time-out, and the writer answered each question by announcing that other readers wait.
+    LINGER   The decision is made and counted; the writer still waits for the reader, which still takes all samples.
+             RESTING follows after the same time-out.
+    RESTING  A status message announces this state: the writer no longer waits, and its samples are dropped and
+             acknowledged. ACTIVE follows after the resting time-out, with the newest sample.
 
-The reader cannot know of others. So it asks the writer (wire.status_messages) while it is in the last eighth, and one
-that is alone stays ACTIVE: it holds nobody up. A reader of a publication log may be let go by the log's own tethering
-first (:mod:`....log.tethering`).
+The reader does not know of other readers. So it asks the writer (wire.status_messages) while it is in the last eighth;
+a reader that is alone stays ACTIVE, because it delays no other. A reader of a publication log may be let go by the
+log's own tethering first (:mod:`....log.tethering`).
 
 Invariants:
-* nothing of a writer that rests is held, asked for or handed out; ``expected`` follows what the writer announces;
-* what is passed while a writer rests is counted among the lost samples.
+* no sample of a resting writer is held, requested or handed out; ``expected`` follows the writer's announcements;
+* samples passed while a writer rests are counted as lost.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Untethered:
         self._delivery = delivery
         self._status = status
         self._responder = responder
-        #: Since when writers have said that others wait, until when they linger, and until when they rest.
+        #: Since when writers have announced that others wait, until when they linger, and until when they rest.
         self._since: dict[Guid, int] = {}
         self._lingers: dict[Guid, int] = {}
         self._until: dict[Guid, int] = {}
@@ -72,7 +72,7 @@ class Untethered:
         self._report(proxy)
 
     def rejoin(self, writer: Guid) -> None:
-        """Go on with a writer: what comes next is the newest."""
+        """Resume a writer with its newest sample."""
         self._until.pop(writer, None)
         proxy = self._writers.get(writer)
         if proxy is not None and proxy.resting:
@@ -85,7 +85,7 @@ class Untethered:
             times.pop(writer, None)
 
     def on_answer(self, proxy: WriterProxy, *, others_wait: bool, now: int) -> None:
-        """The writer says whether it could send more to others if this reader took more."""
+        """The writer announces whether it could send more to others if this reader took more."""
         writer, timeout = proxy.guid, self._policy.untethered_window_limit_timeout
         if self._policy.tether or proxy.resting or writer in self._lingers:
             return
@@ -97,7 +97,7 @@ class Untethered:
             self._delivery.counters.unavailable += 1
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` has to be called; None: there is nobody to let go."""
+        """When :meth:`handle_timer` has to be called; None: there is no writer to let go."""
         if self._policy.tether:
             return None
         timers = [*self._lingers.values(), *self._until.values()]
@@ -123,7 +123,7 @@ class Untethered:
                 self._since.pop(writer, None)
 
     def _may_ask(self, proxy: WriterProxy) -> bool:
-        """Whether the writer waits for this reader, understands the question, and it is not decided yet."""
+        """Whether the writer waits for this reader and supports the question, and no decision was made yet."""
         decided = proxy.resting or proxy.guid in self._lingers
         return proxy.reliable and proxy.info.status_messages and not decided
 
@@ -132,8 +132,8 @@ class Untethered:
             self._responder.report_at_once(proxy)
 
     def _is_low(self, proxy: WriterProxy) -> bool:
-        """Whether the writer may send no more than the last eighth of the window, or than one datagram, which need not
-        find room in it."""
+        """Whether the writer may send no more than the last eighth of the window, or than one datagram, which may be
+        larger than that eighth."""
         stream = proxy.stream
         free = stream.reported_pos + stream.offered_window - stream.rcv_pos
         return free <= max(stream.window >> _BOTTOM, min(stream.datagram, stream.window >> 1))

@@ -1,19 +1,19 @@
-"""What a reader reports to our own writers beside acknowledgements: how far it is, and how much more it takes.
+"""Status messages, which a reader sends to our own writers beside acknowledgements: its consumption and its window.
 
 Positions are bytes of one writer's runs since the match. On the wire the consumption is a sequence number.
 
 A status message is due
-* at the match, and with each ACKNACK, which answers a HEARTBEAT: so the loss of one does no harm;
+* at the match, and with each ACKNACK that answers a HEARTBEAT, so that the loss of one does no harm;
 * when the consumption has moved by more than a quarter of the window since the last one, or into another term;
 * when ``status_message_timeout`` has passed since the last one, and something was consumed;
-* when the window changed by a quarter, or opened, or congestion control wants it.
+* when the window changed by a quarter, or opened, or congestion control requests one.
 
-So an idle stream sends nothing. A best-effort stream, which has no HEARTBEATs, repeats its last one a few times.
+So an idle stream sends nothing. A best-effort stream, which has no HEARTBEATs, repeats its last message a few times.
 
 Invariants:
 * ``rcv_pos`` is examined only when it reaches ``due``, which happens once or twice between two status messages;
-* nothing is reported as consumed that the owner did not take, or with ``consumption_held`` did not call consumed;
-* what was offered is never taken back: an overrun is measured against the most that was ever offered.
+* only samples that the owner took, or with ``consumption_held`` called consumed, are reported as consumed;
+* an offer is never taken back: an overrun is measured against the highest position ever offered.
 """
 
 from __future__ import annotations
@@ -29,22 +29,21 @@ from ..ordering.writer_proxy import WriterProxy
 from ..received_stream import StreamPositions
 from .congestion_control import CongestionControl, CongestionControlFactory, StaticWindow, built_in
 
-#: A reader that crosses a multiple of it sends a status message (Aeron: with each term).
+#: A reader sends a status message at each multiple of this position (Aeron: with each term).
 TERM_LENGTH: Final = 16 << 20
 _WINDOW_MAX: Final = (1 << 32) - 1
 _RTT_PERIOD: Final = 100_000_000
 #: How often a best-effort stream repeats a status message.
 _REPETITIONS: Final = 3
-#: The window of a writer that is one of many, or of a socket whose buffer is small or unknown.
+#: The least window: of one writer of many, or with a receive buffer that is small or unknown.
 _SHARE_MIN: Final = 4 << 20
 
 
 class ReceiveCapacity:
-    """What the kernel holds for the readers of one participant, shared by the writers that follow their windows.
+    """The kernel's receive buffer of one participant, shared by the writers that follow the windows of its readers.
 
-    ``nbytes``: of the receive buffer of the socket for samples; 0: unknown. Half of it is for what is on its way: what
-    the kernel counts for a datagram is more than its bytes.
-    """
+    ``nbytes``: the size of that buffer; 0: unknown. Half of it is for bytes on their way, because the kernel counts
+    more for a datagram than its bytes."""
 
     __slots__ = ("_half", "streams")
 
@@ -60,7 +59,7 @@ class ReceiveCapacity:
 
 
 class StatusReporter:
-    """The status messages of one reader; ``closed`` (writers it has no room for) is the reader's own."""
+    """The status messages of one reader; ``closed`` (writers for which it has no space) belongs to the reader."""
 
     def __init__(
         self,
@@ -72,11 +71,11 @@ class StatusReporter:
     ) -> None:
         self.policy = policy
         self.counters = counters
-        #: Makes the congestion control of each writer matched from now on; by default the one the policy names.
+        #: Makes the congestion control of each writer matched later; by default the one that the policy names.
         self.congestion_control: CongestionControlFactory = built_in
-        #: Only what the owner calls consumed is reported as consumed, instead of all that it took.
+        #: Samples are reported as consumed when the owner calls them consumed, instead of when it took them.
         self.consumption_held = False
-        #: Writers that were offered less than congestion control allows, with the room from which that changes.
+        #: Writers that were offered less than congestion control allows, with the space at which the offer grows.
         self.starved: dict[Guid, int] = {}
         self._reader_id = reader_id
         self._receive_capacity = receive_capacity or ReceiveCapacity(INFINITE)
@@ -92,7 +91,7 @@ class StatusReporter:
         stream, policy = proxy.stream, self.policy.congestion_control
         self._controls[proxy.guid] = StaticWindow(
             policy
-        )  # stays where the factory, which may be a plug-in, raises
+        )  # remains if the factory raises, which may be a plug-in
         self._receive_capacity.streams += 1
         stream.due = 1
         if not proxy.reliable:
@@ -110,7 +109,7 @@ class StatusReporter:
         self.starved.pop(writer, None)
 
     def on_progress(self, proxy: WriterProxy, datagram: int, now: int) -> bool:
-        """``rcv_pos`` has reached ``due``; ``datagram``: bytes that one datagram seems to have."""
+        """``rcv_pos`` has reached ``due``; ``datagram``: estimated bytes of one datagram."""
         stream = proxy.stream
         stream.datagram = max(stream.datagram, min(datagram, UDP_PAYLOAD_MAX))
         if stream.rcv_pos > stream.overrun_at:
@@ -134,7 +133,7 @@ class StatusReporter:
         return stream.wanted or stream.wants_rtt
 
     def on_disorder(self, proxy: WriterProxy, last_sn: int, now: int) -> bool:
-        """A run up to ``last_sn`` came that was not simply the next one."""
+        """A run up to ``last_sn`` arrived that was not the next one in order."""
         stream = proxy.stream
         if last_sn <= stream.reported_sn:
             self.counters.underruns += 1
@@ -157,8 +156,8 @@ class StatusReporter:
         return stream.wanted
 
     def on_loss(self, proxy: WriterProxy, first: int, now: int) -> bool:
-        """What is missing from ``first`` on was lost. For everything that was under way when the last loss was seen,
-        congestion control is called once: the writer could not know of the loss yet."""
+        """Samples from ``first`` on were lost. Congestion control is called once for all samples that were on their way
+        when the last loss was seen: the writer could not know of that loss yet."""
         stream = proxy.stream
         if proxy.guid not in self._controls or first <= stream.recovery_sn:
             return False
@@ -168,13 +167,13 @@ class StatusReporter:
         return stream.wanted
 
     def on_passed(self, proxy: WriterProxy, now: int) -> None:
-        """Samples will never come: what the writer may send moves on without a byte."""
+        """Samples will never come: the stream moves on without bytes."""
         stream = proxy.stream
         if proxy.guid in self._controls and stream.timer_at == INFINITE:
             stream.timer_at = now + self.policy.status_message_timeout
 
     def on_closed(self, proxy: WriterProxy, now: int) -> bool:
-        """There was no room for a run."""
+        """The owner had no space for a run."""
         stream = proxy.stream
         if proxy.guid in self._controls and stream.offered_window and not stream.wanted:
             stream.wanted, stream.wanted_at = True, now
@@ -194,7 +193,7 @@ class StatusReporter:
         elif not stream.wanted:
             if not stream.repetitions:
                 stream.timer_at = INFINITE
-                stream.due = min(stream.due, stream.rcv_pos + 1)  # the next byte starts it again
+                stream.due = min(stream.due, stream.rcv_pos + 1)  # the next byte starts the timer again
                 return False
             stream.repetitions -= 1
         stream.timer_at = now + timeout if stream.repetitions else INFINITE
@@ -203,19 +202,19 @@ class StatusReporter:
         return True
 
     def on_open(self, proxy: WriterProxy) -> None:
-        """There is room again for what was refused: the reader lost it, not the network."""
+        """The owner has space again for refused samples: the reader dropped them, not the network."""
         proxy.stream.wanted = proxy.info.status_messages
         proxy.stream.recovery_sn = proxy.announced
 
     def on_room(self, room: int) -> list[Guid]:
-        """The owner has room for ``room`` bytes: the writers whose windows grow by that."""
+        """The owner has space for ``room`` bytes; returns the writers whose windows grow."""
         found = [guid for guid, needed in self.starved.items() if needed <= room]
         for guid in found:
             del self.starved[guid]
         return found
 
     def on_consumed(self, proxy: WriterProxy, sn: int, nbytes: int) -> bool:
-        """The owner is done with all up to ``sn``, ``nbytes`` more than before."""
+        """The owner has consumed all samples up to ``sn``, ``nbytes`` more than before."""
         stream = proxy.stream
         stream.sub_sn = max(stream.sub_sn, sn)
         stream.sub_pos = min(stream.sub_pos + nbytes, stream.rcv_pos)
@@ -223,7 +222,7 @@ class StatusReporter:
         return stream.wanted
 
     def ask(self, proxy: WriterProxy, now: int) -> bool:
-        """Ask a writer whether others wait for this reader; False: it is asked already, or understands no question."""
+        """Ask a writer whether others wait for this reader; False: it was asked already, or does not support this."""
         stream = proxy.stream
         if proxy.guid not in self._controls or stream.wants_rtt:
             return False
@@ -231,7 +230,7 @@ class StatusReporter:
         return True
 
     def on_rtt_measurement(self, proxy: WriterProxy, message: RttMeasurement, now: int) -> bool:
-        """The reply to a measurement; a reply that was not asked for is ignored, and False."""
+        """Take the reply to a measurement; returns False for a reply to no request, which is ignored."""
         stream, control = proxy.stream, self._controls.get(proxy.guid)
         if control is None or not message.reply or not stream.rtt_question:
             return False
@@ -255,7 +254,7 @@ class StatusReporter:
     # --- what to send ----------------------------------------------------------------------------
 
     def messages(self, proxy: WriterProxy, count: int, room: int) -> list[bytes]:
-        """What to send to a writer now; ``room``: bytes the owner can take."""
+        """The messages to send to a writer now; ``room``: bytes that the owner can take."""
         stream, messages = proxy.stream, []
         reader_id, writer_id = self._reader_id, proxy.guid.entity
         if stream.wants_rtt:
@@ -281,7 +280,7 @@ class StatusReporter:
     # --- inside ----------------------------------------------------------------------------------
 
     def _track(self, proxy: WriterProxy, now: int, *, loss: bool = False) -> bool:
-        """Have congestion control size the window; True if it must be sent to the writer at once."""
+        """Let congestion control size the window; returns whether it must be sent to the writer at once."""
         stream = proxy.stream
         stream.rcv_hwm = max(stream.rcv_hwm, stream.rcv_pos + proxy.held.nbytes)
         window, force = self._controls[proxy.guid].on_track_rebuild(
@@ -296,14 +295,15 @@ class StatusReporter:
         return force
 
     def _is_news(self, proxy: WriterProxy) -> bool:
-        """Whether congestion control wants another window than the one offered, unless that was for want of room."""
+        """Whether congestion control changed the window since the last offer, unless lack of space limited that
+        offer."""
         stream = proxy.stream
         if proxy.guid in self.starved:
             return False
         return abs(stream.window - stream.offered_window) << 2 >= max(stream.offered_window, 1)
 
     def _consumption(self, proxy: WriterProxy) -> tuple[int, int]:
-        """Up to which sequence number, and which position, all is consumed."""
+        """The sequence number and the position up to which all is consumed."""
         stream = proxy.stream
         if self.consumption_held and stream.sub_pos < stream.rcv_pos:
             return stream.sub_sn, stream.sub_pos

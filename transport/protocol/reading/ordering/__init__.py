@@ -1,1 +1,1 @@
-"""What each matched writer sent, put into order: proxies, reorder buffers, reassembly, coherent sets, delivery."""
+"""Puts the samples of each matched writer in order: proxies, reorder buffers, reassembly, coherent sets, delivery."""

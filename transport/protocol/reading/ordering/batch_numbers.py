@@ -1,13 +1,11 @@
-"""Sequence numbers as batch numbers: what an ACKNACK_BATCH can express about one writer's samples.
+"""Converts sequence numbers to batch numbers: what an ACKNACK_BATCH can express about one writer's samples.
 
-The reader keeps account in sequence numbers. Of batches it knows edges: where a batch that it has seen begins and ends,
-and where the range of a HEARTBEAT_BATCH begins and ends. Between two edges lie whole batches, whatever their sizes;
-where an edge is missing, the answer is a plain ACKNACK, which is always right. A base acknowledges the batches below
-it and nothing else. Samples written outside of batches are acknowledged by sequence number; so where nothing is
-missing, the base has to be where a batch ended.
+The reader counts in sequence numbers. Of batches it knows edges: where a received batch begins and ends, and where the
+range of a HEARTBEAT_BATCH begins and ends. Between two edges lie whole batches of any size; without an edge, the answer
+is a plain ACKNACK, which is always correct. A base acknowledges only the batches below it. Samples written outside of
+batches are acknowledged by sequence number; so if nothing is missing, the base must be the end of a batch.
 
-Invariant: at most REORDER_RUNS_MAX edges of each kind are known; when there would be more, all are forgotten
-and learnt anew.
+Invariant: at most REORDER_RUNS_MAX edges of each kind are known; at the limit, all are forgotten and learnt anew.
 """
 
 from __future__ import annotations
@@ -59,7 +57,9 @@ class BatchNumbers:
                 return None
             end = base + NUMBER_SET_BITS
             if start >= end and not numbers:
-                return None  # beyond what is held unacknowledged: only a sequence number can skip that
+                return (
+                    None  # behind samples that are held unacknowledged: only a sequence number can skip these
+                )
             numbers.extend(range(min(start, end), min(stop, end)))
         return None if base is None else SequenceNumberSet.from_numbers(base, numbers)
 

@@ -1,11 +1,11 @@
-"""Coherent sets of one writer: all of a set becomes visible, or none (RTPS 2.5 §8.7.5, §9.6.4.2).
+"""Coherent sets of one writer: all samples of a set become visible, or none (RTPS 2.5 §8.7.5, §9.6.4.2).
 
-A sample of a set names the set by its first sequence number. A set ends before the first thing that does not belong
-to it: an end marker, a sample of no set, or a sample of another set. Until then its samples wait in the reorder buffer,
-unacknowledged. A set that is larger than the bounds of that buffer is given up, or it would wait for ever.
+A sample names its set by the set's first sequence number. A set ends before an end marker, a sample of no set, or a
+sample of another set. Until then its samples wait in the reorder buffer, unacknowledged. A set that is larger than the
+bounds of that buffer is given up, because it would wait for ever.
 
-Invariant: a set of which one number is noted as lost is never handed out, and is counted once. At most
-REORDER_RUNS_MAX intervals are noted; beyond that, what lies between two of them counts as lost, too.
+Invariant: a set with a lost number is never handed out, and is counted once. At most REORDER_RUNS_MAX intervals of lost
+numbers are kept; beyond that, the numbers between two intervals count as lost, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .reorder_buffer import ReorderBuffer
 
 
 class Verdict(enum.Enum):
-    """What becomes of the set whose run is the next to hand out."""
+    """The decision about the set whose run is the next one in order."""
 
     OPEN = enum.auto()
     WHOLE = enum.auto()
@@ -33,7 +33,7 @@ class CoherentAccess:
 
     def __init__(self) -> None:
         self._lost = IntervalSet()
-        #: At this number something was seen that does not belong to the set before it.
+        #: The number of a sample or marker that does not belong to the set before it.
         self._ended = 0
         self._counted = 0
 
@@ -63,7 +63,7 @@ class CoherentAccess:
             return Verdict.LOST
         hole, last = held.first_hole, held.last_before_hole or run
         if last.coherent_set == number and hole != self._ended:
-            # Where nothing comes any more of what was sent behind its last sample, its end does not either.
+            # If nothing that was sent behind its last sample can come any more, its end cannot come either.
             if hole > first_sn or (hole == first_sn and hole == last.last_sn + 1):
                 return Verdict.OPEN
             broken = True
@@ -87,5 +87,5 @@ class CoherentAccess:
 
 
 def sets_of(held: ReorderBuffer) -> int:
-    """To how many sets the runs in ``held`` belong."""
+    """The number of sets to which the runs in ``held`` belong."""
     return len({run.coherent_set for run in held.runs if run.coherent_set > 0})

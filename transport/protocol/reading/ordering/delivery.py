@@ -1,7 +1,7 @@
-"""What a reader hands out: in order per writer, complete, and no more than its owner has room for.
+"""Delivery of samples to the owner of a reader: in order per writer, complete, and within the owner's window.
 
-Runs come in by :meth:`Delivery.accept`; a run whose turn it is becomes ``ready``, any other is held. Batches and
-coherent sets are handed out whole. Sequence numbers that will never come are passed.
+Runs go in by :meth:`Delivery.accept`; the next one in order becomes ``ready``, others are held. Batches and coherent
+sets are handed out whole. Sequence numbers that will never come are passed.
 
 The invariants are those of :mod:`..reader`; the state of one writer is in its :mod:`.writer_proxy`.
 """
@@ -21,7 +21,7 @@ from .reassembly import Reassembly
 from .reorder_buffer import ReorderBudget
 from .writer_proxy import WriterProxy
 
-#: So many bytes of room open a closed writer, though what it sent may have come in a longer run.
+#: This many bytes of window open a closed writer, even if its refused run was longer.
 _LITTLE: Final = 4_096
 
 
@@ -45,14 +45,14 @@ class Delivery:
         self.window = INFINITE
         self.sample_size_max = FRAGMENTED_SAMPLE_MAX
         self.ready: list[Run] = []
-        #: Writers of which a run did not fit, with the window in bytes that opens them.
+        #: Closed writers, of which a run did not fit, with the window in bytes that opens them.
         self.closed: dict[Guid, int] = {}
         self.losses = Losses(counters)
         self.reassembly = Reassembly(writers, counters)
         self.reorder_budget = ReorderBudget()
 
     def forget_writer(self, proxy: WriterProxy) -> None:
-        """A writer is gone; what is missing of what it announced, or was begun, is lost with it."""
+        """Forget a writer; its announced but missing samples and incomplete samples are lost."""
         self.losses.lose(proxy, proxy.undelivered, LossCause.WRITER_GONE)
         if proxy.sets is not None:
             self.counters.coherent_sets_lost += sets_of(proxy.held)
@@ -61,9 +61,9 @@ class Delivery:
     # --- what arrived ----------------------------------------------------------------------------
 
     def accept(self, proxy: WriterProxy, run: Run, *, owned: bool = False) -> None:
-        """Take a run that is not simply the next one; ``owned``: its memory is its own, as it was reassembled."""
+        """Take a run that is not the next one in order; ``owned``: it was reassembled, and views no receive buffer."""
         is_marker = run.coherent_set < 0 and run.ends_coherent_set
-        # An end marker that overtook its set is kept: it alone shows where the set ends.
+        # An end marker that arrived before its set is kept: only the marker shows where the set ends.
         is_next = not proxy.held and (run.first_sn <= proxy.expected if proxy.synced else not proxy.reliable)
         if is_marker and (proxy.sets is None or is_next):
             self.pass_over(proxy, run.first_sn, run.last_sn, lost=False)
@@ -89,7 +89,7 @@ class Delivery:
                 self._deliver(proxy, run.take_range(0, fits))
                 run = run.take_range(fits, run.count)
             self.refuse(proxy, run.count, _needed(run), run.last_sn)
-            if owned:  # to send it again would be expensive
+            if owned:  # sending it again would be expensive
                 self._hold(proxy, run, owned=True)
 
     def is_next(self, proxy: WriterProxy, run: Run) -> bool:
@@ -103,8 +103,7 @@ class Delivery:
         )
 
     def takes_next(self, proxy: WriterProxy, first_sn: int, nbytes: int, runs: int = 1) -> bool:
-        """Whether so many runs of ``nbytes`` each, of no coherent set, are the next ones, with nothing else to
-        consider."""
+        """Whether ``runs`` runs of ``nbytes`` each, of no coherent set, are the next ones and no other rule applies."""
         return (
             first_sn == proxy.expected
             and proxy.synced
@@ -116,7 +115,7 @@ class Delivery:
         )
 
     def _accept_coherent(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
-        """Take a run of a coherent set, or one that comes while a set waits for its end."""
+        """Take a run of a coherent set, or one that arrives while a set waits for its end."""
         held, sets = proxy.held, proxy.sets
         if not proxy.reliable:
             self._skip_to(proxy, run.first_sn)
@@ -154,9 +153,9 @@ class Delivery:
         self.reassembly.discard_below(proxy, proxy.expected)
 
     def reject(self, proxy: WriterProxy, first_sn: int, last_sn: int, count: int) -> None:
-        """There is no room for what came from a best-effort writer as first_sn..last_sn, ``count`` new samples.
+        """Reject ``count`` new samples, first_sn..last_sn, of a best-effort writer for lack of space.
 
-        They were received, so that they do not count as lost too.
+        They were received, so they do not count as lost, too.
         """
         self._skip_to(proxy, first_sn)
         self.counters.window_closed += count
@@ -164,7 +163,7 @@ class Delivery:
         self.reassembly.discard_below(proxy, proxy.expected)
 
     def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
-        """A best-effort writer is at ``sn`` already: what it sent before will not come any more."""
+        """Move to ``sn`` of a best-effort writer: earlier samples will not come any more."""
         held = proxy.held
         behind = held.first_hole if held else proxy.expected
         if sn <= behind:
@@ -172,7 +171,7 @@ class Delivery:
         if proxy.sets is not None:
             proxy.sets.lose(behind, sn - 1)
             last = held.last_before_hole
-            if last is not None:  # its set may have ended there, or gone on
+            if last is not None:  # its set may have ended there, or continued
                 proxy.sets.lose(last.coherent_set, last.coherent_set)
             self.drain(proxy)
         if not held and self.losses.pass_missed(proxy, sn - 1):
@@ -183,7 +182,7 @@ class Delivery:
     def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool, is_sent_again: bool = True) -> bool:
         """Keep a run until its turn; False if not all of it fits.
 
-        What does not fit, and is not sent again, is lost: it does not count as rejected too.
+        Samples that do not fit and are not sent again are lost, and do not count as rejected, too.
         """
         new, kept, lost = proxy.held.add_run(run, owned=owned or run.batch_sn > 0)
         self.counters.duplicate_samples += run.count - new
@@ -194,12 +193,12 @@ class Delivery:
         if proxy.held.window.is_full:
             self.counters.receive_window_overflow += rejected
         self.counters.reorder_overflow += rejected
-        # Given up, not forgotten: it was announced, so it will be requested.
+        # Samples that are given up are requested again, because they were announced.
         proxy.last_sn = max(proxy.last_sn, run.last_sn)
         return kept == new
 
     def refuse(self, proxy: WriterProxy, count: int, nbytes: int, last_sn: int) -> None:
-        """What is next does not fit the window; a reliable writer sends it again when it does."""
+        """Refuse the next samples, which do not fit the window; a reliable writer sends them again later."""
         self.counters.window_closed += count
         if proxy.reliable:
             self.closed[proxy.guid] = nbytes
@@ -229,14 +228,14 @@ class Delivery:
                     self.losses.pass_irrelevant(proxy, last)
 
     def give_up_sets(self, proxy: WriterProxy, first: int, last: int) -> None:
-        """first..last will never come; if a part of it came, as part of a coherent set, the writer aborted the set."""
+        """first..last will never come; a coherent set of which a part had come was aborted by its writer."""
         if proxy.sets is None or not proxy.held:
             return
         for number in proxy.held.discard_sets(first, last):
             proxy.sets.lose(number, number)
 
     def pass_over(self, proxy: WriterProxy, first: int, last: int, *, lost: bool = True) -> bool:
-        """What arrived as first..last is nothing for the user; False if it is known already.
+        """Skip the arrived first..last, which are not for the user; False if they are known already.
 
         ``lost``: the coherent set to which it belongs is lost.
         """
@@ -253,14 +252,14 @@ class Delivery:
         return True
 
     def pass_by(self, proxy: WriterProxy, last_sn: int) -> None:
-        """The writer rests: what it has up to ``last_sn`` is lost."""
+        """Count samples up to ``last_sn`` of a resting writer as lost."""
         if proxy.synced and last_sn >= proxy.expected:
             if proxy.sets is not None:
                 proxy.sets.lose(proxy.expected, last_sn)
             self.losses.lose(proxy, proxy.move_to(last_sn + 1), LossCause.UNTETHERED)
 
     def let_go(self, proxy: WriterProxy) -> None:
-        """Keep nothing of a writer that rests."""
+        """Drop all held samples of a resting writer."""
         self.pass_by(proxy, proxy.announced)
         self._clear(proxy)
 
@@ -272,10 +271,10 @@ class Delivery:
     # --- out -------------------------------------------------------------------------------------
 
     def drain(self, proxy: WriterProxy) -> None:
-        """Hand out what is held as far as it goes on from ``expected``; pass what will never come."""
+        """Hand out held samples that follow ``expected`` without a hole; pass numbers that will never come."""
         held, counters = proxy.held, self.counters
         while True:
-            # First, so that what is held lies above ``expected``, which each turn of the loop moves up.
+            # First of all, so that held samples lie above ``expected``, which each turn of the loop moves up.
             counters.duplicate_samples += held.discard_below(proxy.expected)
             step = held.peek(proxy.expected)
             if step is None:
@@ -311,7 +310,7 @@ class Delivery:
         if sets is None or run.coherent_set <= 0:
             return Verdict.WHOLE
         if self.closed.get(proxy.guid, 0) > self.window:
-            return Verdict.OPEN  # it was whole, and still does not fit
+            return Verdict.OPEN  # it was complete, and still does not fit
         bytes_max = min(proxy.held.bytes_max, self.sample_size_max)
         verdict = sets.judge(proxy.held, proxy.expected, first_sn=proxy.first_sn, bytes_max=bytes_max)
         if verdict is Verdict.LOST:
@@ -319,7 +318,7 @@ class Delivery:
         return verdict
 
     def _hand_out(self, proxy: WriterProxy, run: Run) -> bool:
-        """Deliver the first run held, and what has to come with it; False if that does not fit the window."""
+        """Deliver the first held run and the runs that belong to it; False if they do not fit the window."""
         runs = proxy.held.group(proxy.expected, coherent=proxy.sets is not None)
         if run.ends_coherent_set:
             self.counters.irrelevant_samples += run.count
@@ -345,13 +344,13 @@ class Delivery:
         return not proxy.reliable
 
     def _move_on(self, proxy: WriterProxy, runs: list[Run]) -> None:
-        """The first runs held are done with, and counted; what lies before or between them is irrelevant."""
+        """Move past the first held runs, which are counted already; numbers before or between them are irrelevant."""
         passed = proxy.move_to(runs[-1].last_sn + 1)
         self.counters.irrelevant_samples += passed - sum(run.count for run in runs)
         proxy.held.pop(len(runs))
 
     def _deliver(self, proxy: WriterProxy, run: Run) -> None:
-        """Hand out a run; what lies between ``expected`` and the run is irrelevant."""
+        """Hand out a run; the numbers between ``expected`` and the run are irrelevant."""
         self.window -= run.nbytes
         proxy.stream.rcv_pos += run.nbytes
         self.counters.received_samples += run.count
@@ -367,7 +366,7 @@ def waits_for_set(proxy: WriterProxy, runs: Sequence[Run]) -> bool:
 
 
 def _fitting(run: Run, window: int) -> int:
-    """How many of the first samples fit ``window``; 0 of what has to be handed out together."""
+    """How many of the run's first samples fit ``window``; 0 if its samples must be handed out together."""
     if run.batch_sn or run.coherent_set or run.count == 1:
         return 0
     fits = min(run.count * max(window, 0) // run.nbytes, run.count - 1)
@@ -377,7 +376,7 @@ def _fitting(run: Run, window: int) -> int:
 
 
 def _needed(run: Run) -> int:
-    """The window from which a writer goes on with a run: all of it, or less if it may be handed out in parts."""
+    """The window that a run needs: all of its bytes, or less if it may be handed out in parts."""
     if run.batch_sn or run.coherent_set:
         return run.nbytes
     return max(run.take_range(0, 1).nbytes, min(run.nbytes, _LITTLE))

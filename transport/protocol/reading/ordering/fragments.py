@@ -1,11 +1,11 @@
 """Reassembly of fragmented samples (RTPS 2.5 §8.3.8.3, §8.4.14.1).
 
-Invariants: the memory and the number of unfinished samples of one reader stay within its :class:`FragmentBudget`; a
-sample takes memory as its fragments arrive, whatever size it declares; what was received is an interval set of at most
-REORDER_RUNS_MAX intervals, whatever the declared fragment size.
+Invariants: the memory and the number of incomplete samples of one reader stay within its :class:`FragmentBudget`; a
+sample takes memory as its fragments arrive, whatever size it declares; the received fragments are an interval set of at
+most REORDER_RUNS_MAX intervals, whatever the declared fragment size.
 
-Memory is counted in the blocks that fragments fall into, which is what the kernel commits. Where there is no more room,
-the participant gives way whose samples take most: of several, no one keeps the others from their share.
+Memory is counted in the blocks that fragments fall into, as the kernel commits it. When the budget is used up, a sample
+of the participant with most memory is given up, so that no participant keeps the others from their share.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ....wire.samples import HAS_KEY_HASH, KEY_ONLY, U8, Run
 from ....wire.submessages import DataFrag
 from ...intervals import IntervalSet
 
-#: An unfinished sample that got no fragment for this long may be discarded to make room for another.
+#: An incomplete sample without a new fragment for this long may be discarded in favour of another.
 _IDLE_NS: Final = 1_000_000_000
 #: Memory is counted in blocks of this size, which are several pages.
 _BLOCK_BITS: Final = 16
-#: NumPy asks the kernel for huge pages from this size on, and so do other allocators: a fragment of a few bytes would
-#: take megabytes and milliseconds.
+#: From this size on, NumPy and other allocators request huge pages: a fragment of a few bytes would take megabytes and
+#: milliseconds.
 _LARGE: Final = 4 << 20
 
 
@@ -60,20 +60,20 @@ class FragmentedSample:
     reliable: bool = True
     #: The blocks of memory that fragments have fallen into.
     blocks: set[int] = field(default_factory=set)
-    #: Its memory is where the reader's owner will keep it.
+    #: The sample is reassembled in the memory of the reader's owner.
     in_place: bool = False
 
     @property
     def nbytes(self) -> int:
-        """What of its memory is in use."""
+        """Bytes of its memory in use."""
         return min(len(self.blocks) << _BLOCK_BITS, self.size)
 
     def is_idle(self, now: int) -> bool:
-        """Whether it waits for fragments in vain."""
+        """Whether it got no fragment for so long that it may be discarded."""
         return now - self.touched >= _IDLE_NS
 
     def grows(self, frag: DataFrag) -> int:
-        """What more of its memory a DATA_FRAG would use, at most."""
+        """Maximum of further bytes that a DATA_FRAG would use."""
         if frag.sample_size != self.size or frag.fragment_size != self.fragment_size:
             return 0  # it is refused
         blocks = self._blocks(frag)
@@ -92,7 +92,7 @@ class FragmentedSample:
         return len(self.received) == 1 and self.received.lowest == (1, self.fragments)
 
     def add_fragments(self, frag: DataFrag, now: int) -> bool:
-        """Put in the fragments of a DATA_FRAG; False if they contradict earlier ones, or scatter too much.
+        """Add the fragments of a DATA_FRAG; False if they contradict earlier ones, or make too many intervals.
 
         Raises DecodeError if its inline QoS is malformed.
         """
@@ -119,7 +119,7 @@ class FragmentedSample:
         return True
 
     def takes_together(self, frags: DataFrag) -> bool:
-        """Whether it is all the same if these fragments come in one DATA_FRAG or in several."""
+        """Whether adding these fragments at once gives the same result as adding them in several DATA_FRAGs."""
         last = frags.first_fragment + frags.fragments - 1
         return (
             (frags.sample_size, frags.fragment_size, frags.key) == (self.size, self.fragment_size, self.key)
@@ -128,7 +128,7 @@ class FragmentedSample:
         )
 
     def vacate(self) -> None:
-        """Move what has arrived to memory of its own. Raises MemoryError."""
+        """Move the received fragments to separate memory. Raises MemoryError."""
         data = _memory(self.size)
         for first, last in self.received:
             part = slice((first - 1) * self.fragment_size, last * self.fragment_size)
@@ -136,7 +136,7 @@ class FragmentedSample:
         self.data, self.in_place = data, False
 
     def missing(self, last: int) -> FragmentNumberSet | None:
-        """The set of a NACK_FRAG that requests what is missing up to fragment ``last``; None if nothing is."""
+        """The set of a NACK_FRAG that requests the missing fragments up to ``last``; None if none is missing."""
         last = min(last, self.fragments)
         first = next(self.received.holes(1, last), None)
         if first is None:
@@ -146,7 +146,7 @@ class FragmentedSample:
         return FragmentNumberSet.from_numbers(base, (n for a, b in holes for n in range(a, b + 1)))
 
     def to_run(self) -> Run:
-        """The finished sample; its memory is its own, unless it is in place."""
+        """The complete sample; it owns its memory, unless it is in place."""
         flags = self.flags | (KEY_ONLY if self.key else 0) | (HAS_KEY_HASH if self.key_hash else 0)
         run = Run.single(
             self.writer,
@@ -165,13 +165,13 @@ def _memory(size: int) -> U8:
     room = -(-size // 4) * 4
     if size < _LARGE:
         return np.empty(room, np.uint8)[:size]
-    import pyarrow as pa  # few topics have such samples
+    import pyarrow as pa  # imported here because few topics have such samples
 
     return np.frombuffer(pa.allocate_buffer(room, memory_pool=pa.system_memory_pool()), np.uint8)[:size]
 
 
 class FragmentBudget:
-    """The memory and the number of the unfinished samples of one reader, and of each participant's part in them."""
+    """The memory and the number of incomplete samples of one reader, and the share of each participant."""
 
     __slots__ = ("_samples", "nbytes", "taken")
 
@@ -179,12 +179,12 @@ class FragmentBudget:
         #: By participant.
         self._samples: dict[bytes, dict[tuple[Guid, int], FragmentedSample]] = {}
         self.nbytes = 0
-        #: All bytes that samples ever took.
+        #: Bytes that samples have taken in total.
         self.taken = 0
 
     @staticmethod
     def admits(frag: DataFrag) -> bool:
-        """Whether the sizes that a fragment declares are possible at all."""
+        """Whether the sizes that a fragment declares are possible."""
         return 0 < frag.fragment_size <= frag.sample_size <= FRAGMENTED_SAMPLE_MAX
 
     def __len__(self) -> int:
@@ -200,8 +200,8 @@ class FragmentBudget:
         reliable: bool = True,
         place: U8 | None = None,
     ) -> FragmentedSample | None:
-        """Begin a sample, at ``place`` if it has one, else in memory of which it takes none yet; None if there are too
-        many, or the machine has none."""
+        """Begin a sample, in the memory ``place`` if given, else in new memory that is not committed yet; None if there
+        are too many samples, or no memory."""
         if len(self) >= FRAGMENTED_SAMPLES_MAX:
             return None
         try:
@@ -224,7 +224,7 @@ class FragmentBudget:
         return sample
 
     def add_fragments(self, sample: FragmentedSample, frag: DataFrag, now: int) -> bool:
-        """As :meth:`FragmentedSample.add`; there has to be room."""
+        """As :meth:`FragmentedSample.add_fragments`; the budget must suffice."""
         before = sample.nbytes
         fits = sample.add_fragments(frag, now)
         self.nbytes += sample.nbytes - before
@@ -235,7 +235,7 @@ class FragmentBudget:
         return self.nbytes + nbytes <= FRAGMENTED_BYTES_MAX
 
     def release(self, sample: FragmentedSample) -> None:
-        """A sample is finished, or given up."""
+        """Release a sample that is complete, or given up."""
         samples = self._samples.get(sample.writer.prefix, {})
         if samples.pop((sample.writer, sample.sn), None) is not None:
             self.nbytes -= sample.nbytes
@@ -243,10 +243,10 @@ class FragmentBudget:
                 del self._samples[sample.writer.prefix]
 
     def victim(self, prefix: bytes, nbytes: int, now: int) -> FragmentedSample | None:
-        """Which sample gives way to one more of participant ``prefix``, or to ``nbytes`` more of one.
+        """The sample to give up in favour of one more of participant ``prefix``, or of ``nbytes`` more of one.
 
-        The longest idle one; if none is idle, one of the participant that takes most, counted with what it asks for:
-        of its writer that takes most the sample that is needed last.
+        The longest idle one; if none is idle, one of the participant with most memory, including the request: of its
+        writer with most memory, the sample that is needed last.
         """
         everything = [each for samples in self._samples.values() for each in samples.values()]
         oldest = min(everything, key=lambda each: each.touched, default=None)
@@ -259,7 +259,7 @@ class FragmentBudget:
         def share(each: bytes) -> int:
             return part(self._samples.get(each, {}).values()) + (nbytes or 1) * (each == prefix)
 
-        # Among equals the one that asks.
+        # Among equals, the participant that makes the request.
         offender = max(self._samples, key=lambda each: (share(each), each == prefix))
         if offender != prefix and share(offender) <= share(prefix):
             offender = prefix

@@ -1,7 +1,7 @@
-"""What will never be handed out: samples that are lost, by writer and cause, and those that are irrelevant.
+"""Samples that will never be handed out: lost ones, by writer and cause, and irrelevant ones.
 
-What is missing was sent while the writer was not matched, as far as its proxy says so (``away``), or else is lost for
-the cause that its reader knows; losses that an earlier life of the reader has counted are not counted again.
+A missing sample was sent while the writer was not matched, if its proxy shows this (``away``), or else is lost for the
+cause that the reader knows. Losses that the reader counted before a restart are not counted again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ class Losses:
         return losses
 
     def lose(self, proxy: WriterProxy, count: int, cause: LossCause) -> None:
-        """So many samples of a writer are lost for good."""
+        """Count ``count`` samples of a writer as lost."""
         self._counters.lost_samples += count
         each = proxy.guid, cause
         if count > 0 and (each in self._by_cause or len(self._by_cause) < WRITERS_MAX):
             self._by_cause[each] += count
 
     def lose_range(self, proxy: WriterProxy, first: int, last: int, cause: LossCause) -> None:
-        """first..last are lost: because the writer was away, as far as it was, and else for another ``cause``."""
+        """Count first..last as lost: the part sent while the writer was away for that reason, the rest for
+        ``cause``."""
         first = min(max(first, proxy.announced_until + 1), last + 1)
         away = proxy.away_in(first, last)
         if proxy.away is not None:
@@ -45,7 +46,7 @@ class Losses:
         self.lose(proxy, last + 1 - first - away, cause)
 
     def pass_missed(self, proxy: WriterProxy, last: int) -> bool:
-        """Pass what is missed up to ``last``; whether that is all."""
+        """Pass missed samples up to ``last``; returns whether these are all."""
         count = proxy.missed_in(last)
         if count and proxy.away is not None:
             announced = min(max(proxy.announced_until + 1 - proxy.expected, 0), count)
@@ -55,7 +56,7 @@ class Losses:
         return proxy.expected > last
 
     def pass_irrelevant(self, proxy: WriterProxy, last: int) -> None:
-        """Up to ``last`` nothing will come for this reader. Of what was missed before the match, it did."""
+        """Pass all numbers up to ``last`` as irrelevant, except those that were missed before the match."""
         if not proxy.info.filters and self.pass_missed(proxy, last):
             return
         self._counters.irrelevant_samples += proxy.move_to(last + 1)

@@ -1,4 +1,4 @@
-"""Samples in fragments from a reader's writers: begun, completed, or given up where there is no room."""
+"""Fragmented samples of a reader's writers: begun, completed, or given up for lack of memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .writer_proxy import WriterProxy
 
 
 class Completed(NamedTuple):
-    """A finished sample; its memory is its own, or ``in_place``: it lies where the owner will keep it."""
+    """A complete sample; ``in_place``: it lies in the owner's memory, otherwise in its own."""
 
     run: Run
     in_place: bool
 
 
 class Reassembly:
-    """The unfinished samples of one reader's writers; ``writers`` is the reader's own.
+    """The incomplete samples of one reader's writers; ``writers`` belongs to the reader.
 
-    The sample which is the next of its writer is put together where the reader's owner will keep it, if the owner names
-    a place: one at a time. It leaves the place when the owner needs that for something else.
+    If the owner provides memory, the next sample of a writer is reassembled there, one at a time. It is moved when the
+    owner needs that memory for other data.
     """
 
     def __init__(self, writers: Mapping[Guid, WriterProxy], counters: ReaderCounters) -> None:
@@ -38,7 +38,7 @@ class Reassembly:
         self._counters = counters
 
     def add_fragments(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Completed | None:
-        """Put in fragments; returns the sample if they complete it."""
+        """Add fragments; returns the sample if they complete it."""
         sample = proxy.fragments.get(frag.sn) or self._start(proxy, frag, timestamp, now)
         if sample is None or not self._make_room(proxy, sample, frag, now):
             self._counters.fragment_overflow += 1
@@ -58,11 +58,11 @@ class Reassembly:
         return Completed(sample.to_run(), sample.in_place)
 
     def place(self, nbytes: int, count: int = 1) -> U8 | None:
-        """Where the run that is delivered next is put together; None: in memory of its own."""
+        """The owner's memory for the run that is delivered next; None: the run gets separate memory."""
         return None if self._placed is not None or self.places is None else self.places(nbytes, count)
 
     def takes_together(self, proxy: WriterProxy, frags: DataFrag) -> bool:
-        """Whether it is all the same if fragments of a sample come in one DATA_FRAG or in several."""
+        """Whether adding these fragments at once gives the same result as adding them in several DATA_FRAGs."""
         sample, budget = proxy.fragments.get(frags.sn), self.budget
         if sample is None:
             has_place = budget.admits(frags) and len(budget) < FRAGMENTED_SAMPLES_MAX
@@ -88,12 +88,12 @@ class Reassembly:
         return None
 
     def _make_room(self, proxy: WriterProxy, sample: FragmentedSample, frag: DataFrag, now: int) -> bool:
-        """Whether there is room for what a fragment brings, after others gave way."""
+        """Whether a fragment fits the budget, after other samples were given up."""
         grows = sample.grows(frag)
         while grows and not self.budget.has_room(grows):
             victim = self.budget.victim(proxy.guid.prefix, grows, now)
             if victim is sample and sample.received:
-                return False  # it goes on when others are finished
+                return False  # it continues when other samples are complete
             if victim is None or victim is sample:
                 self.give_up(proxy, sample.sn)
                 return False
@@ -105,7 +105,7 @@ class Reassembly:
         self._counters.fragment_overflow += 1
 
     def vacate(self) -> None:
-        """The owner needs the places that it named for something else."""
+        """Leave the owner's memory, which the owner needs for other data."""
         sample, self._placed = self._placed, None
         if sample is not None:
             try:
@@ -114,19 +114,19 @@ class Reassembly:
                 self._evict(sample)
 
     def give_up(self, proxy: WriterProxy, sn: int) -> None:
-        """Forget an unfinished sample."""
+        """Forget an incomplete sample."""
         sample = proxy.fragments.pop(sn)
         if sample is self._placed:
             self._placed = None
         self.budget.release(sample)
 
     def discard_below(self, proxy: WriterProxy, sn: int) -> None:
-        """Forget a writer's unfinished samples below ``sn``."""
+        """Forget a writer's incomplete samples below ``sn``."""
         if proxy.fragments:
             for old in [old for old in proxy.fragments if old < sn]:
                 self.give_up(proxy, old)
 
 
 def _gives_way(victim: FragmentedSample, frag: DataFrag, now: int) -> bool:
-    """Whether an unfinished sample of the same writer is needed less than the one that a fragment begins."""
+    """Whether an incomplete sample of the same writer is needed less than the one that a fragment begins."""
     return victim.is_idle(now) or (victim.sn > frag.sn) == victim.reliable

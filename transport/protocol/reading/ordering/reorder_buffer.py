@@ -1,14 +1,14 @@
-"""What one writer sent ahead of its turn: runs kept until the missing samples before them arrive.
+"""Runs of one writer that arrived early, kept until the missing samples before them arrive.
 
 Invariants:
 
-* ``covered`` holds every sequence number that need not come any more, by data or by GAP; each run of ``runs`` lies
+* ``covered`` holds every sequence number that is no longer needed, because of data or a GAP; each run of ``runs`` lies
   wholly in it; the runs are sorted and do not overlap;
 * ``nbytes`` is the memory that the runs own, at most ``bytes_max``; the buffers of one :class:`ReorderBudget` together
   stay within that budget; one run alone may exceed either;
 * there are at most ``runs_max`` intervals and as many runs, and no more of them than the :class:`ReceiveWindow` holds;
 * a full buffer gives up the highest sequence numbers, since the lower ones are needed first, and a batch whole;
-* a buffer that is thrown away is cleared first, for the sake of the budget.
+* a buffer is cleared before it is discarded, so that the budget is released.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ class ReorderBuffer:
 
     @property
     def first_hole(self) -> int:
-        """The number behind the lowest stretch that is held; there must be one."""
+        """The number behind the lowest range held; there must be one."""
         return self.covered.lowest[1] + 1
 
     @property
     def last_before_hole(self) -> Run | None:
-        """The last run of the lowest stretch, if it has one."""
+        """The last run of the lowest range, if it has one."""
         i = bisect_right(self._firsts, self.covered.lowest[1]) if self.covered else 0
         return self.runs[i - 1] if i else None
 
@@ -112,9 +112,9 @@ class ReorderBuffer:
         return sn in self.covered
 
     def add_run(self, run: Run, *, owned: bool = False) -> tuple[int, int, int]:
-        """Keep what is new of ``run``: (samples new, kept, given up for lack of room).
+        """Keep the new samples of ``run``; returns (samples new, kept, given up for lack of space).
 
-        The run is copied unless its memory is its own (``owned``).
+        The run is copied unless it owns its memory (``owned``).
         """
         holes = list(self.covered.holes(run.first_sn, run.last_sn))
         new = sum(last - first + 1 for first, last in holes)
@@ -142,7 +142,7 @@ class ReorderBuffer:
         return new, kept, lost
 
     def add_irrelevant(self, first: int, last: int) -> bool:
-        """Note that first..last will never come; False if that would scatter too much."""
+        """Note that first..last will never come; False if there would be too many intervals."""
         if (
             len(self.covered) >= self.runs_max
             and next(self.covered.within(first - 1, last + 1), None) is None
@@ -197,9 +197,8 @@ class ReorderBuffer:
         return lost
 
     def discard_sets(self, first: int, last: int) -> set[int]:
-        """Throw away the coherent sets of which a run lies in first..last: their numbers need not come any more.
-
-        Returns which they are."""
+        """Discard the coherent sets with a run in first..last; their numbers are no longer needed. Returns these
+        sets."""
         within = self.runs[max(0, bisect_right(self._firsts, first) - 1) : bisect_right(self._firsts, last)]
         numbers = {run.coherent_set for run in within if run.coherent_set > 0 and run.last_sn >= first}
         if numbers:
@@ -211,7 +210,7 @@ class ReorderBuffer:
         return numbers
 
     def discard_below(self, sn: int) -> int:
-        """Forget everything below ``sn``; returns how many samples were thrown away."""
+        """Forget everything below ``sn``; returns how many samples were discarded."""
         thrown = 0
         while self.runs and self.runs[0].last_sn < sn:
             thrown += self.runs[0].count

@@ -1,16 +1,14 @@
-"""What a reader knows of one matched writer (RTPS 2.5 §8.4.10.4).
+"""The state of one matched writer at a reader (RTPS 2.5 §8.4.10.4).
 
 Invariants:
-* every sequence number below ``expected`` was delivered, is irrelevant, or is lost for good, and was counted as
-  such: only these are ever acknowledged. ``expected`` moves in :meth:`WriterProxy.begin_at`,
-  :meth:`WriterProxy.move_to`, where a run is delivered (:mod:`.delivery`), and nowhere else, but for the run that is
-  simply the next one (:meth:`..reader.StatefulReader.on_run`). It never falls: what was delivered is never delivered
-  again, and what was passed is passed, whatever a later message says;
+* every sequence number below ``expected`` was delivered, is irrelevant, or is lost, and was counted as such: only these
+  are ever acknowledged. ``expected`` moves only in :meth:`WriterProxy.begin_at`, :meth:`WriterProxy.move_to`, where a
+  run is delivered (:mod:`.delivery`), and for the next run in order (:mod:`..arrivals`). It never falls:
+  no sample is delivered twice, and a number that was passed stays passed, whatever a later message announces;
 * ``held`` and ``fragments`` hold numbers at or above ``expected`` only;
 * nothing is requested beyond ``announced``: the highest number the writer is known to have used;
-* ``expected`` is missing, or nothing is, with two exceptions: what is held there waits for the owner to have room, or
-  for the end of its coherent set.
-"""
+* ``expected`` is missing, or nothing is, with two exceptions: samples held there wait for space at the owner, or for
+  the end of their coherent set."""
 
 from __future__ import annotations
 
@@ -29,16 +27,16 @@ from .coherent_access import CoherentAccess
 from .fragments import FragmentedSample
 from .reorder_buffer import ReorderBudget, ReorderBuffer
 
-#: For so long a writer has to be below where an earlier match with it ended, and nowhere else: it began anew.
+#: A writer that for this long is only seen below where an earlier match with it ended was restarted.
 ANEW_NS: Final = 1_000_000_000
-#: And so often it has to rise there where it was not matched again: one or two datagrams may be that late.
+#: Number of rises that are needed there without a new match: one or two datagrams may be that late.
 BACK_MIN: Final = 4
 
 
 class WriterProxy:
-    """State of one writer: its identity, and how far its samples have come in their order.
+    """The state of one writer: its identity, and the progress of its samples.
 
-    What the reader answers it is in :mod:`..response`.
+    :mod:`..response` decides on the answers to it.
     """
 
     __slots__ = (
@@ -91,9 +89,9 @@ class WriterProxy:
         #: Next sequence number to deliver; not known yet while not ``synced``.
         self.expected = 1 if expected is None else expected
         self.synced = expected is not None
-        #: What is expected, as far as only an earlier match with the writer vouches for it; 0: none does.
+        #: The value of ``expected`` if it comes only from an earlier match with the writer; else 0.
         self.resumed = self.expected if self.expected > 1 else 0
-        #: Since when the writer shows that it is below that; -1: it does not.
+        #: Since when the writer is seen below that; -1: it is not.
         self.resumed_since = -1
         #: The first number below that which arrived from a writer whose samples are not sent again; 0: none did.
         self.seen_below = 0
@@ -112,7 +110,7 @@ class WriterProxy:
         self.away_until = 0
         if away is not None:
             self.away_until = INFINITE if reliable else self.expected
-        #: What was missing up to here counted as lost when an earlier match with the writer ended.
+        #: Samples missing up to this number were counted as lost when an earlier match with the writer ended.
         self.announced_until = announced_until
         self.held = ReorderBuffer(budget, units_max=receive_window)
         #: Only if the reader has coherent access.
@@ -121,7 +119,7 @@ class WriterProxy:
         self.batches: BatchNumbers | None = None
         self.fragments: dict[int, FragmentedSample] = {}
         self.stream = ReceivedStream()
-        #: The writer is let go: what it sends is dropped and acknowledged (:mod:`..untethered`).
+        #: The writer was let go: its samples are dropped and acknowledged (:mod:`..untethered`).
         self.resting = False
         # what the writer announced
         self.first_sn = 1
@@ -146,9 +144,9 @@ class WriterProxy:
         self.expected = sn
 
     def move_to(self, sn: int) -> int:
-        """Every number below ``sn`` is delivered, irrelevant or lost; returns how many numbers that passes.
+        """Move ``expected`` to ``sn``: all numbers below are delivered, irrelevant or lost; returns how many these are.
 
-        The caller puts them into the counter of what became of them.
+        The caller adds them to the counter of their outcome.
         """
         passed = sn - self.expected
         self.expected = sn
@@ -174,16 +172,16 @@ class WriterProxy:
         return self.resumed > 0
 
     def has_begun_anew(self, now: int) -> bool:
-        """The writer is below where an earlier match with it ended: whether it was for so long that it is in another
-        life. What an earlier life sent is no longer on its way then."""
+        """Whether the writer was below the end of an earlier match for so long that it must have been restarted.
+        Samples from before the restart are then no longer on their way."""
         if self.resumed_since < 0:
             self.resumed_since = now
         return now - self.resumed_since >= ANEW_NS
 
     def has_gone_back(self, first_sn: int, last_sn: int, now: int) -> bool:
-        """first_sn..last_sn, which lie below ``expected``, arrived: whether for so long nothing else came but numbers
-        that rise there. What the network delivers late or twice neither goes on for so long nor rises so often; of what
-        rises, a part may be overtaken or come twice."""
+        """first_sn..last_sn, which lie below ``expected``, arrived: whether only rising numbers below ``expected`` came
+        for ``ANEW_NS``. Samples that the network delivers late or twice neither continue for so long nor rise so often;
+        some of the rising ones may be overtaken or come twice."""
         highest = self.announced
         if self.back_at != highest or first_sn < self.back_first:
             self.back_at, self.back_since, self.back_first = highest, now, first_sn
@@ -219,8 +217,8 @@ class WriterProxy:
     def request_base(self) -> int:
         """The base of a set that requests something.
 
-        A set reaches no further than its base + 255. Where what waits unacknowledged for the end of its
-        coherent set is longer than that, it has to be acknowledged for the sake of what is missing behind it.
+        A set reaches up to its base + 255. If more samples than that wait unacknowledged for the end of their coherent
+        set, they must be acknowledged so that the missing ones behind them can be requested.
         """
         if self.sets is None or not self.held:
             return self.expected
@@ -241,7 +239,7 @@ class WriterProxy:
     def undelivered(self) -> int:
         """Samples that the writer is known to have sent or to hold for this reader, and that were not delivered."""
         held = sum(run.count for run in self.held.runs)
-        if not (self.reliable and self.synced):  # a number alone proves no sample
+        if not (self.reliable and self.synced):  # a number alone does not prove that there is a sample
             return held + len(self.fragments)
         holes = self.missing_changes(self.announced_until + 1, self.announced)
         return held + sum(last - first + 1 for first, last in holes)

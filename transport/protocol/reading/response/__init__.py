@@ -1,1 +1,1 @@
-"""What a reader answers its writers, and when: acknowledgements and requests."""
+"""The answers of a reader to its writers: acknowledgements and requests, and when they are sent."""

@@ -1,15 +1,15 @@
-"""The writers of other slices: they are acknowledged, and nothing else.
+"""The writers of other slices, to which a reader sends only acknowledgements.
 
 A writer matches a reader by topic and QoS, and knows nothing of slices. So it sends to readers of every slice, and
-waits for their acknowledgements; one that keeps all its history would block without them. The reader answers its
-HEARTBEATs as if it had everything, whatever history the writer announces, and requests nothing. Writers of ours learn
-at the match, by a status message, that the reader takes nothing from them and that nobody need wait for it; each
-acknowledgement repeats that, for the message may be lost.
+waits for their acknowledgements; a writer with KEEP_ALL history would block without them. The reader answers its
+HEARTBEATs as if it had received everything, whatever history the writer announces, and requests nothing. A status
+message at the match tells our own writers that the reader takes nothing and that they need not wait for it; each
+acknowledgement repeats this, because the message may be lost.
 
 Invariants:
-* of such a writer no more is kept than what answering it needs;
-* what it announces is believed: it decides only which number is acknowledged, and to that writer alone;
-* an answer is one message for each HEARTBEAT that is news, at most. A writer that is not reliable gets none.
+* only the state for answering such a writer is kept;
+* its announcements are not checked: they only decide which number is acknowledged, and to that writer alone;
+* each new HEARTBEAT gets at most one message as its answer. A writer that is not reliable gets none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .response_delays import ResponseDelays
 
 
 class _AnsweredWriter:
-    """What answering one reliable writer needs."""
+    """The state for answering one reliable writer."""
 
     __slots__ = ("acks", "base", "batch_counts", "count", "counts", "info", "reports")
 
@@ -160,7 +160,7 @@ class OtherSlices:
         return packer.packed
 
     def _rests(self, it: _AnsweredWriter) -> bytes:
-        """A status message by which a writer of ours learns that it waits for nothing of this reader."""
+        """A status message which announces that the writer need not wait for this reader."""
         return StatusMessage(
             self._reader_id,
             it.info.guid.entity,

@@ -1,4 +1,4 @@
-"""Pre-emptive ACKNACKs: a reader announces itself until its writer is heard (RTPS 2.5 §8.4.12.2.4).
+"""Pre-emptive ACKNACKs: a reader announces itself until its writer sends a HEARTBEAT (RTPS 2.5 §8.4.12.2.4).
 
 States:
 
@@ -9,14 +9,14 @@ States:
 
 Transitions:
 
-========  ==================  =============================================  =======
-state     event               action                                         next
-========  ==================  =============================================  =======
-UNRECEIVED   match, or ``at``    ``at`` moves on, twice as far as the last time  DUE
-DUE       ``at``              ``at`` moves on, twice as far as the last time  DUE
-DUE       response sent                                                      UNRECEIVED
-any       HEARTBEAT accepted  ``at`` = INFINITE                              RECEIVED
-========  ==================  =============================================  =======
+==========  ==================  =============================================  ==========
+state       event               action                                         next
+==========  ==================  =============================================  ==========
+UNRECEIVED  match, or ``at``    ``at`` moves on, by twice the last interval    DUE
+DUE         ``at``              ``at`` moves on, by twice the last interval    DUE
+DUE         response sent                                                      UNRECEIVED
+any         HEARTBEAT accepted  ``at`` = INFINITE                              RECEIVED
+==========  ==================  =============================================  ==========
 
 Invariant: a writer that is RECEIVED gets no pre-emptive ACKNACK any more.
 """

@@ -1,14 +1,14 @@
-"""What a reader answers its writers, and when (RTPS 2.5 §8.4.12.2).
+"""The answers of a reader to its writers (RTPS 2.5 §8.4.12.2).
 
-A reader announces itself until its writer is heard (:mod:`.preemptive_acknack`), acknowledges at once
-(:mod:`.heartbeat_response`), requests what is missing a little later, and again with growing patience while nothing
-comes (:mod:`.nack_schedule`). With heartbeat response delays, both come that much later. With positive acknowledgements
+A reader announces itself until its writer sends a HEARTBEAT (:mod:`.preemptive_acknack`), acknowledges at once
+(:mod:`.heartbeat_response`), and requests missing samples a little later, then repeatedly at growing intervals while
+nothing arrives (:mod:`.nack_schedule`). Heartbeat response delays postpone both. With positive acknowledgements
 disabled, the reader only requests, unless the writer would wait for an acknowledgement for ever.
 
 Invariants:
 * ``timers`` holds when each writer with something due needs :meth:`Responder.handle_timer`;
 * ``responding`` holds the writers that the next :meth:`Responder.outgoing` answers;
-* a closed writer (its reader has no room) is acknowledged but asked for nothing.
+* a closed writer (its reader has no space) is acknowledged, but nothing is requested of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .response_delays import ResponseDelays
 
 
 class WriterResponse:
-    """What is owed to one writer."""
+    """The answers that are due to one writer."""
 
     __slots__ = (
         "acknack_count",
@@ -57,7 +57,7 @@ class WriterResponse:
         return min(self.nacks.at, self.preemptive.at, self.acks.at, self.proxy.stream.timer_at)
 
     def nack_frags(self, reader_id: bytes) -> Iterator[NackFrag]:
-        """Of samples that came in part, the requests for the rest."""
+        """The requests for the missing fragments of incomplete samples."""
         proxy = self.proxy
         for sn, up_to in self.nacks.fragments.items():
             sample = proxy.fragments.get(sn)
@@ -105,7 +105,7 @@ class DueResponses:
 
 
 class Responder:
-    """The answers of one reader; ``writers`` and ``closed`` are the reader's own, which changes them."""
+    """The answers of one reader; ``writers`` and ``closed`` belong to the reader, which changes them."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Responder:
         self.policy = policy
         self.counters = counters
         self.delays = ResponseDelays(policy, random)
-        #: The writers to which everything is acknowledged, and nothing else is said.
+        #: The writers of other slices, to which only acknowledgements are sent.
         self.other_slices = OtherSlices(reader_id, policy, counters, self.delays)
         self._reader_id = reader_id
         self._writers = writers
@@ -199,7 +199,7 @@ class Responder:
             self._due.set_timer(it)
 
     def on_hole(self, proxy: WriterProxy, limit: int, now: int, *, announced: bool = False) -> None:
-        """Something shows that what lies before it, up to ``limit``, is missing; ``announced``: it was sent."""
+        """Samples up to ``limit`` are missing; ``announced``: the writer announced that it has sent them."""
         it = self._responses[proxy.guid]
         if it.nacks.on_hole(limit, now, announced=announced):
             self._due.set_timer(it)
@@ -232,7 +232,7 @@ class Responder:
     # --- status messages: what the stream's progress makes due ------------------------------------
 
     def on_progress(self, proxy: WriterProxy, run: Run, now: int) -> None:
-        """The stream has come to where something may be due."""
+        """The stream has reached a position at which a status message may be due."""
         # A run that is not of samples of one size may span datagrams.
         size = run.datagram_bytes or (run.data.nbytes if run.stride or run.count == 1 else 0)
         it = self._responses[proxy.guid]
@@ -241,7 +241,7 @@ class Responder:
         self._due.set_timer(it)
 
     def on_disorder(self, proxy: WriterProxy, run: Run, before: int, now: int) -> None:
-        """A run came that was not simply the next one; ``before`` is what was expected then."""
+        """A run arrived that was not the next one in order; ``before`` is what was expected then."""
         status, it = self._status, self._responses[proxy.guid]
         if status.on_disorder(proxy, run.last_sn, now):
             self._due.respond(it, now)
@@ -254,7 +254,7 @@ class Responder:
             self._due.respond(it, now)
 
     def report_at_once(self, proxy: WriterProxy) -> None:
-        """A status message is due; the owner, which wants it, has no clock."""
+        """Make a status message due; the owner, which requests it, has no clock."""
         proxy.stream.report_at_once()
         self._due.set_timer(self._responses[proxy.guid])
 
@@ -306,9 +306,9 @@ class Responder:
         return bool(self._due.responding) or self.other_slices.is_responding
 
     def outgoing(self, *, hold: bool, room: int) -> list[Outgoing]:
-        """What to send now; while on ``hold`` only what acknowledges nothing of this slice, the rest is sent later.
+        """The datagrams to send now; on ``hold``, only those that acknowledge nothing of this slice.
 
-        ``room``: bytes the owner can take.
+        ``room``: bytes that the owner can take.
         """
         out = self.other_slices.outgoing()
         due = self._due
