@@ -170,13 +170,13 @@ class BatchContent(Content):
 
     def remove_range(self, first: int, last: int) -> bool:
         """Mark samples as removed; readers of batches see the mark. Returns False when no sample is left."""
-        gone = sum(
+        newly_removed = sum(
             max(0, min(part.last, last) - max(part.first, first) + 1)
             for part in self.sample_blocks()
             if part.block is not None
         )
-        if gone:
-            self.removed += gone
+        if newly_removed:
+            self.removed += newly_removed
             # A copy: the bytes that are still to be sent, or wait for tokens, must not change.
             self.batch = replace(self.batch, data=self.batch.data.copy())
             self.batch.mark_removed(first, last)

@@ -190,8 +190,8 @@ class KeptSamples:
         for part in touched:
             begin = int(np.searchsorted(lasts, part.first_sn))
             end = int(np.searchsorted(firsts, part.last_sn, side="right"))
-            gone = part.drop(firsts[begin:end], lasts[begin:end])
-            samples, nbytes = samples + gone[0], nbytes + gone[1]
+            dropped = part.drop(firsts[begin:end], lasts[begin:end])
+            samples, nbytes = samples + dropped[0], nbytes + dropped[1]
             if part.samples:
                 _push(self._parts, part.compact() if part.is_hollow else part)
         if behind:

@@ -51,7 +51,6 @@ class ReaderProxy:
         "first_relevant",
         "form",
         "group",
-        "hears_group",
         "heartbeats",
         "info",
         "is_deaf",
@@ -61,6 +60,7 @@ class ReaderProxy:
         "misses",
         "positive_acks",
         "receiver",
+        "receives_group",
         "rejoins_at",
         "reliable",
         "repairs",
@@ -88,7 +88,7 @@ class ReaderProxy:
         self.is_deaf = False
         self.misses = 0
         #: It has acknowledged samples that it can only have from its group.
-        self.hears_group = False
+        self.receives_group = False
         #: It reads the publication log, and gets no datagrams of samples that lie there.
         self.is_on_host = False
         #: Samples below this number are irrelevant to it: they were written before a volatile reader matched.
@@ -145,9 +145,9 @@ class ReaderProxy:
         if self.group is not None:
             alone = self.repairs.repeated.has_all(self.acked + 1, acked)
             self.misses = self.misses + 1 if alone else 0
-            self.hears_group = self.hears_group or not alone
+            self.receives_group = self.receives_group or not alone
             self.is_deaf = self.is_deaf or self.misses >= (
-                _MISSES_LATER if self.hears_group else _MISSES_FIRST
+                _MISSES_LATER if self.receives_group else _MISSES_FIRST
             )
         self.acked = acked
 
