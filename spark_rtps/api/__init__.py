@@ -1,1 +1,1 @@
-"""The Python face: participants, subscriptions and publications for programs without Spark."""
+"""The Python API: participants, subscriptions and publications for programs without Spark."""

@@ -1,4 +1,4 @@
-"""What the writers of a subscription announced, which has to be known when they may be gone."""
+"""What the writers of a subscription announced, kept for when they have left."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class AnnouncedWriters:
         #: Whether the reader awaits types, so that they are kept.
         self.keeps_types = False
         self.types: dict[Guid, Struct | None] = {}
-        #: The writers whose samples expire, and after how many ns.
+        #: The lifespans in ns of the writers whose samples expire.
         self.lifespans: dict[Guid, int] = {}
 
     def record_writer(self, writer: Guid) -> None:
-        """The writer has written; called in the node's thread, under its lock."""
+        """Record that the writer has written; called in the node's thread, under its lock."""
         participant = self._node.participant
         if self.keeps_types and writer not in self.types and len(self.types) < TYPED_WRITERS_MAX:
             self.types[writer] = participant.database.type_of(writer)
@@ -29,7 +29,7 @@ class AnnouncedWriters:
             self.lifespans[writer] = qos.lifespan
 
     def type_of(self, writer: Guid) -> Struct | None:
-        """The type that a writer announced, where the reader awaits types; None: it announced none."""
+        """The type that a writer announced, if the reader awaits types; None: it announced none."""
         if writer in self.types:
             return self.types[writer]
         return self._node.participant.database.type_of(writer)

@@ -1,7 +1,7 @@
-"""What Python programs hand in, as options: keywords and mappings become the texts that the options' tables know.
+"""Arguments of Python programs as options: keywords and mappings become the texts of the options' tables.
 
-A value may be the text that Spark would be given, or the Python value that it stands for: a bool, a number, a
-sequence of names, bytes, a timedelta. Of a duration a number means seconds, of a size it means bytes.
+A value may be a text as for Spark, or the equivalent Python value: a bool, a number, a sequence of names, bytes, a
+timedelta. A number means seconds for a duration, and bytes for a size.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..transport.structure import NANOSECONDS
 OptionValue: TypeAlias = str | bytes | bool | int | float | timedelta | Iterable[str] | None
 Options: TypeAlias = Mapping[str, OptionValue]
 
-#: Bytes of samples that wait in a subscription, or are kept for another look, at most.
+#: The limit for samples that wait in a subscription, or are kept for another read, in bytes.
 CAPACITY: Final = 64 << 20
 
-#: What only a Spark query has, and what a Python program does instead.
+#: Options of Spark queries only, and the alternative for a Python program.
 SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "startingOffsets": "set durability=transient_local for the history that writers keep",
     "maxRowsPerTrigger": "give max_rows to read() or take()",
@@ -57,9 +57,9 @@ _ANY_TOPIC: Final = "any"
 
 
 def participant_settings(options: Options) -> tuple[dict[str, str], Settings]:
-    """The texts of a participant's options, and what they mean.
+    """The texts of a participant's options, and their settings.
 
-    Raises OptionError for an unknown option, for one of a topic, and for a value that cannot be.
+    Raises OptionError for an unknown option, for one of a topic, and for an invalid value.
     """
     texts = _texts(options)
     for name in texts:
@@ -75,10 +75,10 @@ def topic_settings(
     """The settings of one subscription (``AppliesTo.READ``) or publication (``AppliesTo.WRITE``).
 
     ``of_participant`` are the texts of its participant's options. ``keywords`` are options that were given as
-    arguments, by the options' own names.
+    arguments, by their option names.
 
     Raises OptionError for an unknown option, for one of the participant or of Spark alone, for an option that is given
-    twice, and for a value that cannot be.
+    twice, and for an invalid value.
     """
     texts, named = _texts(options), _texts(keywords)
     for name in named:
@@ -95,7 +95,7 @@ def topic_settings(
 
 
 def size_argument(name: str, value: int | str, *, least: int) -> int:
-    """Bytes, as a number or a text with a unit. Raises UsageError if it is none, or too small."""
+    """Bytes, as a number or a text with a unit. Raises UsageError if it is invalid or too small."""
     try:
         found = size(value) if isinstance(value, str) else int(value)
     except ValueError:
@@ -123,7 +123,7 @@ def _texts(options: Options) -> dict[str, str]:
 
 
 def _text(key: str, value: OptionValue, kind: OptionKind | None) -> str:
-    """A value as a user of Spark writes it."""
+    """A value in the form of Spark's options."""
     match value:
         case str():
             return value
@@ -138,7 +138,7 @@ def _text(key: str, value: OptionValue, kind: OptionKind | None) -> str:
         case int() | float():
             return str(value)
     try:
-        return list_text(value)  # type: ignore[arg-type]  # what is none raises TypeError
+        return list_text(value)  # type: ignore[arg-type]  # other values raise TypeError
     except TypeError:
         fix = "must be a text, a number, a bool, a timedelta or names"
         raise OptionError(key, value, fix) from None

@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: A wait sleeps for no longer than this: `threading.Condition` has a limit.
+#: The longest single sleep: `threading.Condition` has a limit.
 _WAIT_SECONDS_MAX: Final = 3600.0
 
 
 class ArrivalSignal:
-    """Wakes those who wait for the samples of one inbox."""
+    """Wakes the threads and tasks that wait for the samples of one inbox."""
 
     def __init__(self) -> None:
-        #: Guards what arrives; held for no longer than a list is swapped.
+        #: Guards the arrivals; held only while a list is swapped.
         self.lock = threading.Condition(threading.Lock())
-        #: A higher number whenever samples have arrived, or are there again.
+        #: Increased whenever samples have arrived, or were put back.
         self.count = 0
         #: Whether no more will arrive.
         self.is_ended = False
-        #: Called when something arrives, and at the end; by whichever thread notices.
+        #: Called at each arrival, and at the end, by the thread that notices it.
         self._wakers: set[Callable[[], None]] = set()
 
     def disown(self) -> None:
@@ -30,7 +30,7 @@ class ArrivalSignal:
         self.is_ended = True
 
     def wait(self, count: int, deadline: float | None) -> bool:
-        """Wait until ``count`` is more than that; False: nothing will arrive any more, or time is up.
+        """Wait until ``count`` exceeds the given one; False: nothing will arrive any more, or time is up.
 
         ``deadline`` is monotonic, in seconds; None: never.
         """
@@ -43,22 +43,22 @@ class ArrivalSignal:
             return self.count > count
 
     def add_waker(self, waker: Callable[[], None]) -> None:
-        """Call ``waker`` whenever something arrives, and at the end. It must not block, nor call the inbox."""
+        """Call ``waker`` at each arrival, and at the end. It must neither block nor call the inbox."""
         with self.lock:
             self._wakers.add(waker)
 
     def remove_waker(self, waker: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Do not call it any more."""
         with self.lock:
             self._wakers.discard(waker)
 
     def raise_count(self) -> None:
-        """Samples have arrived, or are there again; the caller holds the lock."""
+        """Samples have arrived, or were put back; the caller holds the lock."""
         self.count += 1
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Let those who wait look again; the caller holds the lock."""
+        """Let waiting threads check again; the caller holds the lock."""
         self.lock.notify_all()
         for waker in self._wakers:
             waker()

@@ -16,11 +16,12 @@ _HEADER_SIZE = 4
 
 
 class Claim:
-    """Room for one serialized sample, made by :meth:`Publication.try_claim`.
+    """Space for one serialized sample, made by :meth:`Publication.try_claim`.
 
     Fill ``buffer``, then :meth:`commit` or :meth:`abort`. As a context manager it commits at the end, and aborts if
-    there was an exception; it raises TransportError if the claim was given up before. Until then nothing leaves that is
-    written behind it; a claim that is forgotten is given up after the option ``unblock_timeout``.
+    there was an exception; it raises TransportError if the claim was given up before. Until then, samples written
+    behind
+    it are not sent; a forgotten claim is given up after the option ``unblock_timeout``.
     """
 
     def __init__(self, claim: BufferClaim, size: int, keys: KeyColumns | None) -> None:
@@ -41,7 +42,7 @@ class Claim:
         return self._claim.position
 
     def commit(self, key_hash: bytes | None = None) -> bool:
-        """The sample is complete, and leaves.
+        """Declare the sample complete, so that it is sent.
 
         Args:
             key_hash: 16 bytes, for a topic with a key; default: computed from the sample.
@@ -54,7 +55,7 @@ class Claim:
             UsageError: the key hash has not 16 bytes.
         """
         if self._is_done:
-            return False  # its room may be another sample's by now
+            return False  # its space may hold another sample by now
         data = self._claim.data
         padding = len(data) - self._size
         data[self._size :] = 0
@@ -69,7 +70,7 @@ class Claim:
         return self._claim.commit()
 
     def abort(self) -> None:
-        """Give the sample up: readers learn that it will never come."""
+        """Give up the sample: readers learn that it will never come."""
         self._is_done = True
         self._claim.abort()
 

@@ -1,6 +1,6 @@
-"""What a participant does beside its node's duty cycle: hand events to endpoints, and let them keep house.
+"""A participant's work in addition to its node's duty cycle: handing events to endpoints, and their periodic work.
 
-Aeron calls such an agent a conductor. It never holds the node's lock while it calls an endpoint, so that a listener may
+Aeron calls such an agent a conductor. It never holds the node's lock while it calls an endpoint, so a listener may
 call anything.
 """
 
@@ -34,7 +34,7 @@ class Endpoint(Protocol):
 
     @property
     def is_of_group(self) -> bool:
-        """Whether its samples are to be ordered, or become visible, together with those of other topics."""
+        """Whether its samples are ordered, or become visible, together with those of other topics."""
         ...
 
     def on_event(self, event: Event) -> None:
@@ -57,7 +57,7 @@ class Conductor:
         #: Guards the endpoints and all below; never held while an endpoint is called.
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        #: Rounds of service that began, and that ended.
+        #: Rounds of service that have begun, and that have ended.
         self._begun = 0
         self._ended = 0
         self._asked = False
@@ -65,7 +65,7 @@ class Conductor:
         disowned_by_children(self)
 
     def disown(self) -> None:
-        """In a forked child, which has not got the thread."""
+        """In a forked child, which does not have the thread."""
         self._changed = threading.Condition()  # a thread of the parent may have held it
         self._thread, self._stopped, self._endpoints = None, True, []
 
@@ -74,18 +74,18 @@ class Conductor:
         with self._changed:
             self._endpoints = [*self._endpoints, weakref.ref(endpoint)]
             if self._thread is None:
-                self._node.events()  # nobody was there for them
+                self._node.events()  # no endpoint was there for them
                 name = f"rtps-conductor-{self._node.config.domain}"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
 
     def remove_endpoint(self, endpoint: Endpoint) -> None:
-        """Serve it no more; a call that is under way goes on."""
+        """Do not serve it any more; a call that is under way continues."""
         with self._changed:
             self._endpoints = [each for each in self._endpoints if each() not in (None, endpoint)]
 
     def serve(self) -> None:
-        """Have the events so far handed out, and what is due done, before this returns.
+        """Hand out the pending events, and do the due work, before this returns.
 
         If a listener takes long, this does not wait for it; in a listener it does nothing.
         """

@@ -1,4 +1,4 @@
-"""Flushes beyond one publication, and flushes that nobody waits for (Ice's ``flushBatchRequests``)."""
+"""Flushes of several publications, and asynchronous flushes (Ice's ``flushBatchRequests``)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Failed = Callable[[Exception], object]
 
 @runtime_checkable
 class Flushable(Protocol):
-    """What has batches in progress: a publication, a participant, the writers of a worker."""
+    """An object with batches in progress: a publication, a participant, the writers of a worker."""
 
     def flush(self) -> None:
-        """Send what waits in batches. Raises TransportError if best-effort samples could not be sent."""
+        """Send the waiting batches. Raises TransportError if best-effort samples could not be sent."""
 
 
 def flush_each(parts: Iterable[Flushable], *, ignore_errors: bool = False) -> None:
-    """Flush all of them, also behind one that fails; then raise TransportError with what failed."""
+    """Flush all parts, even if one fails; then raise TransportError with the failures."""
     errors: list[TransportError] = []
     for part in parts:
         try:
@@ -51,14 +51,14 @@ def flush_each(parts: Iterable[Flushable], *, ignore_errors: bool = False) -> No
 
 
 class Flushers:
-    """All that a process can flush at once."""
+    """All flushable objects of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._members: weakref.WeakSet[Flushable] = weakref.WeakSet()
 
     def add_flushable(self, member: Flushable) -> None:
-        """It is flushed with all others as long as it is there."""
+        """Flush it with all others as long as it exists."""
         with self._lock:
             self._members.add(member)
 
@@ -70,7 +70,7 @@ class Flushers:
 
 
 class FlushQueue:
-    """Flushes of one process that nobody waits for, in the order of their requests, in a thread of their own."""
+    """Asynchronous flushes of one process, in the order of their requests, in their own thread."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -79,7 +79,7 @@ class FlushQueue:
         self._thread: threading.Thread | None = None
 
     def put(self, flush: Callable[[], None], sent: Sent | None, failed: Failed | None) -> Future[None]:
-        """Have it done soon. ``sent``, or ``failed`` with the error, is called then, in the thread that did it."""
+        """Queue a flush. ``sent``, or ``failed`` with the error, is called afterwards, in the thread that did it."""
         if self._pid != os.getpid():
             self.__init__()  # type: ignore[misc]  # forked: the thread is the parent's
         done: Future[None] = Future()
@@ -103,7 +103,7 @@ class FlushQueue:
             try:
                 with explained():
                     flush()
-            except Exception as error:  # noqa: BLE001  (it is handed to who asked for the flush)
+            except Exception as error:  # noqa: BLE001  (the requester of the flush gets it)
                 done.set_exception(error)
                 _call(failed, error)
             else:
@@ -117,7 +117,7 @@ def _call(callback: Callable[..., object] | None, *arguments: object) -> None:
         return
     try:
         callback(*arguments)
-    except Exception:  # noqa: BLE001  (the flushes behind it go on)
+    except Exception:  # noqa: BLE001  (the later flushes continue)
         _log.exception("%r, which was to be called behind a flush, failed", callback)
 
 
@@ -133,10 +133,10 @@ def flush(*, ignore_errors: bool = False) -> None:
     It returns when all of it is handed to the network, or to flow controllers (``publish_mode=asynchronous``).
 
     Args:
-        ignore_errors: True: what cannot be sent is lost without a word, as it is with Ice's ``Communicator``.
+        ignore_errors: True: samples that cannot be sent are lost silently, as with Ice's ``Communicator``.
 
     Raises:
-        TransportError: best-effort samples could not be sent; all that could be was.
+        TransportError: best-effort samples could not be sent; all others were.
     """
     flush_each([FLUSHERS], ignore_errors=ignore_errors)
 

@@ -1,12 +1,12 @@
-"""What one reader of a node delivered and no thread has taken yet: runs that own their memory, up to a bound.
+"""The samples that one reader of a node delivered and no thread has taken yet: runs that own their memory, bounded.
 
-The node's thread puts runs in, under the node's lock: it copies them, for the receive buffer is used again, and applies
-the policies that look at single samples (`transport.protocol.reading.cache`). Any other thread takes them out.
-The two meet at a lock that is held for no longer than a list is swapped.
+The node's thread puts runs in, under the node's lock: it copies them, since the receive buffer is reused, and applies
+the policies for single samples (`transport.protocol.reading.cache`). Any other thread takes them out.
+The two meet at a lock that is held only while a list is swapped.
 
 Invariants:
-* ``waiting_bytes + held_bytes`` is what the reader's window leaves of ``capacity``: a reliable writer is held back, and
-  loses nothing; what a best-effort writer sends meanwhile is counted by the reader (``window_closed``);
+* ``waiting_bytes + held_bytes`` is the part of ``capacity`` that the reader's window excludes: a reliable writer is
+  held back and loses nothing; the reader counts the samples of best-effort writers that it drops (``window_closed``);
 * frames are numbered in the order of their arrival (``Frame.rows_before``), without holes;
 * no lock of a subscription is held when the node's lock is asked for.
 """
@@ -38,22 +38,22 @@ _log = logging.getLogger("spark_rtps.api")
 
 #: Part of the capacity that one sample may take.
 _SAMPLE_PART: Final = 2
-#: What arrived and was not taken is looked through when it is more than this, and more than what is held.
+#: Unread arrivals are compacted when they exceed this, and exceed the bytes that are held.
 _RELIEF_BYTES: Final = 1 << 20
 
 
 class Inbox:
-    """One reader, and what it delivered; the module's text has which thread may call what."""
+    """One reader, and its delivered samples; the module's text has which thread may call what."""
 
     def __init__(self, node: Node, *, capacity: int = CAPACITY) -> None:
-        """``capacity`` is in bytes; a sample of more than half of it is passed over."""
+        """``capacity`` is in bytes; a sample of more than half of it is skipped."""
         self.capacity = capacity
         self.announced = AnnouncedWriters(node)
         self.arrived = ArrivalSignal()
-        #: Called in the node's thread when much has arrived and was not taken; must not block.
+        #: Called in the node's thread when many unread samples have arrived; must not block.
         self.relief: Callable[[], None] | None = None
         self.reader: StatefulReader | None = None
-        #: Whether writers are held back, or soon will be, for want of room.
+        #: Whether writers are held back, or soon will be, for lack of space.
         self.is_short = False
         self._node = node
         self._cache: ReaderCache | None = None
@@ -72,7 +72,8 @@ class Inbox:
         """Join the topic; returns the reader's GUID. The caller holds the node's lock if that is to be known before the
         first event about it.
 
-        ``instance_type`` is what keys are computed by, where a policy looks at instances. If the reader awaits types,
+        ``instance_type`` is the type by which keys are computed, if a policy needs instances. If the reader awaits
+        types,
         those of its writers are kept.
 
         Raises UsageError if the node is closed, PluginError for a congestion control that cannot be loaded.
@@ -100,13 +101,13 @@ class Inbox:
     # --- in the node's thread, under its lock ------------------------------------------------------
 
     def room(self) -> int:
-        """Bytes of runs that find room now."""
+        """Bytes of runs that there is space for now."""
         room = max(0, self.capacity - self._waiting_bytes - self._held_bytes)
         self.is_short = room < self.capacity // 2
         return room
 
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
-        """Take runs in, whose memory is valid during the call only."""
+        """Copy runs whose memory is valid during the call only."""
         assert self._cache is not None
         reception, now = time.time_ns(), time.monotonic_ns()
         frames: list[Frame] = []
@@ -118,10 +119,12 @@ class Inbox:
                     continue
                 self.announced.record_writer(kept.writer)
                 kept = kept.copy()
-            except Exception:  # noqa: BLE001  (whatever it is, the other runs arrive)
-                # These are lost here, and the writer need not send them again.
+            except Exception:  # noqa: BLE001  (the other runs arrive)
+                # These samples are lost here, and the writer need not send them again.
                 reader.counters.lost_samples += run.count
-                _log.exception("samples cannot be kept: reader %s counts %d as lost", reader.guid, run.count)
+                _log.exception(
+                    "samples cannot be stored: reader %s counts %d as lost", reader.guid, run.count
+                )
                 continue
             frames.append(Frame(number, kept.nbytes, reception, number, kept))
             nbytes += memory_of(kept)
@@ -137,7 +140,7 @@ class Inbox:
             self._waiting_bytes += nbytes
             self._number = number
             self.arrived.raise_count()
-        # a small inbox, or one that is nearly full, looks sooner
+        # a small inbox, or one that is nearly full, is compacted sooner
         enough = min(max(_RELIEF_BYTES, self._held_bytes), (self.capacity - self._held_bytes) // 2)
         if self.relief is not None and self._waiting_bytes > enough:
             self.relief()
@@ -150,8 +153,9 @@ class Inbox:
         return self.arrived.is_ended
 
     def take_frames(self) -> list[Frame]:
-        """The frames that arrived since the last call, oldest first. What is kept of them has to be announced by
-        :meth:`hold`: until then it does not count."""
+        """The frames that arrived since the last call, oldest first. The bytes kept of them do not count until
+        :meth:`hold`
+        announces them."""
         with self.arrived.lock:
             frames, self._frames = self._frames, []
             self._held_bytes += self._waiting_bytes
@@ -159,7 +163,7 @@ class Inbox:
         return frames
 
     def put_back(self, frames: list[Frame]) -> None:
-        """The owner could not keep what it took: it is there again."""
+        """Put back frames that the owner could not keep."""
         with self.arrived.lock:
             if not self.arrived.is_ended:
                 nbytes = sum(memory_of(frame.run) for frame in frames)
@@ -168,11 +172,11 @@ class Inbox:
                 self._held_bytes = max(0, self._held_bytes - nbytes)
 
     def hold(self, nbytes: int) -> None:
-        """The owner keeps ``nbytes`` of what it took; they count against the capacity."""
+        """Count ``nbytes`` that the owner keeps of the taken frames against the capacity."""
         self._held_bytes = nbytes
 
     def go_on(self) -> None:
-        """Let held-back writers go on, if there is room again."""
+        """Let held-back writers continue, if there is space again."""
         if not self.is_short or self._held_bytes + self._waiting_bytes > self.capacity // 2:
             return
         with self._node.lock:
@@ -181,7 +185,7 @@ class Inbox:
                 self._node.wake()
 
     def writer_lost(self, writer: Guid) -> None:
-        """The writer is unmatched, or not alive: it owns no instance any more."""
+        """The writer is unmatched, or not alive: it no longer owns an instance."""
         if self._cache is not None:
             with self._node.lock:
                 self._cache.writer_lost(writer)
@@ -197,7 +201,7 @@ class Inbox:
         self.go_on()
 
     def counters(self) -> tuple[dict[str, int], dict[str, int]]:
-        """What the reader counts, and what the policies do."""
+        """The counters of the reader, and of its policies."""
         if self.reader is None or self._cache is None:
             return {}, {}
         with self._node.lock:
@@ -211,12 +215,12 @@ class Inbox:
             return tuple(self.reader.writers)
 
     def disown(self) -> None:
-        """In a forked child: be closed, and leave the topic to the parent."""
+        """In a forked child: close, and leave the topic to the parent."""
         self.arrived.disown()
         self._frames, self._waiting_bytes = [], 0
 
     def close(self) -> None:
-        """Leave the topic, drop what was not taken, and wake the threads that wait."""
+        """Leave the topic, drop unread samples, and wake the waiting threads."""
         with self.arrived.lock:
             if self.arrived.is_ended:
                 return

@@ -11,9 +11,8 @@
     NOT_ALIVE_NO_WRITERS    a sample of the instance arrives                   ALIVE
     NOT_ALIVE_NO_WRITERS    a writer disposes it                               NOT_ALIVE_DISPOSED
 
-A writer is one of an instance from the first sample that it writes of it, or disposes it by, until it unregisters it or
-is gone. Work is done on arrays of all samples that arrived since the last time; only instances that are new take a step
-each.
+A writer belongs to an instance from its first sample or disposal of it until it unregisters the instance or leaves.
+Arrays of all samples that arrived since the last time are processed at once; only new instances take a step each.
 
 Without the topic's type, the key hashes that writers send distinguish the instances.
 """
@@ -55,7 +54,7 @@ from ..transport.wire.samples import (
 
 _NEW, _ALIVE, _DISPOSED, _NO_WRITERS = range(4)
 _STATES: Final = {_ALIVE: ALIVE, _DISPOSED: NOT_ALIVE_DISPOSED, _NO_WRITERS: NOT_ALIVE_NO_WRITERS}
-#: Rows are used again for other instances, serial numbers are not.
+#: Rows are reused for other instances, serial numbers are not.
 _NEW_ROW: Final = np.array([(_NEW, -1)], [("state", "u1"), ("serial", "i8")])
 _STATE_CHANGE: Final = DISPOSED | UNREGISTERED
 
@@ -67,8 +66,8 @@ class Instance:
     """One instance of a topic, as a subscription sees it.
 
     Attributes:
-        key: the values of the key columns by name; empty where the topic has no key, None where it cannot be known:
-            the topic's type is not, and writers send key hashes alone.
+        key: the values of the key columns by name; empty where the topic has no key, None where it cannot be known: the
+            type is unknown, and writers send key hashes only.
         key_hash: 16 bytes (RTPS 2.5 §9.6.4.8); zeros where the topic has no key.
         state: ``ALIVE``, ``NOT_ALIVE_DISPOSED`` or ``NOT_ALIVE_NO_WRITERS``.
         writers: GUIDs of the writers of the instance, in order. With ``ownership=exclusive`` those that own it, or did.
@@ -81,7 +80,7 @@ class Instance:
 
 
 class Instances:
-    """What is known of all instances, at most INSTANCES_MAX, and of their writers, at most INSTANCE_WRITERS_MAX.
+    """All known instances, at most INSTANCES_MAX, and their writers, at most INSTANCE_WRITERS_MAX.
 
     A topic without a key is one instance.
     """
@@ -99,9 +98,9 @@ class Instances:
         self._table = InstanceTable(min(limit, INSTANCES_MAX), _NEW_ROW)
         self._serials = 0
         self._hashes: dict[int, bytes] = {}
-        #: Of each instance where its key lies.
+        #: Where the key of each instance lies.
         self._keys: dict[int, tuple[pa.RecordBatch, int]] = {}
-        #: Of each writer which instances it writes, by row; as long as the highest of them needs.
+        #: Which instances each writer writes, by row; as long as the highest of them needs.
         self._writes: dict[Guid, Bools] = {}
         known = struct if struct is not None and struct.is_keyed else None
         self._find_hashes = InstanceKeys(known, type_of)
@@ -110,10 +109,11 @@ class Instances:
         return len(self._table)
 
     def note_frames(self, frames: list[Frame]) -> list[I64]:
-        """Take notice of samples that arrived.
+        """Process samples that arrived.
 
-        Returns the instance of each, by frame: (count,) int64, -1 where there is no room for more instances. No number
-        is ever another instance's. Nothing where the topic has no key.
+        Returns the instance of each, by frame: (count,) int64, -1 where there is no space for more instances. Numbers
+        of
+        instances are never reused. Empty where the topic has no key.
         """
         if not self._keyed:
             self._note_one(frames)
@@ -128,13 +128,13 @@ class Instances:
         return _by_frame(found, frames)
 
     def writer_lost(self, writer: Guid) -> None:
-        """The writer is gone, or not alive: it writes no instance any more."""
+        """The writer has left, or is not alive: it belongs to no instance any more."""
         wrote = self._writes.pop(writer, None)
         if wrote is not None:
             self._without_writers(np.flatnonzero(wrote))
 
     def all(self) -> list[Instance]:
-        """Every instance that is known, the oldest first."""
+        """Every known instance, the oldest first."""
         states = self._table.used["state"]
         writers: dict[int, list[str]] = {}
         for guid in sorted(self._writes):
@@ -149,7 +149,7 @@ class Instances:
     # --- inside ---------------------------------------------------------------------------------------
 
     def _note(self, chunk: Chunk, codec: Codec | None) -> I64:
-        """The instance of each sample of a chunk, whose states are then as the chunk leaves them."""
+        """The instance of each sample of a chunk; their states are updated."""
         flags = chunk.flags()
         hashes = self._find_hashes.hashes(chunk.samples, flags, chunk.key_hashes(), codec)
         keys, codes = _distinct(hashes)
@@ -191,7 +191,7 @@ class Instances:
         rows: I64,
         codec: Codec | None,
     ) -> None:
-        """Keep hashes and keys of the instances that are new; ``firsts`` are the first samples of all, (keys,)."""
+        """Keep hashes and keys of new instances; ``firsts`` are the first samples of all, (keys,)."""
         fresh = np.flatnonzero((rows >= 0) & (self._table.rows["state"][rows] == _NEW))
         if not len(fresh):
             return
@@ -235,7 +235,7 @@ class Instances:
     def _change_writers(
         self, chunk: Chunk, flags: npt.NDArray[np.uint32], instances: I64, known: Bools
     ) -> None:
-        """The last sample that a writer sent of an instance decides whether the writer is one of it."""
+        """The last sample of a writer for an instance decides whether the writer belongs to it."""
         numbers: dict[Guid, int] = {}
         of_frames = np.array(
             [numbers.setdefault(frame.run.writer, len(numbers)) for frame in chunk.frames], np.int64
@@ -261,7 +261,7 @@ class Instances:
             self._without_writers(np.unique(instances[leaves & known]))
 
     def _without_writers(self, rows: I64) -> None:
-        """Some of these instances may have lost their last writer."""
+        """Update those of these instances that have lost their last writer."""
         alone = np.ones(len(rows), np.bool_)
         for wrote in self._writes.values():
             inside = rows < len(wrote)
@@ -282,7 +282,7 @@ class Instances:
 
 
 def _distinct(hashes: U8) -> tuple[U8, I64]:
-    """The distinct ones of (n, 16) key hashes, in the order of their first, and which of them each is."""
+    """The distinct ones of (n, 16) key hashes, in order of appearance, and the index of each hash among them."""
     data = pa.py_buffer(np.ascontiguousarray(hashes))
     encoded = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(16), len(hashes), [None, data]
@@ -293,7 +293,7 @@ def _distinct(hashes: U8) -> tuple[U8, I64]:
 
 
 def _by_frame(parts: list[I64], frames: list[Frame]) -> list[I64]:
-    """Long frames are cut into several chunks: their parts together again."""
+    """Join the parts of long frames, which are cut into several chunks."""
     if len(parts) == len(frames):
         return parts
     found, at = [], iter(parts)

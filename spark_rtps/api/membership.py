@@ -19,12 +19,13 @@ from .flushing import FLUSHERS, Flushable, flush_each
 
 
 class Membership:
-    """What a participant shares with its endpoints, which keep it: the domain is left when the program has neither the
-    one nor the others any more, and when the program ends."""
+    """The state that a participant shares with its endpoints, which keep it alive: the domain is left when the program
+    has
+    released all of them, and when the program ends."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        #: Guards all below.
+        #: Guards everything below.
         self._lock = threading.Lock()
         self._node: Node | None = None
         #: When it joined the domain, monotonic, ns.
@@ -37,7 +38,7 @@ class Membership:
         disowned_by_children(self)
 
     def disown(self) -> None:
-        """In a forked child: it is closed if the parent has joined the domain by it."""
+        """In a forked child: close it if the parent has joined the domain with it."""
         self._lock = threading.Lock()  # a thread of the parent may have held it
         self.is_closed = self.is_closed or self._node is not None
 
@@ -69,7 +70,7 @@ class Membership:
             endpoints = list(self.endpoints)
         if self._node is not None and self._node.is_disowned:
             return
-        with contextlib.ExitStack() as closing:  # one that cannot be closed keeps none of the others open
+        with contextlib.ExitStack() as closing:  # an endpoint that cannot be closed does not keep others open
             closing.callback(self._leave_domain)
             for endpoint in reversed(endpoints):
                 closing.callback(endpoint.close)
@@ -88,14 +89,14 @@ class Membership:
         serving.add_endpoint(endpoint)
 
     def release(self, endpoint: Endpoint) -> None:
-        """The endpoint is closed: serve it no more."""
+        """Do not serve a closed endpoint any more."""
         with self._lock:
             self.endpoints = [each for each in self.endpoints if each is not endpoint]
         if self._conductor is not None:
             self._conductor.remove_endpoint(endpoint)
 
     def serve(self) -> None:
-        """Hand out the events so far now, so that statuses are up to date."""
+        """Hand out the pending events now, so that statuses are up to date."""
         self._serving().serve()
 
     def _serving(self) -> Conductor:
@@ -104,7 +105,7 @@ class Membership:
         return self._conductor
 
     def flush(self, *, ignore_errors: bool = False) -> None:
-        """Send what waits in the batches of all publications; see `flush_each`."""
+        """Send the waiting batches of all publications; see `flush_each`."""
         with self._lock:
             publications = [each for each in self.endpoints if isinstance(each, Flushable)]
         flush_each(publications, ignore_errors=ignore_errors)
@@ -121,7 +122,7 @@ class Membership:
 
 def _leave(node: Node, conductor: Conductor) -> None:
     if node.duty_cycle.runs_in_this_thread:
-        # The last reference has gone in a duty cycle: the conductor may wait for what this thread holds.
+        # The last reference was released in a duty cycle: the conductor may wait for what this thread holds.
         threading.Thread(target=_leave, args=(node, conductor), name="rtps-leave", daemon=True).start()
     elif not node.is_disowned:
         with contextlib.closing(node):

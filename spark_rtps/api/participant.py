@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .publication import FlushFailed, Publication
     from .subscription import Subscription
 
-#: A subscription that holds less could not take a message of UDP.
+#: A subscription with less capacity could not take a UDP message.
 _CAPACITY_MIN: Final = 256 << 10
 
 
@@ -40,7 +40,7 @@ class Participant:
 
     It joins the domain when it is entered by ``with``, or first used, and leaves it by :meth:`close`. One background
     thread serves its sockets, another one its listeners. All methods may be called from any thread. In a process that
-    is forked it is closed, while the one that made it goes on.
+    is forked it is closed, while the parent's continues.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Participant:
                 ``ros.remap``.
 
         Raises:
-            OptionError: an unknown option, one that is about a single topic, or a value that cannot be.
+            OptionError: an unknown option, one that is about a single topic, or an invalid value.
         """
         given: dict[str, OptionValue] = {"domain": domain, "interface": interface, "peers": peers}
         self._texts, self._settings = participant_settings({**(options or {}), **_set(given)})
@@ -156,7 +156,7 @@ class Participant:
             TransportError: the domain cannot be joined.
             UsageError: the participant is closed.
         """
-        # here: who only looks at the domain, such as `spark-rtps ls`, needs no columns
+        # imported here: commands that only discover, such as `spark-rtps ls`, need no columns
         from ..columns.topic_plan import plan_reading, schema_to_read, topic_type
         from .subscription import Subscription
 
@@ -266,10 +266,10 @@ class Participant:
         It returns when all of it is handed to the network, or to flow controllers (``publish_mode=asynchronous``).
 
         Args:
-            ignore_errors: True: what cannot be sent is lost without a word.
+            ignore_errors: True: samples that cannot be sent are lost silently.
 
         Raises:
-            TransportError: best-effort samples could not be sent; all that could be was.
+            TransportError: best-effort samples could not be sent; all others were.
         """
         self._membership.flush(ignore_errors=ignore_errors)
 
@@ -282,7 +282,7 @@ class Participant:
         """:meth:`flush` without waiting for it; arguments and result are those of :meth:`Publication.flush_async`."""
         return FLUSH_QUEUE.put(self.flush, sent, failed)
 
-    # --- what is there ----------------------------------------------------------------------------
+    # --- discovery ----------------------------------------------------------------------------
 
     def participants(self) -> list[ParticipantData]:
         """The other participants that were discovered so far, by GUID prefix."""

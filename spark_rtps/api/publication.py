@@ -1,4 +1,4 @@
-"""A topic as a Python program writes it: rows that wait for readers, or offers that never wait."""
+"""A topic as a Python program writes it: writes that wait for readers, or offers that never wait."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from .writer_session import LOOK_AROUND_NS, WriterSession, writer_spec
 
 _log = logging.getLogger("spark_rtps.api")
 
-#: Called with what an automatic flush could not send.
+#: Called with the error of an automatic flush.
 FlushFailed = Callable[[TransportError], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """How far a publication has come, in bytes of its publication log (Aeron's positions).
+    """The progress of a publication, in bytes of its publication log (Aeron's positions).
 
     Attributes:
-        pub_pos: what was written ends here.
-        pub_lmt: writing may go on to here.
-        snd_pos: what was sent ends here.
-        snd_lmt: flow control lets sending go on to here.
+        pub_pos: the end of the written samples.
+        pub_lmt: the limit for writing.
+        snd_pos: the end of the sent samples.
+        snd_lmt: flow control's limit for sending.
     """
 
     pub_pos: int
@@ -125,7 +125,7 @@ class Publication(TopicEndpoint):
                     self._node.delete_endpoint(self._writer.guid)
         self._membership.release(self)
 
-    # --- what it is -----------------------------------------------------------------------------------
+    # --- identity -----------------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
@@ -332,7 +332,7 @@ class Publication(TopicEndpoint):
         self._check_open()
         self._session.wait_for_acknowledgments(timeout)
 
-    # --- what is known --------------------------------------------------------------------------------
+    # --- status --------------------------------------------------------------------------------
 
     def readers(self) -> list[str]:
         """GUIDs of the matched readers."""

@@ -1,5 +1,5 @@
-"""From what a reader delivers to record batches: the inbox, the cache, the instances and the decoding of one
-subscription, and the locks between them.
+"""The receiving side of one subscription, from a reader's samples to record batches: the inbox, the cache, the
+instances and the decoding, and the locks between them.
 
 Locks, in the order in which a thread may take them: ``_decoding`` (one thread at a time decodes ahead), ``_reading``
 (the cache and the instances), then the inbox's own. The node's thread, which holds the node's lock, takes ``_reading``
@@ -35,13 +35,13 @@ from .inbox import Inbox
 from .instances import Instance, Instances
 from .sample_cache import Lent, SampleCache
 
-#: Samples that are taken at once for one step of an iteration.
+#: Samples taken at once for one step of an iteration.
 _STEP: Final = 32_768
 _ALL: Final = 1 << 62
 
 
 class Reception:
-    """What one subscription received and the program has not taken yet."""
+    """The samples of one subscription that the program has not taken yet."""
 
     def __init__(self, node: Node, settings: Settings, plan: TopicPlan, *, capacity: int) -> None:
         """``capacity`` is in bytes, see :class:`Inbox`."""
@@ -60,14 +60,14 @@ class Reception:
         self._instances = self._instances_of(plan.struct, keyed=plan.keyed)
         self._reading = threading.RLock()
         self._decoding = threading.Lock()
-        #: Batches that are decoded, and that an iteration has not handed out yet.
+        #: Decoded batches that an iteration has not handed out yet.
         self._ahead: deque[pa.RecordBatch] = deque()
         self._malformed = 0
         self._filtered = 0
         disowned_by_children(self)
 
     def disown(self) -> None:
-        """In a forked child: what is received is the parent's, and this is closed."""
+        """In a forked child: the received samples belong to the parent, and this is closed."""
         self._reading, self._decoding = threading.RLock(), threading.Lock()  # a thread may have held them
         self._ahead.clear()
         self.inbox.disown()
@@ -98,7 +98,7 @@ class Reception:
         return Instances(struct, keyed=keyed, type_of=type_of)
 
     def _requested(self, type_name: str) -> Qos:
-        """The reader's QoS, where that is left to the topic's writers as those offer which are known by now."""
+        """The reader's QoS; policies left to the topic's writers are those of the known writers."""
         qos, settings = endpoint_qos(self._settings, self._plan), self._settings
         if not settings.left_to_writers:
             return qos
@@ -116,8 +116,8 @@ class Reception:
     # --- samples --------------------------------------------------------------------------------------
 
     def fetch(self, count: int | None, *, remove: bool, unread: bool, skip: int = 0) -> Lent:
-        """Up to ``count`` samples, oldest first, None: all. See :meth:`SampleCache.read` and :meth:`SampleCache.take`,
-        which is meant by ``remove``. What does not reach the program is to be handed to :meth:`give_back`."""
+        """Up to ``count`` samples, oldest first, None: all; as :meth:`SampleCache.take` with ``remove``, otherwise as
+        :meth:`SampleCache.read`. Samples that do not reach the program have to be handed to :meth:`give_back`."""
         count = _ALL if count is None else count
         with self._reading:
             self._absorb()
@@ -126,7 +126,9 @@ class Reception:
             else:
                 lent = self._cache.read_samples(count, unread=unread, skip=skip)
         try:
-            with self._reading:  # between a look at the bytes and their announcement others may take some
+            with (
+                self._reading
+            ):  # other threads may take samples between counting the bytes and announcing them
                 self.inbox.hold(self._cache.nbytes)
             self.inbox.go_on()
         except BaseException as error:
@@ -150,7 +152,7 @@ class Reception:
         return batches
 
     def decode_ahead(self) -> None:
-        """Take some of what has arrived and decode it, unless something is decoded already."""
+        """Take some arrived samples and decode them, unless decoded ones are waiting."""
         with self._decoding:
             if not self._ahead and not self.inbox.is_closed:
                 arrivals = self.inbox.arrived.count
@@ -165,7 +167,7 @@ class Reception:
                     raise
 
     def next_batch(self) -> pa.RecordBatch | None:
-        """The first batch that is decoded already, None if there is none."""
+        """The first decoded batch, None if there is none."""
         try:
             return self._ahead.popleft()
         except IndexError:  # there is none, or another thread took it
@@ -186,7 +188,7 @@ class Reception:
     def give_back(
         self, lent: list[Lent], error: BaseException, batches: Sequence[pa.RecordBatch] = ()
     ) -> None:
-        """An error kept samples, and ``batches`` of :meth:`decoded_rows`, from the program: it gets them another time.
+        """Put back samples, and ``batches`` of :meth:`decoded_rows`, that an error kept from the program.
 
         A sample that does not decode is dropped: the error reports it.
         """
@@ -211,9 +213,9 @@ class Reception:
             return self._instances.all()
 
     def writer_lost(self, writer: Guid) -> None:
-        """A writer is unmatched, or not alive: it writes no instance any more.
+        """A writer is unmatched, or not alive: it belongs to no instance any more.
 
-        Unless it is back already: what it has written since then is here, too.
+        Nothing happens if it is back already: samples that it has written since then are here, too.
         """
         with self._node.lock:
             if writer in self.inbox.writers() and self._node.participant.liveliness.is_alive(writer):
@@ -234,7 +236,7 @@ class Reception:
         self.inbox.handle_timer(now)
 
     def counters(self) -> dict[str, int]:
-        """What was counted here, and by the DDS reader and its policies."""
+        """The counters of this object, of the DDS reader and of its policies."""
         with self._reading:
             self._absorb()
             cache = self._cache
@@ -253,7 +255,7 @@ class Reception:
     # --- inside -----------------------------------------------------------------------------------------
 
     def _absorb(self) -> None:
-        """Put what arrived into the cache. The caller holds ``_reading``."""
+        """Put arrived samples into the cache. The caller holds ``_reading``."""
         frames = self.inbox.take_frames()
         if frames:
             try:
@@ -270,7 +272,7 @@ class Reception:
         self.inbox.hold(self._cache.nbytes)
 
     def _relieve(self) -> None:
-        """Much has arrived and was not taken: drop what KEEP_LAST replaces. Called in the node's thread."""
+        """Drop samples that KEEP_LAST replaces, when many have arrived unread. Called in the node's thread."""
         if self._keeps_last and self._reading.acquire(blocking=False):
             try:
                 self._absorb()
@@ -279,7 +281,7 @@ class Reception:
                 self._reading.release()
 
     def _drop_replaced(self) -> None:
-        """Drop what KEEP_LAST replaces. The caller holds ``_reading``."""
+        """Drop samples that KEEP_LAST replaces. The caller holds ``_reading``."""
         self._cache.bound()
         self.inbox.hold(self._cache.nbytes)
 

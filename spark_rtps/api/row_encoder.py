@@ -40,7 +40,7 @@ class RowEncoder:
             return encode(batch)
 
     def _encoder_of(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Encoder]:
-        """For rows of another schema: the columns in any order, or other members of a type that was given."""
+        """For rows of another schema: the columns in any order, or other members of a given type."""
         plan = self._plan
         if plan.payload is not Payload.CDR:
             lacking = [name for name in plan.columns.names if name not in batch.schema.names]

@@ -1,4 +1,4 @@
-"""What a program writes, as record batches: rows as dicts, record batches, tables, and what else Arrow can read."""
+"""A program's rows as record batches: dicts, record batches, tables, and other objects that Arrow can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows: TypeAlias = "pa.RecordBatch | pa.Table | Row | Iterable[Row]"
 
 
 def record_batches(rows: Rows, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """The rows as batches, those without rows left out. Dicts become columns of ``schema``.
+    """The rows as batches, without empty ones. Dicts become columns of ``schema``.
 
     Raises UsageError for what are no rows, and for a dict with a name that is no column; EncodeError for a value that
     does not fit its column.
@@ -33,7 +33,7 @@ def record_batches(rows: Rows, schema: pa.Schema) -> list[pa.RecordBatch]:
         batches = [_of_dicts(list(cast("Iterable[Row]", rows)), schema)]
     else:
         raise UsageError(
-            f"{type(rows).__name__} are no rows; give a record batch, a table or a list of dicts"
+            f"{type(rows).__name__} are not rows; give a record batch, a table or a list of dicts"
         )
     return [batch for batch in batches if batch.num_rows]
 

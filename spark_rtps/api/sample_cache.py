@@ -1,7 +1,7 @@
 """The samples of one subscription, from their arrival until they are taken (DDS 1.4 §2.2.2.5.3).
 
-No lock, no clock, no network: frames in, frames out, and the time is handed in. The work is done on whole runs and on
-arrays of samples, never on one sample.
+No lock, no clock, no network: frames in, frames out, and the time is a parameter. It works on whole runs and on arrays
+of samples, never on one sample.
 
 A sample leaves the cache when it is taken, when its LIFESPAN is over, or when HISTORY KEEP_LAST has newer ones of its
 instance. A sample that was read stays, as long as no more than ``read_bytes_max`` of such are kept.
@@ -63,7 +63,7 @@ class Lent:
     read: int
     #: Whether they left the cache.
     removed: bool
-    #: What left the cache because these were read.
+    #: Samples that left the cache because these were read.
     forgotten: list[_CachedRun] = field(default_factory=list)
 
     @property
@@ -86,7 +86,7 @@ class SampleCache:
         self.replaced = 0
         #: Samples whose LIFESPAN was over before they were taken.
         self.expired = 0
-        #: Samples that had been read, and made room.
+        #: Read samples that were dropped to free space.
         self.forgotten = 0
         self._depth = depth
         self._read_bytes_max = read_bytes_max
@@ -103,7 +103,7 @@ class SampleCache:
     # --- in -------------------------------------------------------------------------------------------
 
     def add_frames(self, frames: list[Frame], instances: list[I64] | None, lifespans: list[int]) -> None:
-        """Take in what arrived.
+        """Add arrived frames.
 
         Args:
             frames: runs that own their memory, in the order of their arrival.
@@ -121,13 +121,13 @@ class SampleCache:
         ]
         ends = [int(entry.expires.min()) for entry in entries if entry.expires is not None]
         nbytes, count = sum(entry.nbytes for entry in entries), sum(frame.run.count for frame in frames)
-        self._unread.extend(entries)  # nothing of them is here until all are
+        self._unread.extend(entries)  # all of them, or none after an error
         self._next_expiry = min([self._next_expiry, *ends])
         self.nbytes += nbytes
         self._unbounded += count
 
     def bound_if_due(self) -> None:
-        """Apply HISTORY KEEP_LAST if much has come since the last time."""
+        """Apply HISTORY KEEP_LAST if many samples have arrived since the last time."""
         if self._unbounded > max(_UNBOUNDED_MAX, 2 * self._kept):
             self.bound()
 
@@ -136,7 +136,7 @@ class SampleCache:
     def read_samples(self, count: int, *, unread: bool, skip: int = 0) -> Lent:
         """Up to ``count`` samples, oldest first, which stay, and count as read from now on.
 
-        ``unread``: only samples that were not read before; if not, the first ``skip`` of those that were are left out.
+        ``unread``: only samples that were not read before; otherwise the first ``skip`` of the read ones are skipped.
         """
         self.bound()
         found: list[_CachedRun] = []
@@ -160,7 +160,7 @@ class SampleCache:
         return lent
 
     def _forget(self, lent: Lent) -> None:
-        """What was read makes room, oldest first."""
+        """Drop the oldest read samples beyond the limit."""
         while self._read_bytes > self._read_bytes_max:
             lent.forgotten.append(self._read[0])
             entry = self._read.popleft()
@@ -185,7 +185,7 @@ class SampleCache:
         return lent
 
     def give_back(self, lent: Lent) -> None:
-        """What was handed out did not reach the program: it is where it was before."""
+        """Put lent samples back where they were: they did not reach the program."""
         self._unbounded += lent.samples  # newer samples may have come meanwhile
         here = set(map(id, self._entries()))
         gone = [
@@ -197,7 +197,7 @@ class SampleCache:
             self.forgotten -= sum(entry.run.count for entry in gone)
         read, waiting = [*self._read, *gone], list(self._unread)
         if len(lent.entries) > lent.read:
-            # Another thread may have read what arrived later: that is unread again, too.
+            # Another thread may have read samples that arrived later: they are unread again, too.
             first = lent.entries[lent.read].frame.rows_before
             waiting += [entry for entry in read if entry.frame.rows_before >= first]
             read = [entry for entry in read if entry.frame.rows_before < first]
@@ -217,7 +217,7 @@ class SampleCache:
             self._filter(np.concatenate(keep))
 
     def bound(self) -> None:
-        """Apply HISTORY KEEP_LAST to what has come since the last time."""
+        """Apply HISTORY KEEP_LAST to the samples since the last time."""
         if self._depth == INFINITE or not self._unbounded:
             return
         entries = self._entries()
@@ -258,7 +258,7 @@ class SampleCache:
 
     @property
     def next_expiry(self) -> int:
-        """When :meth:`expire` has something to do, ns since the epoch; INFINITE: never."""
+        """When :meth:`expire` is next due, ns since the epoch; INFINITE: never."""
         return self._next_expiry
 
     # --- inside ---------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class SampleCache:
         return found
 
     def _filter(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the samples where ``keep`` is false; it is about all samples, in order."""
+        """Drop the samples where ``keep`` is false; it covers all samples, in order."""
         if keep.all():
             return
         at = 0
@@ -315,7 +315,7 @@ class SampleCache:
         self.nbytes = self._read_bytes + sum(entry.nbytes for entry in self._unread)
 
     def _resize(self, entries: deque[_CachedRun], more: int) -> None:
-        """Entries of this deque take so many more bytes."""
+        """Add ``more`` bytes to the size of this deque's entries."""
         self.nbytes += more
         if entries is self._read:
             self._read_bytes += more
@@ -331,11 +331,11 @@ def memory_of(run: Run) -> int:
 
 
 def _expiries(frame: Frame, lifespan: int) -> I64 | None:
-    """When each sample expires; the end of an instance never does, nor does it age."""
+    """When each sample expires; the end of an instance never does."""
     run = frame.run
     stamps = run.timestamps()
     stamps[stamps == NO_TIMESTAMP] = frame.reception
-    # Stamped ahead of reception, a sample would stay for as long as the stamp says.
+    # A sample stamped ahead of its reception would otherwise stay until the time of its stamp.
     np.minimum(stamps, frame.reception, out=stamps)
     stamps += min(lifespan, _LIFESPAN_MAX)
     changes = run.sample_flags() & _STATE_CHANGE != 0
@@ -355,7 +355,7 @@ def _part(entry: _CachedRun, first: int, last: int) -> _CachedRun:
 
 
 def _selected(entry: _CachedRun, keep: npt.NDArray[np.bool_]) -> _CachedRun:
-    """Some samples of an entry, in memory of their own: the run's would be kept by a single one of them."""
+    """Some samples of an entry, copied: otherwise a single sample would keep the whole run in memory."""
     frame, first = entry.frame, int(np.flatnonzero(keep)[0])
     run = frame.run.select(keep)
     assert run is not None
@@ -385,7 +385,7 @@ def _packed(run: Run) -> Run:
 
 
 def _ranks_from_end(groups: I64) -> I64:
-    """Of each element, how many of its group come behind it."""
+    """For each element, how many elements of its group come after it."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     last = np.append(ordered[1:] != ordered[:-1], True)

@@ -28,7 +28,7 @@ _CHANGE: Final = "total_count_change"
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """What a listener is called with: a communication status that changed.
+    """The argument of a listener: a changed communication status.
 
     Attributes:
         status: DDS's name, such as ``SUBSCRIPTION_MATCHED``, ``REQUESTED_INCOMPATIBLE_QOS``, ``SAMPLE_LOST`` or,
@@ -76,7 +76,7 @@ class StatusBoard:
 
     @property
     def has_listener(self) -> bool:
-        """Whether changes are looked for."""
+        """Whether there is a listener for changes."""
         return self._listener is not None
 
     def all(self) -> dict[str, dict[str, int]]:
@@ -89,11 +89,12 @@ class StatusBoard:
         return found
 
     def get(self, name: str) -> dict[str, int]:
-        """One status. Its ``total_count_change`` counts from the call before. Raises UsageError for an unknown name."""
+        """One status. Its ``total_count_change`` counts since the previous call. Raises UsageError for an unknown
+        name."""
         statuses = self.all()
         wanted = name.upper().removesuffix("_STATUS")
         if wanted not in statuses:
-            raise UsageError(f"there is no status {name!r}, but {', '.join(sorted(statuses))}")
+            raise UsageError(f"there is no status {name!r}; the statuses are {', '.join(sorted(statuses))}")
         fields = statuses[wanted]
         if _TOTAL in fields:
             fields[_CHANGE] = fields[_TOTAL] - self._read.get(wanted, 0)
@@ -108,13 +109,13 @@ class StatusBoard:
         else:
             matters = isinstance(event, Matched | Unmatched | IncompatibleQos) and event.local == local
         if matters:
-            self.notify_changes()  # what changed before is not about whom this event is about
+            self.notify_changes()  # earlier changes are not about this event's peer
         self._kept.on_event(event)
         if matters:
             self.notify_changes(event)
 
     def notify_changes(self, cause: Event | None = None) -> None:
-        """Call the listener for each status that changed since the last look; ``cause`` is the event that did it."""
+        """Call the listener for each status that changed since the last call; ``cause`` is the event behind it."""
         if self._listener is None:
             return
         remote, reasons, policy_ids = _about(cause)
@@ -134,7 +135,7 @@ class StatusBoard:
 
 
 def _about(event: Event | None) -> tuple[str | None, tuple[str, ...], tuple[int, ...]]:
-    """Whom an event is about, and for an incompatible QoS why."""
+    """The peer of an event, and the reasons of an incompatible QoS."""
     match event:
         case IncompatibleQos():
             return str(event.remote), event.reasons, event.policy_ids

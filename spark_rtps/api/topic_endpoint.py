@@ -1,4 +1,4 @@
-"""What a subscription and a publication have in common."""
+"""The common part of subscriptions and publications."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.01
 
 
 def wants_group(qos: Qos) -> bool:
-    """Whether PRESENTATION asks for what spans the topics of one publisher or subscriber."""
+    """Whether PRESENTATION asks for coherence or order across the topics of one publisher or subscriber."""
     is_group = qos.presentation_scope is PresentationScope.GROUP
     return is_group and (qos.coherent_access or qos.ordered_access)
 
@@ -42,7 +42,7 @@ class TopicEndpoint(ABC):
         is_of_group: bool,
     ) -> None:
         """``board`` shows the statuses of the DDS reader or writer; see `wants_group` for ``is_of_group``."""
-        #: Whether its samples are to be ordered, or become visible, together with those of other topics.
+        #: Whether its samples are ordered, or become visible, together with those of other topics.
         self.is_of_group = is_of_group
         self._membership = membership
         self._plan = plan
@@ -61,7 +61,7 @@ class TopicEndpoint(ABC):
         """Leave the topic. A second call does nothing."""
 
     def _wait_until(self, is_reached: Callable[[], bool], timeout: float | None) -> bool:
-        """False if it is not within ``timeout`` seconds, or this is closed meanwhile."""
+        """False if the condition is not met within ``timeout`` seconds, or this is closed meanwhile."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not is_reached():
             if self.is_closed or (deadline is not None and time.monotonic() >= deadline):
@@ -92,7 +92,7 @@ class TopicEndpoint(ABC):
     def status(self, name: str) -> dict[str, int]:
         """A communication status by DDS's name, such as ``SUBSCRIPTION_MATCHED``: its fields by DDS's names.
 
-        ``total_count_change`` counts since the call before. Raises UsageError naming all statuses if there is none of
+        ``total_count_change`` counts since the previous call. Raises UsageError naming all statuses if there is none of
         that name.
         """
         self._membership.serve()

@@ -1,6 +1,6 @@
 """The use of a writer by one publication, or by one task of a sink, with the waiting and the errors of both.
 
-It waits for readers, writes, and waits until they have acknowledged all.
+It waits for readers, writes, and waits until they have acknowledged all samples.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ..transport.wire.samples import U8, Samples
 _log = logging.getLogger("spark_rtps.api")
 
 #: Topics and the reasons of mismatches that were logged.
-#: How long a new participant looks around before it takes the readers it has found for all there are.
+#: How long a new participant waits for discovery before it assumes that it has found all readers.
 LOOK_AROUND_NS: Final = NANOSECONDS
 _MISMATCHES_LOGGED: Final = LogOnce(MISMATCHES_LOGGED_MAX)
 
 
 class WriterSession:
-    """What a publication, or one task, writes to; a writer serves one task after the other."""
+    """The writing side of a publication, or of one task; a writer serves one task after the other."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class WriterSession:
         self._counters = counters
         self._look_around_until = look_around_until
         self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
-        #: Guards all below: several threads may write. It is never taken under the node's lock.
+        #: Guards everything below: several threads may write. It is never taken under the node's lock.
         self._lock = threading.Lock()
-        #: The readers that were there when something was written which nobody has waited for yet.
+        #: The readers that were matched at a write whose acknowledgments nobody has awaited yet.
         self._seen: set[ReaderProxy] = set()
-        #: How often a reader was found to have left without samples that no other reader has, and the last ones.
+        #: How often a reader left without samples that no other reader has, and the last such readers.
         self._losses = 0
         self._lost: dict[Guid, int] = {}
         self.in_coherent_set = False
@@ -67,8 +67,9 @@ class WriterSession:
     def wait_for_reader(self) -> None:
         """To be called before each write: NoReaderError if no reader is there within ``connect_timeout``.
 
-        With ``on_no_reader=drop`` it only looks around. A new participant always does that: the first reader which it
-        finds need not be the only one.
+        With ``on_no_reader=drop`` it only waits for discovery. A new participant always does that: the first reader
+        found
+        need not be the only one.
         """
         settings = self._settings
         if self._must_have_readers and not self._writer.wait_for_readers(seconds(settings.connect_timeout)):
@@ -114,7 +115,7 @@ class WriterSession:
     def begin_coherent_set(self) -> None:
         """With ``presentation.coherent_access`` a task's rows become visible together."""
         if self._settings.qos.coherent_access:
-            with self._writer.node.lock:  # another thread may begin one
+            with self._writer.node.lock:  # another thread may begin a set
                 was_open = self._is_set_open()
                 try:
                     self._writer.begin_coherent_set()
@@ -138,18 +139,20 @@ class WriterSession:
         return bool(self._writer.writer.state.set_begun)
 
     def abort_coherent_set(self) -> None:
-        """Nothing that a task wrote before it failed becomes visible."""
+        """Discard the open set: nothing that a failed task wrote becomes visible."""
         if self.in_coherent_set:
             self.in_coherent_set = False
             self._writer.abort_coherent_set()
 
     def wait_for_acknowledgments(self, timeout: float | None = None, *, since: int | None = None) -> None:
-        """AcknowledgmentError, naming the readers, if one lacks samples after ``timeout`` seconds.
+        """Raise AcknowledgmentError, naming the readers, if one lacks samples after ``timeout`` seconds.
 
         Default: ``acknowledgment_timeout``.
 
-        With ``on_no_reader=wait`` also if a reader left while it lacked samples that no other reader has. ``since`` are
-        the :attr:`losses` before the caller wrote: it may lack what another thread has found to be lost since then.
+        With ``on_no_reader=wait`` it is also raised if a reader left without samples that no other reader has.
+        ``since``
+        are the :attr:`losses` before the caller wrote: the caller's samples may be among losses that another thread
+        found.
         """
         if timeout is None:
             timeout = seconds(self._settings.acknowledgment_timeout)
@@ -171,7 +174,7 @@ class WriterSession:
 
 
 def writer_spec(settings: Settings, plan: TopicPlan) -> WriterSpec:
-    """The writer of the samples that ``plan`` makes."""
+    """The writer for samples that ``plan`` encodes."""
     return WriterSpec(
         plan.topic,
         plan.type_name,

@@ -21,17 +21,17 @@ from .recorded_types import DISTRIBUTION, LAST_WITHOUT_DEFINITIONS, hash_of_sche
 _log = logging.getLogger("spark_rtps.recordings")
 
 _SQLITE: Final = b"SQLite format 3\x00"
-#: A section has rows of about so many bytes.
+#: The approximate size of a section's rows in bytes.
 _SECTION_BYTES: Final = 8 << 20
 #: Distributions of ROS 2 whose bags do not define their types.
 _WITHOUT_DEFINITIONS: Final = ("dashing", "eloquent", "foxy", "galactic", LAST_WITHOUT_DEFINITIONS)
-#: Rows are fetched until they have so many bytes, or are so many.
+#: Rows are fetched until they reach one of these: bytes, or rows.
 _FETCHED_BYTES: Final = 4 << 20
 _ROWS_MAX: Final = 32_768
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _HASH_COLUMN: Final = "type_description_hash"
-#: What SQLite raises of damage; its texts may then be no UTF-8.
+#: SQLite's errors for damage; their texts may then be invalid UTF-8.
 _ERRORS: Final = (sqlite3.Error, UnicodeError)
 _ROWS: Final = "SELECT timestamp, data FROM messages WHERE id >= ? AND id < ? AND topic_id = ?"
 
@@ -48,7 +48,7 @@ class BagFile:
         try:
             with open(path, "rb") as file:
                 if file.read(len(_SQLITE)) != _SQLITE:
-                    raise RecordingError("it is no ROS 2 bag, although its name says so", path=path)
+                    raise RecordingError("it is not a ROS 2 bag, although its name says so", path=path)
         except OSError as error:
             raise RecordingError(f"it cannot be read: {error.strerror or error}", path=path) from None
         self._is_lenient = is_lenient
@@ -76,7 +76,7 @@ class BagFile:
         return tuple(found)
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
-        """Ranges of ids; SQLite looks at times where the rows are read."""
+        """Ranges of ids; SQLite filters by time where the rows are read."""
         (low, high), *_ = self._rows("SELECT min(id), max(id) FROM messages")
         if low is None:
             return []
@@ -144,14 +144,15 @@ class BagFile:
             )
 
     def _sound(self, stamps: list[Any], blobs: list[Any]) -> tuple[list[int], list[bytes]]:
-        """Those of the rows that are a time and a message. Raises RecordingError unless others may be left out."""
+        """The rows with a time and a message. Raises RecordingError unless others may be skipped."""
         rows = zip(stamps, blobs, strict=True)
         sound = [row for row in rows if isinstance(row[0], int) and isinstance(row[1], bytes)]
         self._leave_out(f"{len(stamps) - len(sound)} messages have no data or no time")
         return [stamp for stamp, _ in sound], [blob for _, blob in sound]
 
     def _decompressed(self, stamps: list[int], blobs: list[bytes]) -> tuple[list[int], list[bytes]]:
-        """The messages of a bag that compresses each of them. Raises RecordingError unless others may be left out."""
+        """The messages of a bag that compresses each of them. Raises RecordingError unless damaged ones may be
+        skipped."""
         zstandard: Any = needed("zstandard", self.path)
         one = zstandard.ZstdDecompressor()
         times, found, damage = list[int](), list[bytes](), ""
@@ -166,7 +167,7 @@ class BagFile:
         return times, found
 
     def _leave_out(self, why: str) -> None:
-        """Warn of messages that are damaged, or raise RecordingError unless they may be left out."""
+        """Log damaged messages, or raise RecordingError unless they may be skipped."""
         if not self._is_lenient:
             fix = "failOnDataLoss=false leaves them out"
             raise RecordingError(f"it is damaged: {why}; {fix}", path=self.path, is_damage=True)
@@ -186,7 +187,7 @@ class BagFile:
         return "", ""
 
     def _distributions(self) -> tuple[str, ...]:
-        """Where types are looked for that the bag does not define; one that defines none is of Humble, or older."""
+        """Where to look for types that the bag does not define; a bag without definitions is of Humble, or older."""
         if ("message_definitions",) in self._rows(_TABLES) or self._distribution in _WITHOUT_DEFINITIONS:
             return (self._distribution,)
         return LAST_WITHOUT_DEFINITIONS, self._distribution
@@ -212,12 +213,12 @@ class BagFile:
 
     def _damaged(self, error: Exception) -> RecordingError:
         fix = "`ros2 bag reindex` and sqlite3's `.recover` repair bags"
-        return RecordingError(f"it is cut short, damaged or no ROS 2 bag: {error}; {fix}", path=self.path)
+        return RecordingError(f"it is cut short, damaged or not a ROS 2 bag: {error}; {fix}", path=self.path)
 
 
 def _fetched(rows: Iterator[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
     """Times and messages of the next rows, of about ``_FETCHED_BYTES``: their sizes are known one by one; none at the
-    end. No tuple of a row is kept, so that each is made in the memory of the one before it."""
+    end. No row tuple is kept, so that Python reuses its memory for the next one."""
     stamps, blobs, nbytes = list[Any](), list[Any](), 0
     for stamp, blob in rows:
         stamps.append(stamp)
@@ -225,7 +226,7 @@ def _fetched(rows: Iterator[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
         try:
             nbytes += len(blob)
         except TypeError:
-            pass  # it is no message
+            pass  # it is not a message
         if nbytes >= _FETCHED_BYTES or len(blobs) >= _ROWS_MAX:
             break
     return stamps, blobs

@@ -1,8 +1,8 @@
-"""Captures of a network (``.pcap``, ``.pcapng``), which run through the protocol as if a reader had been there.
+"""Captures of a network (``.pcap``, ``.pcapng``), replayed through the protocol as if a reader had been there.
 
-A participant that says nothing takes all datagrams in, at the time at which they were captured (:mod:`.packets`,
-``transport.protocol.receiving.overhearing``). So repairs fill what was lost, fragments are put together, batches are
-divided, and samples come once and in order per writer. What the capture itself lacks is counted.
+A participant that sends nothing receives all datagrams, at the times of the capture (:mod:`.packets`,
+``transport.protocol.receiving.overhearing``). So repairs replace lost samples, fragments are reassembled, batches are
+divided, and samples are delivered once and in order per writer. Samples missing in the capture are counted.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from .recorded import Channel, FileSection, Piece, RecordedSamples, Times
 
 _log = logging.getLogger("spark_rtps.recordings")
 
-#: Nobody has this prefix: it names no vendor.
+#: A GUID prefix that no participant has: it names no vendor.
 _PREFIX: Final = b"\0\0listening\0"
-#: Datagrams are taken in together if they are so close (ns), and so many.
+#: Datagrams are processed together if they are this close (ns), and at most this many.
 _TOGETHER: Final = 1_000_000
 _TOGETHER_MAX: Final = 64
 _TOGETHER_BYTES: Final = 1 << 20
-#: How long something else may explain what a GAP for one reader does.
+#: How long a GAP for one reader waits for another explanation.
 _GAP_DELAY: Final = 5_000_000_000
 
 
@@ -68,7 +68,7 @@ class CaptureFile:
         found: dict[tuple[_AnnouncedTopic, Struct | None], Channel] = {}
         for i, (announced_writers, struct) in enumerate(self._writers):
             if announced_writers.topic == topic:
-                why = "" if struct is not None else "its writers tell the name alone"
+                why = "" if struct is not None else "its writers announce only the name of the type"
                 known = struct if typed else None
                 channel = Channel(
                     i, topic, announced_writers.type_name, known, why, type_hash=announced_writers.type_hash
@@ -77,11 +77,11 @@ class CaptureFile:
         return tuple(found.values())
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[FileSection]:
-        """The whole: what comes later depends on what came before."""
+        """One section, the whole: later samples depend on earlier ones."""
         return [FileSection(0, self._data.nbytes, self._data.nbytes)]
 
     def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
-        """A piece that begins later is of a capture that has grown: what it gave up to there is not given again."""
+        """A piece that begins later is of a capture that has grown: samples before it are not repeated."""
         start, stop = piece.sections[0].start, piece.sections[-1].stop
         given: dict[Guid, list[I64]] = defaultdict(list)
         for samples in self._samples(piece, start) if start else ():
@@ -122,7 +122,7 @@ class CaptureFile:
 
     @cached_property
     def _writers(self) -> list[tuple[_AnnouncedTopic, Struct | None]]:
-        """What each writer told of itself, and its type if that is known."""
+        """What each writer announced of itself, and its type if that is known."""
         listener = _Listener(self.path, self._domain, None)
         for _ in listener.frames(self._datagrams()):
             pass
@@ -131,12 +131,12 @@ class CaptureFile:
         ]
 
 
-#: Where the header of a message has the GUID prefix of who sends it.
+#: The position of the sender's GUID prefix in the header of a message.
 _PREFIX_AT: Final = slice(8, 20)
 
 
 class _Message(NamedTuple):
-    """A message that was overheard, and what is set apart of it."""
+    """A captured message, and its parts that are processed later."""
 
     time: int
     source: str
@@ -147,7 +147,7 @@ class _Message(NamedTuple):
 
 
 class _AnnouncedTopic(NamedTuple):
-    """What a writer told of itself."""
+    """The announcement of a writer."""
 
     topic: str
     type_name: str
@@ -157,7 +157,7 @@ class _AnnouncedTopic(NamedTuple):
 class _Listener:
     """A participant that only listens, and the readers of topics.
 
-    ``topics`` are the names of them and of their types; None: it looks for writers alone.
+    ``topics`` are pairs of a topic and a type name; None: it only discovers writers.
     """
 
     def __init__(self, path: str, domain: int, topics: frozenset[tuple[str, str]] | None) -> None:
@@ -181,7 +181,7 @@ class _Listener:
         return next((each for each in alike if each.struct == struct), alike[0])
 
     def frames(self, given: Iterable[Datagram]) -> Iterator[Frame]:
-        """What the readers deliver, as frames; their memory is their own."""
+        """The delivered samples as frames, which own their memory."""
         last = 0
         messages = _captured(given)
         if self._topics is None:
@@ -190,7 +190,7 @@ class _Listener:
             last = max(last, group[0].time)
             self._pass_time(last)
             yield from self._take_in_gaps(last - _GAP_DELAY, last)
-            if group[0].is_farewell:  # what waits for more of this participant waits in vain
+            if group[0].is_farewell:  # this participant sends no more: nothing need wait for it
                 yield from self._take_in_gaps(last, last)
                 yield from self._give_up(last, group[0].data[_PREFIX_AT])
             yield from self._take_in(group, last)
@@ -209,10 +209,10 @@ class _Listener:
         readers = self._participant.receive(buffer, spans, now=now)
         self._follow(now)
         yield from self._delivered(readers, now)
-        self._participant.datagrams_to_send(now)  # nobody is asked for anything
+        self._participant.datagrams_to_send(now)  # requests are discarded
 
     def _take_in_gaps(self, until: int, now: int) -> Iterator[Frame]:
-        """Take in what was set apart until then."""
+        """Process the postponed GAPs until then."""
         while self._gaps and self._gaps[0].time <= until:
             yield from self._take_in([self._gaps.popleft()], now)
 
@@ -230,7 +230,7 @@ class _Listener:
                         yield Frame(0, 0, now, 0, run.copy())
 
     def _follow(self, now: int) -> None:
-        """Note new writers, and have a reader for each of the topic's."""
+        """Record new writers, and make a reader for each writer of the topic."""
         while (event := self._participant.next_event()) is not None:
             if not isinstance(event, EndpointDiscovered) or not event.endpoint.is_writer:
                 continue
@@ -249,7 +249,7 @@ class _Listener:
                 self.types[guid] = struct
 
     def _read_from(self, writer: Guid, announced_writers: _AnnouncedTopic, qos: Qos, now: int) -> None:
-        """Match a writer, with what it offers."""
+        """Match a writer, with the QoS that it offers."""
         wanted = replace(
             Qos(),
             reliability=qos.reliability,
@@ -268,7 +268,7 @@ class _Listener:
         self._reader_of[writer] = self._readers[key]
 
     def _give_up(self, now: int, prefix: bytes = b"") -> Iterator[Frame]:
-        """Deliver what waits for samples that the capture does not have: of all writers, or of one participant's."""
+        """Deliver samples that wait for missing ones: of all writers, or of one participant's."""
         for reader in self._readers.values():
             for writer, proxy in reader.writers.items():
                 if not (
@@ -302,7 +302,7 @@ def _captured(given: Iterable[Datagram]) -> Iterator[_Message]:
 
 
 def _groups(given: Iterable[_Message]) -> Iterator[list[_Message]]:
-    """Messages that are taken in together. What discovery says is heard before user data that come later."""
+    """Messages that are processed together. Discovery messages are received before later user data."""
     held: list[_Message] = []
     size = 0
     for each in given:

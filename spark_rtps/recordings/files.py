@@ -1,4 +1,4 @@
-"""Which files the option ``recording`` names, by what each is read, and the names of ROS 2's topics in them."""
+"""The files that the option ``recording`` names, their readers, and the names of ROS 2's topics in them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _READ: Final = ", ".join(_FORMS)
 
 
 def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[str]:
-    """The files that paths, patterns and folders name: each once, those of a name in the order of their numbers.
+    """The files of paths, patterns and folders: each once, those of one name in the order of their numbers.
 
-    A file that is named through a symbolic link, too, such as that of the latest drive, has its name without one.
+    A file that is also named through a symbolic link, such as that of the latest drive, is listed by its own name.
 
-    Raises OptionError if one of them names nothing, and ``must_exist``.
+    Raises OptionError if a name has no file, and ``must_exist``.
     """
     found: dict[str, None] = {}
     for name in names:
@@ -59,7 +59,7 @@ def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[st
 
 
 def files_with_content(paths: Iterable[str], *, is_lenient: bool) -> Iterator[str]:
-    """All files, or those that are not empty: what a recorder leaves that was stopped before it wrote anything."""
+    """All files, or the non-empty ones: a recorder that was stopped before it wrote anything leaves an empty file."""
     for path in paths:
         if is_lenient and os.path.isfile(path) and not os.path.getsize(path):
             _log.warning("%s: it is empty; left out because failOnDataLoss=false", path)
@@ -75,7 +75,7 @@ def open_recording(
     ros: bool = False,
     distribution: str = DISTRIBUTION,
 ) -> RecordingFile:
-    """A file of a recording; in a capture, what belongs to ``domain``. ``ros``: topics have their names on the wire.
+    """A file of a recording; in a capture, the messages of ``domain``. ``ros``: topics have their names on the wire.
 
     ``distribution`` of ROS 2 has the types that a file does not define itself.
 
@@ -89,7 +89,7 @@ def open_recording(
 
 
 def open_piece(piece: Piece, *, is_lenient: bool = False) -> RecordingFile:
-    """The file of a piece, where a task reads it."""
+    """The file of a piece, for the task that reads it."""
     return _opened(_BY_NAME[piece.form], piece.path, is_lenient, piece.domain)
 
 
@@ -104,7 +104,7 @@ def _opened(
 
 
 def _files_of(path: str) -> list[str]:
-    """The file itself, or the recordings in a folder, which a bag is, too."""
+    """The file itself, or the recordings in a folder, such as a bag."""
     if not os.path.isdir(path):
         if path.endswith(".db3.zstd"):
             raise RecordingError(f"it is compressed as a whole: `zstd -d {path}` unpacks it", path=path)
@@ -117,12 +117,12 @@ def _files_of(path: str) -> list[str]:
 
 
 def _in_numbers(path: str) -> list[tuple[int, int | str]]:
-    """As it is sorted: bag_2.db3 before bag_10.db3."""
+    """The sort key: bag_2.db3 before bag_10.db3."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", path)]
 
 
 class WireNames:
-    """What bags, and MCAP files of ROS 2, call ``/imu`` is ``rt/imu`` here, as in captures and in the options.
+    """Names on the wire: ``/imu`` of bags, and of MCAP files of ROS 2, is ``rt/imu`` here, as in captures and options.
 
     Pieces are read by the ids of channels, and captures keep their names: a task needs none of this.
     """

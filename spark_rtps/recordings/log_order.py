@@ -1,7 +1,7 @@
 """The samples of a recording in the order in which they were logged, whatever order its files have them in.
 
-A file has the samples of a section channel by channel, so that those of several writers of a topic are apart, and
-sections may overlap in time. What was read is held until a later section shows what may come before it.
+A file has the samples of a section channel by channel, so the writers of a topic are apart, and sections may overlap in
+time. Samples are held until a later section shows that no earlier ones follow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .capture_file import CaptureFile
 from .recorded import ALL_TIMES, TIME_MAX, TIME_MIN, FileSection, Piece, RecordedSamples
 from .recorded_topic import TopicFile
 
-#: Samples that were logged within so many ns come together.
+#: Samples logged within this time (ns) are grouped.
 _TOGETHER: Final = 1_000_000
 
 
@@ -40,7 +40,7 @@ def _of_file(given: TopicFile) -> Iterator[Logged]:
     is_timed = all(section.last_time < TIME_MAX for section in sections)
     if sections and is_timed:
         sections.sort(key=lambda section: section.first_time)
-        # nothing of this file is read before it is due
+        # the file is not read before it is due
         yield Logged(sections[0].first_time, "", [])
     held: list[RecordedSamples] = []
     for group, begin in _groups(given, sections):
@@ -56,7 +56,7 @@ def _of_file(given: TopicFile) -> Iterator[Logged]:
 
 
 def _groups(given: TopicFile, sections: Iterable[FileSection]) -> Iterator[tuple[list[RecordedSamples], int]]:
-    """What is read of a file, with sorted times, and where its section begins.
+    """The samples of a file, with sorted times, and the beginning of their section.
 
     Where sections have no times, no sample of a group was logged before one of the last but one.
     """

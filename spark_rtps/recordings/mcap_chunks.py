@@ -1,4 +1,4 @@
-"""The records of an MCAP file: in chunks, which are decompressed whole, or as they lie; and where messages start."""
+"""The records of an MCAP file: in chunks, which are decompressed whole, or uncompressed; and where messages start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChunkReader:
         self.data = mapped(path)
 
     def locate_messages(self, section: FileSection) -> tuple[U8, I64]:
-        """The bytes that hold a section's messages, and where in them each that may be wanted starts, checked."""
+        """The bytes that hold a section's messages, and the checked start of each candidate."""
         data, base, stop = self.records_of(section)
         if section.index:
             starts = base + np.sort(np.concatenate([self._indexed(*each) for each in section.index]))
@@ -45,14 +45,14 @@ class ChunkReader:
         return data, starts
 
     def records_of(self, section: FileSection) -> tuple[U8, int, int]:
-        """Where the records of a section are: of a chunk, uncompressed, or as they lie."""
+        """The records of a section: of a decompressed chunk, or uncompressed in the file."""
         data, path = self.data, self.path
         opcode, start, stop = m.record_at(data, section.start, section.stop, path)
         if opcode != m.CHUNK:
             return data, section.start, section.stop
         chunk = m.read_chunk_record(data, start, stop, path)
         if not chunk.compression:
-            # Checksums are not looked at here, as by MCAP's own readers: it would take longer than everything else.
+            # Checksums are not verified here, as in MCAP's own readers: it would take longer than everything else.
             return data, stop - chunk.records.nbytes, stop
         records = self._uncompressed(chunk, section.start)
         if chunk.crc and zlib.crc32(records) != chunk.crc:
@@ -76,7 +76,7 @@ class ChunkReader:
         return np.frombuffer(records, np.uint8)
 
     def _indexed(self, channel: int, at: int) -> I64:
-        """Where the messages of a channel start in a chunk, as the message index at ``at`` says."""
+        """Where the messages of a channel start in a chunk, from the message index at ``at``."""
         opcode, start, stop = m.record_at(self.data, at, self.data.nbytes, self.path)
         if opcode == m.MESSAGE_INDEX and stop - start >= 6:
             head = self.data[start : start + 6].tobytes()
@@ -88,7 +88,7 @@ class ChunkReader:
         raise self.damaged(f"the message index at byte {at}")
 
     def damaged(self, what: str, why: str = "") -> RecordingError:
-        """The error for what is damaged in the file."""
+        """The error for a damaged part of the file."""
         return RecordingError(f"damaged: {what}{why}", path=self.path, is_damage=True)
 
 

@@ -1,4 +1,4 @@
-"""What an MCAP file holds, as its summary says; a file without one, which a killed recorder leaves, is scanned."""
+"""The contents of an MCAP file, from its summary; a file without one, left by a killed recorder, is scanned."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("spark_rtps.recordings")
 
 _FOOTER_BYTES: Final = m.RECORD.size + 20
-#: What is not in chunks is read in parts of so many bytes.
+#: Messages outside of chunks are read in parts of about this size.
 _PLAIN_BYTES: Final = 8 << 20
-#: What mcap raises of records that are damaged, besides its own errors.
+#: Errors of mcap for damaged records, besides its own classes.
 _MALFORMED: Final = (StructError, ValueError, LookupError, OverflowError)
 _CUT: Final = (
     "it has no end: its recorder was stopped, or the copy is not whole. `mcap recover` (mcap.dev) repairs it; "
@@ -34,7 +34,7 @@ _CUT: Final = (
 
 @slotted
 class McapContents:
-    """What a file holds, as its summary says or as a walk through it finds."""
+    """The contents of a file, from its summary or from a scan."""
 
     schemas: dict[int, Schema] = field(default_factory=dict)
     channels: dict[int, McapChannel] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class McapContents:
     of_channels: list[dict[int, int] | None] = field(default_factory=list)
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Take a schema or a channel."""
+        """Add a schema or a channel."""
         from mcap.data_stream import ReadDataStream
         from mcap.records import Channel, Schema
 
@@ -73,7 +73,7 @@ class _PlainMessages:
         self._start = self._stop = -1
 
     def extend(self, start: int, stop: int) -> None:
-        """Take a message; one that does not follow the last one begins a new section."""
+        """Add a message; one that does not follow the last one begins a new section."""
         if start != self._stop or start - self._start > _PLAIN_BYTES:
             self.finish()
             self._start = start
@@ -86,7 +86,7 @@ class _PlainMessages:
 
 
 class ContentsScan:
-    """Finds what a file holds. ``is_lenient``: what is damaged, or missing behind its end, is left out."""
+    """Finds the contents of a file. ``is_lenient``: damaged or missing parts are skipped."""
 
     def __init__(self, chunks: ChunkReader, *, is_lenient: bool) -> None:
         self._chunks = chunks
@@ -95,7 +95,7 @@ class ContentsScan:
         self._data = chunks.data
 
     def find_contents(self) -> McapContents:
-        """What the summary says, or else what a scan finds. Raises RecordingError."""
+        """The contents, from the summary or else from a scan. Raises RecordingError."""
         from mcap.exceptions import McapError
 
         try:
@@ -104,16 +104,14 @@ class ContentsScan:
             except (RecordingError, McapError, *_MALFORMED) as error:
                 if not (self._is_lenient and _is_damage(error)):
                     raise
-                _log.warning(
-                    "%s: its summary is damaged: %s; it is read from its beginning", self._path, error
-                )
+                _log.warning("%s: its summary is damaged: %s; scanning the file instead", self._path, error)
                 found = None
             return found or self._scan()
         except (McapError, *_MALFORMED) as error:
             raise RecordingError(f"it is damaged: {error}", path=self._path) from None
 
     def _summary(self) -> McapContents | None:
-        """What the summary says, and what lies outside of the chunks; None if there is none that says all."""
+        """The contents from the summary, with messages outside of chunks; None without a complete summary."""
         from mcap.data_stream import ReadDataStream
         from mcap.records import ChunkIndex, Statistics
 
@@ -159,7 +157,7 @@ class ContentsScan:
         return contents
 
     def _add(self, contents: McapContents, opcode: int, content: bytes) -> None:
-        """Take a schema or a channel, unless it is damaged and may be left out."""
+        """Add a schema or a channel, unless it is damaged and may be skipped."""
         from mcap.exceptions import McapError
 
         try:
@@ -171,7 +169,7 @@ class ContentsScan:
             _log.warning("%s; left out because failOnDataLoss=false", damage)
 
     def _outside(self, start: int, stop: int, contents: McapContents) -> None:
-        """Take what lies outside of chunks, between two of them: the summary has no word for messages there."""
+        """Add messages between two chunks, which the summary does not list."""
         at = start
         plain = _PlainMessages(contents)
         try:
@@ -190,7 +188,7 @@ class ContentsScan:
         plain.finish()
 
     def _scan(self) -> McapContents:
-        """What a scan of the file finds: chunks, and messages outside of chunks."""
+        """The contents from a scan: chunks, and messages outside of chunks."""
         contents, data = McapContents(), self._data
         plain = _PlainMessages(contents)
         at = len(m.MAGIC)
@@ -258,7 +256,7 @@ class ContentsScan:
         return contents
 
     def _define(self, section: FileSection, contents: McapContents) -> None:
-        """Take the schemas and channels that are defined in a chunk, unless it is damaged and may be left out."""
+        """Add the schemas and channels defined in a chunk, unless it is damaged and may be skipped."""
         try:
             data, base, stop = self._chunks.records_of(section)
             self._take_definitions(data[base:stop], contents)

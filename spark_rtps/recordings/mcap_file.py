@@ -31,13 +31,13 @@ WRITER_KEY: Final = "rtps.writer"
 #: Keys with the hash of its type: of ROS 2, as rosbag2 writes it, and of any other one.
 ROS_HASH_KEY: Final = "topic_type_hash"
 HASH_KEY: Final = "rtps.type_hash"
-#: Key with the type as IDL, where the schema is for tools that know none of its keys.
+#: Key with the type as IDL, for schemas whose tools do not know keys.
 IDL_KEY: Final = "rtps.idl"
 _LEAVE_OUT: Final = "failOnDataLoss=false leaves it out"
 
 
 class McapFile:
-    """One MCAP file. ``is_lenient``: what is whole of a file that is cut short is read, and the rest is left."""
+    """One MCAP file. ``is_lenient``: the intact part of a file that is cut short is read."""
 
     form = "mcap"
 
@@ -49,7 +49,7 @@ class McapFile:
         self._is_lenient = is_lenient
         self._chunks = ChunkReader(path)
         if bytes(self._chunks.data[: len(m.MAGIC)]) != m.MAGIC:
-            raise RecordingError("it is no MCAP file, although its name says so", path=path)
+            raise RecordingError("it is not an MCAP file, although its name says so", path=path)
 
     def topics(self) -> dict[str, str]:
         found = {}
@@ -100,7 +100,7 @@ class McapFile:
         return found
 
     def read_piece(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
-        """What lies uncompressed in the file is taken many sections at once: it is read where it lies."""
+        """Many uncompressed sections are processed at once, in place."""
         channels = {channel.id: channel for channel in piece.channels}
         plain = self._chunks.data
         held: list[I64] = []
@@ -115,7 +115,7 @@ class McapFile:
                 _log.warning("%s; left out because failOnDataLoss=false", error)
                 continue
             if data is not plain:
-                # what lies before it in the file comes before it
+                # earlier samples of the file come first
                 yield from self._messages(plain, held, channels, times)
                 held, nbytes = [], 0
                 yield from self._messages(data, [starts], channels, times)
@@ -130,7 +130,7 @@ class McapFile:
     def _messages(
         self, data: U8, given: list[I64], channels: dict[int, Channel], times: Times
     ) -> Iterator[RecordedSamples]:
-        """The messages that start there, of these channels: those of one channel together, in order."""
+        """The messages that start at these offsets, of these channels: those of one channel together, in order."""
         starts = np.concatenate(given) if given else np.empty(0, np.int64)
         if not len(starts):
             return
@@ -162,7 +162,7 @@ def _announced_hash(channel: McapChannel) -> str | None:
 
 
 def _announced_idl(channel: McapChannel, name: str) -> tuple[str, str, str] | None:
-    """The definition that a channel itself has of its type, which its schema names as ROS 2 does."""
+    """The definition of a channel's type in its own metadata, if the schema is ROS 2's."""
     text = channel.metadata.get(IDL_KEY)
     try:
         return (dds_type_name(name), "omgidl", text) if text else None

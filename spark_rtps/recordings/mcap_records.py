@@ -1,6 +1,6 @@
-"""MCAP's records as bytes: where messages lie in a chunk, found with as few steps of Python as their lengths allow.
+"""MCAP's records as bytes: finds the messages in a chunk in few steps of Python, if their lengths repeat.
 
-https://mcap.dev/spec is what the layouts follow. A record is an opcode, the length of its content (u64) and the
+The layouts follow https://mcap.dev/spec. A record is an opcode, the length of its content (u64) and the
 content; all numbers are little-endian.
 """
 
@@ -28,7 +28,7 @@ STATISTICS: Final = 0x0B
 DATA_END: Final = 0x0F
 
 RECORD: Final = struct.Struct("<BQ")
-#: Opcode and length, and what a message's content begins with; its payload follows.
+#: Opcode and length, and the beginning of a message's content; its payload follows.
 MESSAGE_HEADER: Final = np.dtype(
     [
         ("opcode", "u1"),
@@ -44,7 +44,7 @@ MESSAGE_FIELDS: Final = MESSAGE_HEADER.itemsize - RECORD.size
 #: Of a message index: log time, and offset into the uncompressed chunk.
 INDEX_ENTRY: Final = np.dtype([("time", "<u8"), ("offset", "<u8")])
 _HEAD: Final = np.dtype([("opcode", "u1"), ("length", "<u8")])
-#: Records looked at together, and those that are then walked one by one if they are not alike.
+#: Records examined together, and the number that is scanned one by one if they differ.
 _LOOK: Final = 64
 _CHUNK: Final = struct.Struct("<QQQII")
 _U64: Final = struct.Struct("<Q")
@@ -99,7 +99,7 @@ def records(data: U8, start: int, stop: int, path: str) -> Iterator[tuple[int, i
 
 
 def record_starts(data: U8, path: str, opcode: int = MESSAGE) -> I64:
-    """Where the records of a chunk with this opcode start, (n,) int64; records that are alike are found at once.
+    """Where the records with this opcode start in a chunk, (n,) int64; equally long records are found at once.
 
     Raises RecordingError where a record goes beyond the chunk.
     """
@@ -126,7 +126,7 @@ def record_starts(data: U8, path: str, opcode: int = MESSAGE) -> I64:
 
 
 def _alike(heads: np.ndarray[tuple[int], np.dtype[np.void]], at: int, stride: int, stop: int) -> int:
-    """How many records from ``at`` on have the same opcode and length as the first, if that is worth a look."""
+    """How many records from ``at`` on have the first one's opcode and length, if checking is worthwhile."""
     most, count, look = (stop - at) // stride, 1, _LOOK
     while count < most:
         many = min(look, most - count)

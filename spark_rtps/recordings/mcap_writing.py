@@ -31,9 +31,9 @@ from ..transport.types.ros_names import ros_type_name
 from .mcap_file import HASH_KEY, IDL_KEY, ROS_HASH_KEY, WRITER_KEY
 from .recorded import needed
 
-#: What ROS 2 puts before the names of its topics in DDS.
+#: ROS 2's prefix of topic names in DDS.
 _ROS_PREFIX: Final = "rt/"
-#: What the hashes of ROS 2's types begin with.
+#: The prefix of ROS 2's type hashes.
 _ROS_HASH: Final = "RIHS"
 #: ROS 2's `char` is an uint8 whose name others take for a signed number.
 _NAMES: Final = {kind: name for name, kind in reversed(PRIMITIVES.items()) if name != "char"}
@@ -58,12 +58,12 @@ def schema_of(topic: str, struct: Struct) -> tuple[str, str, str]:
         try:
             return ros_type_name(struct.name), ROS_MSG, _msg_text(struct)
         except KeyError:
-            pass  # it has what no .msg can say
+            pass  # a .msg cannot express it
     return struct.name, "omgidl", print_idl(struct)
 
 
 def _msg_text(struct: Struct) -> str:
-    """The type as a .msg, and behind it those that it uses. Raises KeyError for what no .msg can say."""
+    """The type as a .msg, followed by the types that it uses. Raises KeyError if a .msg cannot express it."""
     texts: dict[str, str] = {}
 
     def add(t: Struct) -> None:
@@ -106,12 +106,12 @@ def _ros_name(t: Type, add: Any) -> str:
 
 
 class McapRecorder:
-    """An MCAP file that is being written; close it, or it has no end."""
+    """An MCAP file that is being written; it must be closed, or it has no end."""
 
     def __init__(
         self, path: str, hash_of: Callable[[str], str | None] = lambda _: None, *, is_of_ros: bool = False
     ) -> None:
-        """``hash_of`` gives the hash of its type that a writer announces; ``is_of_ros``: so is each topic.
+        """``hash_of`` gives the type hash that a writer announces; ``is_of_ros``: all topics are ROS 2's.
 
         Raises RecordingError if the file cannot be written, or mcap is not installed.
         """
@@ -133,7 +133,7 @@ class McapRecorder:
         self.samples = self.nbytes = 0
 
     def add_rows(self, topic: str, struct: Struct, rows: pa.Table) -> None:
-        """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP has no word for, are left out.
+        """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP cannot represent, are left out.
 
         Raises RecordingError if the file cannot be written, as on a full disk; so do :meth:`flush` and :meth:`close`.
         """
@@ -141,7 +141,7 @@ class McapRecorder:
             self._add(topic, struct, rows)
 
     def flush_chunks(self) -> None:
-        """Write what has been added: it can be read (failOnDataLoss=false) even if nobody closes the file."""
+        """Write the added samples: they can be read (failOnDataLoss=false) even if the file is never closed."""
         with self._announced():
             self._writer.flush()
 

@@ -1,7 +1,7 @@
-"""UDP datagrams of captures: classic pcap and pcapng files of what tcpdump, Wireshark and others write.
+"""UDP datagrams of captures: classic pcap and pcapng files, as tcpdump, Wireshark and others write them.
 
-IPv4 over Ethernet and Linux's cooked captures (VLAN tags too), loopback and raw IP. Fragments of IP are put together,
-and trains of datagrams are taken apart. What is something else is passed over.
+IPv4 over Ethernet and Linux's cooked captures (VLAN tags too), loopback and raw IP. IP fragments are reassembled, and
+GSO buffers are divided. Other packets are skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECTION: Final = b"\x0a\x0d\x0d\x0a"
 _ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 #: Blocks of pcapng; that of type 2 is what older tools write.
 _INTERFACE_BLOCK, _PACKET_BLOCK, _SIMPLE_BLOCK, _ENHANCED_BLOCK = 1, 2, 3, 6
-#: No packet and no block is longer, as Wireshark has it, too.
+#: The longest packet or block, as in Wireshark.
 _PACKET_MAX: Final = 1 << 18
 _BLOCK_MAX: Final = 16 << 20
 _LEAVE_OUT: Final = "failOnDataLoss=false reads what lies before it"
@@ -45,7 +45,7 @@ _PROTOCOL_UDP: Final = 17
 _ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
 _ETHERTYPE_AT: Final = {_ETHERNET: 12, _COOKED: 14, _COOKED_2: 0}
 _IP_AT: Final = {_ETHERNET: 14, _COOKED: 16, _COOKED_2: 20, 0: 4, 108: 4, 12: 0, 101: 0, 228: 0}
-#: Datagrams of which fragments are kept, of those that are whole to know what comes again; and the fragments of one.
+#: Limits: datagrams with kept fragments, completed ones (to recognise repetitions), and fragments of one datagram.
 _PARTIAL_MAX: Final = 512
 _FRAGMENTS_MAX: Final = 1 << 13
 #: How long a datagram may take to come, and its first fragment behind others, ns. Hosts wait for 15 to 30 s (RFC 791
@@ -70,10 +70,9 @@ class _Packet(NamedTuple):
 
 
 def datagrams(data: U8, path: str, *, is_lenient: bool = False) -> Iterator[Datagram]:
-    """The UDP datagrams of a capture, in order. Raises RecordingError if it is none, or is damaged.
+    """The UDP datagrams of a capture, in order. Raises RecordingError if the file is not a capture, or is damaged.
 
-    What a capture lacks, since it was cut short or its packets were, is warned of; and so is, if ``is_lenient``, what
-    lies behind damage.
+    Packets that are missing or shortened are logged, and so is, if ``is_lenient``, the part behind damage.
     """
     magic = bytes(data[:4])
     if magic == _SECTION:
@@ -81,7 +80,7 @@ def datagrams(data: U8, path: str, *, is_lenient: bool = False) -> Iterator[Data
     elif magic in _CLASSIC:
         packets = _classic(memoryview(data), path, *_CLASSIC[magic])
     else:
-        raise RecordingError("it is no capture, although its name says so", path=path)
+        raise RecordingError("it is not a capture, although its name says so", path=path)
     fragments, shortened = _Fragments(), 0
     try:
         for packet in packets:
@@ -246,7 +245,7 @@ def _udp(packet: _Packet, fragments: _Fragments) -> Datagram | None:
     )
     if protocol != _PROTOCOL_UDP:
         return None
-    # the length is 0 where the network card was to divide what it was given
+    # the length is 0 where the network card was to divide the buffer
     body = data[at + 4 * (first & 15) : at + length if length else len(data)]
     offset, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
     if offset or more:
@@ -264,8 +263,8 @@ def _udp(packet: _Packet, fragments: _Fragments) -> Datagram | None:
 
 
 def _taken_apart(payload: bytes) -> list[bytes]:
-    """The datagrams of a train, which a host captures before its network card divides what it sends (UDP GSO), or
-    behind where what came is put together (GRO): all of one length, but for the last, and of one participant.
+    """The datagrams of a GSO buffer, which a host captures before its network card divides it, or of a GRO buffer, into
+    which received datagrams were joined: all of one length, but for the last, and of one participant.
     """
     header, segment = payload[:HEADER_SIZE], HEADER_SIZE
     if not header.startswith(MAGIC):
@@ -279,7 +278,7 @@ def _taken_apart(payload: bytes) -> list[bytes]:
 
 
 def _is_message(data: bytes) -> bool:
-    """Whether its submessages end where it does. What a sample holds may look like the header of a message."""
+    """Whether its submessages end where it does. Payloads may look like the header of a message."""
     try:
         for _ in iter_submessages(memoryview(data)):
             pass
@@ -313,16 +312,18 @@ class _Partial:
 
 
 class _Fragments:
-    """Fragments of IP datagrams that are not whole yet.
+    """Fragments of incomplete IP datagrams.
 
-    The 16 bits of their identification come again soon, and a capture may lack any fragment. So fragments of two
-    datagrams must not become one: what is old is forgotten, and a fragment that contradicts what is there begins anew.
-    A fragment that comes again, as it does where a packet passes several interfaces, is of the same datagram.
+    Their 16-bit identifications are reused soon, and a capture may lack any fragment. So fragments of two datagrams
+    must
+    not be mixed: old ones are forgotten, and a fragment that contradicts the present ones begins a new datagram. A
+    repeated
+    fragment, as of a packet that passes several interfaces, belongs to the same datagram.
     """
 
     def __init__(self) -> None:
         self._partial: OrderedDict[tuple[bytes, bytes, int], _Partial] = OrderedDict()
-        #: Datagrams of which something is missing.
+        #: Incomplete datagrams.
         self.incomplete = 0
 
     def add_fragment(
@@ -352,7 +353,7 @@ class _Fragments:
         return whole
 
     def finish(self) -> int:
-        """How many datagrams were not whole, now that nothing comes any more."""
+        """The number of incomplete datagrams, at the end of the capture."""
         self.incomplete += sum(not each.is_done for each in self._partial.values())
         self._partial.clear()
         return self.incomplete

@@ -1,4 +1,4 @@
-"""What recordings are made of, whatever container they come in: topics, channels, sections, and samples."""
+"""The parts of recordings in every format: topics, channels, sections, and samples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ALL_TIMES: Final = Times()
 class Channel:
     """Samples of one topic in one file, of one type and perhaps of one writer.
 
-    ``struct`` is None where the recording does not hold the type, or nobody asked for it; ``why`` is then the reason.
+    ``struct`` is None if the recording does not have the type, or it was not requested; ``why`` is then the reason.
     """
 
     id: int
@@ -56,9 +56,9 @@ class Channel:
 
 @value
 class FileSection:
-    """A part of a file that is read at once: bytes [start, stop) of it, or rows; ``nbytes`` is what it comes to.
+    """A part of a file that is read at once: bytes [start, stop) of it, or rows; ``nbytes`` is its approximate size.
 
-    ``index`` has where in the file each channel's messages of the section are listed, if they are.
+    ``index`` has the positions of the index of each channel's messages, if there is one.
     """
 
     start: int
@@ -71,7 +71,7 @@ class FileSection:
 
 @value
 class Piece:
-    """Sections of one file, for one task; ``form`` says by what it is read."""
+    """Sections of one file, for one task; ``form`` names the class that reads it."""
 
     path: str
     form: str
@@ -89,7 +89,7 @@ class Piece:
 class RecordedSamples:
     """Samples of one channel, in the order of the file: payload i is ``data[offsets[i] :][:lengths[i]]``.
 
-    Times are in ns since the epoch. A sequence number of 0 is none.
+    Times are in ns since the epoch. The sequence number 0 means none.
     """
 
     channel: Channel
@@ -116,7 +116,7 @@ class RecordedSamples:
         return self if len(kept) == self.count else self.select(kept)
 
     def parts(self, rows: int, nbytes: int) -> Iterator[RecordedSamples]:
-        """The samples in order, in parts of so many rows and bytes, or of one sample; no copy of payloads."""
+        """The samples in order, in parts of at most ``rows`` and ``nbytes``, or of one sample; no copy of payloads."""
         ends, first = np.cumsum(self.lengths), 0
         while first < self.count:
             before = int(ends[first - 1]) if first else 0
@@ -166,7 +166,7 @@ class RecordingFile(Protocol):
 
 
 def needed(module: str, path: str) -> ModuleType:
-    """A module that reading ``path`` needs. Raises RecordingError, with what to install, if it is not there."""
+    """A module that reading ``path`` needs. Raises RecordingError with the package to install."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""One topic, or those that are selected, in all files of a recording: types, and the division into pieces for tasks."""
+"""One or several topics in all files of a recording: types, and the division into pieces for tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("spark_rtps.recordings")
 
 #: Topics that an error names.
 _NAMED_MAX: Final = 20
-#: What this process has said about topics that are not read.
+#: Topics that this process has logged as not read.
 _LOGGED: Final = LogOnce(64)
 
 
@@ -41,9 +41,9 @@ class TopicFile:
 def topic_files(
     paths: Iterable[str], settings: Settings, *, typed: bool, type_name: str | None = None
 ) -> list[TopicFile]:
-    """The files that have the topic. Raises OptionError, with what there is instead, if none of them has.
+    """The files that have the topic. Raises OptionError, naming the topics there are, if none has it.
 
-    ``typed``: with the types that the files say. ``type_name``: of several topics only those of this type. A file that
+    ``typed``: with the types in the files. ``type_name``: of several topics only those of this type. A file that
     cannot be read raises RecordingError.
     """
     found, others = list[TopicFile](), dict[str, str]()
@@ -65,7 +65,7 @@ def topic_files(
 def topic_channels(
     file: RecordingFile, path: str, settings: Settings, *, typed: bool, type_name: str | None = None
 ) -> tuple[Channel, ...]:
-    """What a file has of the topic; or of those that are selected, and have a type of this name, if one is given."""
+    """The channels of a file for the topic, or for the selected ones (with this type name, if given)."""
     selection = settings.topics
     if selection is None:
         return file.channels(settings.topic, typed=typed)
@@ -84,7 +84,7 @@ def topic_channels(
 
 
 def planned_type(plan: TopicPlan) -> str | None:
-    """The name of the type that topics which are read together have to have; None: any."""
+    """The type name that topics read together need; None: any."""
     return plan.type_name if plan.many and plan.named else None
 
 
@@ -93,7 +93,7 @@ def _is_named(channel: Channel, type_name: str) -> bool:
 
 
 def _same_name(type_name: str) -> str:
-    """One spelling of a type's name: recorders spell those of ROS 2 in their own ways."""
+    """A normal form of a type's name: recorders spell those of ROS 2 differently."""
     try:
         return ros_type_name(type_name)
     except TypeDefinitionError:
@@ -119,7 +119,7 @@ def _say_left_out(
 def _check_names(
     found: Iterable[TopicFile], others: dict[str, str], settings: Settings, type_name: str | None
 ) -> None:
-    """Raise OptionError for a topic that no file has, and for a selection of which none has any."""
+    """Raise OptionError for a topic that no file has, and for a selection without any topic."""
     there, selection = {channel.topic for each in found for channel in each.channels}, settings.topics
     if selection is None:
         if not there:
@@ -205,7 +205,7 @@ def common_recorded_type(paths: Sequence[str], settings: Settings) -> TopicType 
 
 
 def type_of_topics(settings: Settings) -> TopicType | None:
-    """The type of what is read, unless options give it; None: topics that are read together have several."""
+    """The type of the recording, unless options give it; None: topics that are read together have several."""
     if (given := given_type(settings)) is not None:
         return given
     paths = recording_files(settings.recording)
@@ -218,7 +218,7 @@ def type_of_topics(settings: Settings) -> TopicType | None:
 
 
 def pieces(files: Iterable[TopicFile], times: Times, *, nbytes: int) -> Iterator[Piece]:
-    """What there is of the topic within these times, in pieces of about so many bytes, in the order of the files."""
+    """The sections of the topic within these times, in pieces of about ``nbytes``, in the order of the files."""
     for each in files:
         held: list[FileSection] = []
         size = 0
@@ -233,5 +233,5 @@ def pieces(files: Iterable[TopicFile], times: Times, *, nbytes: int) -> Iterator
 
 
 def bytes_of(files: Iterable[TopicFile], times: Times) -> int:
-    """What there is of the topic within these times, in bytes of the sections that have it."""
+    """The bytes of the sections that have the topic within these times."""
     return sum(section.nbytes for each in files for section in each.file.sections(each.channels, times))

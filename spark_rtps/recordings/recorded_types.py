@@ -18,7 +18,7 @@ _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 #: Of IDL: comments and texts; and typedefs, so that those inside of the others are none.
 _TEXTS: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TYPEDEFS: Final = re.compile(rf"{_TEXTS.pattern}|\btypedef\b[^;]*;", re.DOTALL)
-#: Of ROS 2, whose messages are meant where nothing else decides; and the last one whose bags lack definitions.
+#: Distributions of ROS 2: the default, and the last one whose bags lack definitions.
 DISTRIBUTION: Final = "jazzy"
 LAST_WITHOUT_DEFINITIONS: Final = "humble"
 _KNOWN: Final = "ros2msg, ros2idl and omgidl"
@@ -34,9 +34,9 @@ def struct_of_schema(
     distributions: Iterable[str] = (DISTRIBUTION,),
     type_hash: str | None = None,
 ) -> Struct:
-    """The type ``name`` that a schema defines; one without a text is a ROS 2 type that is known by its name.
+    """The type ``name`` that a schema defines; an empty text means a ROS 2 type that is known by its name.
 
-    That is looked for in these distributions of ROS 2; if its hash is known, the type with this hash, in any.
+    It is looked up in these distributions of ROS 2; if its hash is known, the type with this hash, in any.
 
     Raises RecordingError, which names the file ``path``.
     """
@@ -59,7 +59,7 @@ def struct_of_schema(
 
 @lru_cache(maxsize=64)
 def hash_of_schema(name: str, encoding: str, text: str) -> str | None:
-    """The hash that ROS 2 gives the message ``name`` of this definition; None: it is none, or cannot be read."""
+    """The hash that ROS 2 gives the message ``name`` of this definition; None: not a message, or unreadable."""
     if encoding not in ("ros2msg", "ros2idl"):
         return None
     from ..transport.types.ros_hash import type_hash
@@ -95,7 +95,7 @@ def _by_name(name: str, distributions: Iterable[str], announced: str | None) -> 
 
 
 def _idl_of(text: str) -> str:
-    """The IDL of all definitions of a schema, those that others use first. Raises TypeDefinitionError for others."""
+    """The IDL of all definitions of a schema, used ones first. Raises TypeDefinitionError for other formats."""
     sections: dict[str, str] = {}
     for i, section in enumerate(_SEPARATOR.split(text)):
         if not section.strip():
@@ -105,12 +105,12 @@ def _idl_of(text: str) -> str:
         if heading and "MSG:" in heading[0]:
             raise TypeDefinitionError(f"{heading[1]} is defined as ROS 2's .msg among IDL")
         sections[heading[1] if heading else str(i)] = _INCLUDE.sub("", body)
-    # the definition of the topic's own type comes first, and IDL wants what is used to be declared before
+    # the definition of the topic's own type comes first, but IDL needs declarations before their use
     return "\n".join(_typedefs_once(_in_order(sections)))
 
 
 def _in_order(sections: dict[str, str]) -> dict[str, str]:
-    """The texts, each behind those whose types it uses."""
+    """The texts, each after those whose types it uses."""
     placed: dict[str, str] = {}
     bare = {name: _TEXTS.sub(" ", text) for name, text in sections.items()}
 
@@ -128,7 +128,7 @@ def _in_order(sections: dict[str, str]) -> dict[str, str]:
 
 
 def _names(other: str, name: str) -> re.Pattern[str]:
-    """How the definition ``name`` names the type ``other``: by its scope, which may be left out in its own package."""
+    """How the definition ``name`` refers to the type ``other``: by its scope, which is optional in its own package."""
     package, *_, last = other.split("/")
     scope = rf"{re.escape(package)}\s*::\s*(?:\w+\s*::\s*)?"
     is_near = name.split("/")[0] == package
@@ -162,7 +162,7 @@ def _struct_of_idl(name: str, text: str, extensibility: Extensibility) -> Struct
     try:
         wanted.add(ros_type_name(name).replace("/", "::"))
     except TypeDefinitionError:
-        pass  # no name of ROS 2
+        pass  # not a name of ROS 2
     for each in found:
         if each in wanted:
             return found[each]

@@ -1,4 +1,4 @@
-"""The rows of a piece of a recording: its samples as chunks, which are decoded as those of a stream log are."""
+"""The rows of a piece of a recording: its samples as chunks, decoded like those of a stream log."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .recorded import ALL_TIMES, Channel, Piece, RecordedSamples, Times
 def decode_piece(
     piece: Piece, plan: TopicPlan, times: Times = ALL_TIMES, *, is_lenient: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece, in batches; ``is_lenient``: what is damaged is left out where that is possible.
+    """The rows of a piece, in batches; ``is_lenient``: damaged parts are skipped where possible.
 
-    Raises MalformedSampleError with ``mode=failfast``, and RecordingError for what is damaged.
+    Raises MalformedSampleError with ``mode=failfast``, and RecordingError for damage.
     """
     file, tally = open_piece(piece, is_lenient=is_lenient), Tally(plan)
     typed, rows, before = needs_writer_types(plan), min(ROWS, rows_at_once(plan)), 0

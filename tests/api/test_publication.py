@@ -93,7 +93,7 @@ class TestRows:
             vehicles.write(pa.table({"id": ["x"], "note": ["x"], "speed": [1.0]}))
         with pytest.raises(rtps.EncodeError, match="fit"):
             vehicles.write([{**ROWS[0], "id": 1 << 40}])
-        with pytest.raises(rtps.UsageError, match="int are no rows"):
+        with pytest.raises(rtps.UsageError, match="int are not rows"):
             vehicles.write(5)
 
     def test_an_event_loop_goes_on_meanwhile(self, participant: rtps.Participant, peer: CyclonePeer) -> None:

@@ -196,7 +196,7 @@ class TestLog:
 
         with FakeReceiver(lying) as receiver:
             error = run("log", "verify", "squares", "-r", receiver.address, exit_code=1).exception
-        assert "what the log holds cannot be" in str(error)
+        assert "invalid data for what the log holds" in str(error)
 
     def test_trimmed_meanwhile(self, log: StreamLog) -> None:
         while log.position < 6 * PAGE:
@@ -240,7 +240,7 @@ class TestLog:
     def test_a_subscription_that_cannot_be(self, log: StreamLog, changed: dict[str, object]) -> None:
         with FakeReceiver(recording(log.directory, **changed)) as receiver:
             error = run("log", "show", "squares", "-r", receiver.address, exit_code=1).exception
-        assert "cannot be" in str(error)
+        assert "sent invalid data" in str(error)
 
     def test_a_log_that_the_server_does_not_have(self, log: StreamLog) -> None:
         with FakeReceiver(recording(log.directory, log=str(uuid.UUID(int=7)))) as receiver:
@@ -366,7 +366,7 @@ class TestEcho:
         answers = recording(points.directory)
         with FakeReceiver(lambda target: reported if "/tail" in target else answers(target)) as receiver:
             error = run("echo", "squares", "-r", receiver.address, "-t", "1s", exit_code=1).exception
-        assert "cannot be" in str(error)
+        assert "sent invalid data" in str(error)
 
 
 class TestType:

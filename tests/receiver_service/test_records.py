@@ -53,11 +53,11 @@ def test_the_size_of_the_records_is_bounded(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(records_module, "_BYTES_MAX", 100)
     with pytest.raises(LogError, match="too large"):
         read_records(tmp_path)
-    with pytest.raises(LogError, match="not written"):
+    with pytest.raises(LogError, match="cannot be written"):
         write_records(tmp_path, {"a": LogRecord(LOG, {"topic": "A" * 200})})
     assert json.loads((tmp_path / FILE).read_text())
 
 
 def test_a_disk_that_refuses(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match="not written"):
+    with pytest.raises(LogError, match="cannot be written"):
         write_records(tmp_path / "none", {})

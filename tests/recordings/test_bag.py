@@ -135,7 +135,7 @@ def test_wrong_bags_are_named_with_what_is_wrong(tmp_path: Path, drive: list[Mes
         read(bag, "/chater")
     other = tmp_path / "x.db3"
     other.write_bytes(b"no bag")
-    with pytest.raises(RecordingError, match=r"x\.db3: it is no ROS 2 bag"):
+    with pytest.raises(RecordingError, match=r"x\.db3: it is not a ROS 2 bag"):
         read(other, "/imu")
     sqlite3.connect(tmp_path / "y.db3").execute("CREATE TABLE a (b)")
     with pytest.raises(RecordingError, match=r"y\.db3: .*no such table: topics"):

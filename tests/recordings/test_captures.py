@@ -164,7 +164,7 @@ def test_captures_that_lack_something(tmp_path: Path, idl: Path, caplog: pytest.
     assert read(path, "lab_Rich", **options).to_pylist()[:5] == wanted[:5]
     assert "its last packet is left out" in caplog.text
     path.write_bytes(b"nothing of the kind at all")
-    with pytest.raises(RecordingError, match=r"a\.pcap: it is no capture"):
+    with pytest.raises(RecordingError, match=r"a\.pcap: it is not a capture"):
         read(path, "lab_Rich", **options)
     path.write_bytes(data[:20] + b"\x69\0\0\0" + data[24:])
     with pytest.raises(RecordingError, match="a link of type 105, which is not read"):

@@ -206,7 +206,7 @@ def test_wrong_files_are_named_with_what_is_wrong(tmp_path: Path, drive: list[Me
         read(path, "/point")
     other = tmp_path / "b.mcap"
     other.write_bytes(b"not at all" * 20)
-    with pytest.raises(RecordingError, match=r"b\.mcap: it is no MCAP file"):
+    with pytest.raises(RecordingError, match=r"b\.mcap: it is not an MCAP file"):
         read(other, "/imu")
     other.write_bytes(b"")
     with pytest.raises(RecordingError, match=r"b\.mcap: it is empty"):
@@ -544,7 +544,7 @@ def test_an_empty_file_is_left_out_if_damage_is(
     imu = messages("/imu", IMU, 3)
     write_mcap(tmp_path / "a.mcap", imu)
     (tmp_path / name).touch()
-    with pytest.raises(RecordingError, match=r"it is empty|it is no ROS 2 bag"):
+    with pytest.raises(RecordingError, match=r"it is empty|it is not a ROS 2 bag"):
         read(tmp_path, "/imu")
     assert compared(read(tmp_path, "/imu", failOnDataLoss="false")) == expected(imu)
     assert f"{name}: it is empty; left out because failOnDataLoss=false" in caplog.text
