@@ -41,7 +41,7 @@ class ReaderPolicy:
     nack_period: int = 320_000_000
     #: Samples (batches count as one) kept ahead of a missing one, per writer; INFINITE: as many as memory bounds allow.
     receive_window_size: int = INFINITE
-    #: Acknowledge nothing; only request what is missing.
+    #: Acknowledge nothing; only request missing samples.
     disable_positive_acks: bool = False
     #: Delay from the proof of a loss to the request: late datagrams may still arrive.
     nack_delay: int = 1_000_000

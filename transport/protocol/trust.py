@@ -23,7 +23,7 @@ class Trust(enum.StrEnum):
 
     #: It must come from an address of the participant that it names.
     ADDRESS = "address"
-    #: Addresses are not looked at.
+    #: Addresses are not checked.
     ANY = "any"
 
 

@@ -275,7 +275,7 @@ class LocalEndpoints:
         if writer != known:
             try:
                 local.endpoint.match_writer(writer, now=now)
-            except Exception as error:  # noqa: BLE001  (a plug-in: the others match all the same)
+            except Exception as error:  # noqa: BLE001  (of a plug-in: the others still match)
                 self._failures.add_failure(error)
         if known is None:
             if guid not in self.routes:

@@ -200,7 +200,8 @@ class ReaderCache:
     def _own(
         self, writer: Guid, groups: Groups, rows: I64, flags: npt.NDArray[np.uint32], now: int
     ) -> Groups:
-        """RESOURCE_LIMITS max_instances and OWNERSHIP; ``rows`` are the groups', -1 where there was no room."""
+        """RESOURCE_LIMITS max_instances and OWNERSHIP; ``rows`` are the rows of the groups, -1 if the table was
+        full."""
         known = rows >= 0
         owned = known.copy()
         owned[known] = self._ownership.admits(writer, rows[known])

@@ -44,7 +44,7 @@ class CoherentAccess:
         self._lost.add_range(first, last)
 
     def end(self, held: ReorderBuffer, run: Run) -> bool:
-        """Whether ``run``, which follows what is held without a hole, does not belong to the same set."""
+        """Whether ``run``, which follows the held runs without a hole, is not part of their set."""
         last = held.last_before_hole
         if last is None or last.coherent_set == run.coherent_set:
             return False
@@ -54,7 +54,7 @@ class CoherentAccess:
     def judge(self, held: ReorderBuffer, expected: int, *, first_sn: int, bytes_max: int) -> Verdict:
         """Whether the set at ``expected``, the first one in ``held``, can be handed out.
 
-        ``first_sn``: what is missing below it will never come. A set of more than ``bytes_max`` is given up.
+        ``first_sn``: samples missing below it will never come. A set of more than ``bytes_max`` is given up.
         """
         run = held.runs[0]
         number = run.coherent_set

@@ -280,7 +280,7 @@ class Delivery:
             if step is None:
                 if proxy.expected >= proxy.first_sn:
                     break
-                # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
+                # The writer no longer has the samples missing before first_sn (RTPS 2.5 §8.4.12.2.6).
                 skipped_to = min(proxy.first_sn, held.covered.lowest[0]) if held else proxy.first_sn
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)

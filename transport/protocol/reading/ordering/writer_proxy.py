@@ -84,7 +84,7 @@ class WriterProxy:
         announced_until: int = 0,
     ) -> None:
         self.info = info
-        #: Both sides are reliable: heartbeats are answered, what is missing is requested.
+        #: Both sides are reliable: HEARTBEATs are answered, missing samples are requested.
         self.reliable = reliable
         #: Next sequence number to deliver; not known yet while not ``synced``.
         self.expected = 1 if expected is None else expected
@@ -104,7 +104,7 @@ class WriterProxy:
         #: What the writer no longer has is lost from this number on. What its first HEARTBEAT announced to all may be
         #: from before the match, still there because others lack it; one to this reader alone tells where it begins.
         self.counts_losses_from = 1 if expected is not None and expected > 1 else INFINITE
-        #: Why what is lost up to ``away_until`` is lost: the writer had used these numbers before it was matched again.
+        #: The cause of losses up to ``away_until``: the writer had used these numbers before it was matched again.
         #: Of a reliable writer its first HEARTBEAT tells; of a best-effort one it is what lies before its first sample.
         self.away = away
         self.away_until = 0

@@ -1,4 +1,4 @@
-"""The acknowledgement that answers HEARTBEATs: whether one writer is owed one, and when (RTPS 2.5 §8.4.12.2).
+"""The acknowledgement that answers HEARTBEATs: whether one is owed to a writer, and when (RTPS 2.5 §8.4.12.2).
 
 States:
 
@@ -63,7 +63,7 @@ class HeartbeatResponse:
         return now < self._answered_at + duration
 
     def answer_at(self, delays: ResponseDelays, now: int) -> int:
-        """A HEARTBEAT is answered: when."""
+        """Return the time at which to answer a HEARTBEAT."""
         self._answered_at = now
         if self._answer_at <= now:
             self._answer_at = now + delays.draw()
@@ -94,9 +94,9 @@ class HeartbeatResponse:
             self.state = ResponseState.IDLE
 
     def is_idle(self, expected: int, now: int) -> bool:
-        """Whether the writer has announced nothing new for long.
+        """Whether the writer has announced nothing new for a long time.
 
-        It may not know of the reader: a pre-emptive ACKNACK can be lost.
+        Such a writer may not know of the reader: a pre-emptive ACKNACK can be lost.
         """
         if self.acked_base != expected:
             self.acked_base = expected

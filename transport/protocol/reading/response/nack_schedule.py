@@ -1,13 +1,13 @@
-"""When a reader requests from one writer what is missing, and when it requests it again (RTPS 2.5 §8.4.12.2).
+"""When a reader requests missing samples from one writer, and when it repeats the request (RTPS 2.5 §8.4.12.2).
 
-What is missing is the proxy's knowledge; the schedule knows what was requested of it, and when. ``at`` is its timer;
-when it comes, what is missing up to ``limit`` is requested.
+The proxy knows which samples are missing; the schedule knows which of them were requested, and when. ``at`` is its
+timer; at that time, the samples missing up to ``limit`` are requested.
 
 States:
 
 * QUIET: nothing is known to be missing (``at`` is INFINITE);
 * SUSPECTING: something is missing and none of it was requested (``requested_to`` lies below all that is missing);
-* REQUESTED: what is missing up to ``requested_to`` was requested, in one request up to ``_head``, sent at
+* REQUESTED: samples missing up to ``requested_to`` were requested, in one request up to ``_head``, sent at
   ``_requested_at``, and a later one for the rest, sent at ``_tail_at``.
 
 Transitions:
@@ -36,10 +36,9 @@ any         ``at``, nothing is missing,    ``at`` = INFINITE                    
             or the writer is closed
 ==========  =============================  ==========================================================  ==========
 
-Invariants: a later suspicion never moves the limit of one that waits, else a steady stream, whose end is always on its
-way, would be requested without need; what is requested in addition does not put off the repetition of the rest; nothing
-is repeated within ``REPETITION_MIN``.
-"""
+Invariants: a later suspicion never moves the limit of a pending one, because the end of a steady stream, which is
+always on its way, would be requested without need; an additional request does not postpone the repetition of earlier
+ones; no request is repeated within ``REPETITION_MIN``."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ from .response_delays import REPETITION_MIN, Reordering, ResponseDelays
 
 
 class NackRequest(NamedTuple):
-    """What is requested now: numbers from ``first`` on; whether they were requested before."""
+    """A request to send now: numbers from ``first`` on, and whether they were requested before."""
 
     first: int
     is_repetition: bool
@@ -83,9 +82,9 @@ class NackSchedule:
         self._reordering = Reordering(delays.policy)
         self.at = INFINITE
         self.limit = 0
-        #: From a request to its repetition.
+        #: Time from a request to its repetition.
         self._interval = delays.first_repetition(proxy.stream.rtt)
-        #: The highest number that was requested; 0: none is.
+        #: The highest number that was requested; 0: none.
         self.requested_to = 0
         self._requested_at = 0
         #: The lowest number that was missing at the last request for it; 0: the interval does not double.
@@ -94,7 +93,7 @@ class NackSchedule:
         self._tail_at = 0
         # what the next response requests
         self.pending = (1, 0)
-        #: By sample: up to which fragment.
+        #: For each sample, the last fragment to request.
         self.fragments: dict[int, int] = {}
 
     # --- what shows that something is missing: each returns whether the timer has moved -------------
@@ -104,18 +103,18 @@ class NackSchedule:
         proxy, policy = self._proxy, self._delays.policy
         first_interval = self._first_interval
         if self._head >= hole and now >= self._requested_at + first_interval:
-            # The writer is there, and so is the hole: no more patience than for the first repetition.
+            # The writer is alive and the hole is still open: wait no longer than for the first repetition.
             self._interval, self._base = first_interval, 0
         if hole <= proxy.held.highest or hole in proxy.fragments:
             limit, delay = max(proxy.held.highest, hole), self._reordering.proven_delay
-        elif is_first:  # written before the reader was known: none of it is on its way
+        elif is_first:  # written before the reader was known, and so not on its way
             limit, delay = proxy.announced, policy.nack_delay
         else:
             limit, delay = proxy.announced, policy.reorder_delay
         return self._suspect(limit, max(answer_at, now + delay) + self._backoff())
 
     def on_hole(self, limit: int, now: int, *, announced: bool = False) -> bool:
-        """What arrived shows that something before it, up to ``limit``, has not.
+        """An arrival shows that samples before it, up to ``limit``, are missing.
 
         ``announced``: the writer announced that it was sent.
         """
@@ -129,13 +128,13 @@ class NackSchedule:
         return self._suspect(limit, now + wait + self._backoff())
 
     def on_fragment(self, sn: int, now: int) -> bool:
-        """Fragments of ``sn`` came: if they answer a request, what is missing when no more come is requested soon."""
+        """Fragments of ``sn`` arrived: if they answer a request, the rest is requested soon after the last of them."""
         if self.requested_to >= sn:
             self._interval = self._first_interval
         return self.on_hole(sn, now)
 
     def on_repair(self, now: int) -> bool:
-        """Something that was missing came; if it is all that was requested, the rest does not wait for a repetition."""
+        """A missing sample came; if all requested ones have come, the rest is requested without waiting."""
         proxy = self._proxy
         self._reordering.arrived(proxy, proxy.expected, self.requested_to, now)
         if not (self.requested_to and proxy.held and proxy.first_missing > self.requested_to):
@@ -144,9 +143,9 @@ class NackSchedule:
         return self._suspect(proxy.held.highest, now + self._reordering.proven_delay + self._backoff())
 
     def on_open(self) -> None:
-        """The reader has room again for what it refused: all of that is requested at once."""
+        """The reader has space again for samples that it refused: request them at once."""
         self.requested_to = 0
-        self.limit, self.at = self._proxy.announced, 0  # a timer in the past: there is no clock here
+        self.limit, self.at = self._proxy.announced, 0  # a time in the past, since this class has no clock
 
     def _suspect(self, limit: int, at: int) -> bool:
         if at >= self.at:
@@ -157,10 +156,10 @@ class NackSchedule:
     # --- the timer ---------------------------------------------------------------------------------
 
     def on_timer(self, now: int, *, closed: bool, begun: int) -> NackRequest | None:
-        """``at`` has come: note what to request, as far as it is not requested already, and when to look again.
+        """``at`` has come: note the numbers to request that are not requested yet, and when to check again.
 
-        ``closed``: the reader has no room for what comes next. ``begun``: samples of all its writers of which some
-        fragments have arrived.
+        ``closed``: the reader has no space for the next samples. ``begun``: the number of samples of all its writers of
+        which some fragments have arrived.
         """
         proxy, policy = self._proxy, self._delays.policy
         limit, self.at = self.limit, INFINITE
@@ -204,19 +203,19 @@ class NackSchedule:
         return request
 
     def _last_of_use(self, lowest: int, limit: int, begun: int) -> int:
-        """Up to where it is of use to request something."""
+        """The last number that is useful to request."""
         proxy = self._proxy
         last = min(limit, proxy.announced)
         if proxy.held.window.is_full:
-            # What lies beyond would be dropped, but for what the end of a coherent set lacks.
+            # Samples beyond it would be dropped, except those that a coherent set needs for its end.
             last = min(last, max(proxy.held.highest, lowest))
         if proxy.fragments and begun >= FRAGMENTED_SAMPLES_MAX:
-            # The same where no more samples can be begun.
+            # The same if no more fragmented samples can be begun.
             last = min(last, max(proxy.fragments))
         return proxy.requestable(lowest, last)
 
     def _is_due(self, first: int, last: int, now: int) -> bool:
-        """Note the fragments to request; False when all that is missing are fragments still on their way."""
+        """Note the fragments to request; False if only fragments that are still on their way are missing."""
         proxy, policy = self._proxy, self._delays.policy
         is_due = False
         for a, b in proxy.missing_changes(first, last):
@@ -233,7 +232,7 @@ class NackSchedule:
         return is_due
 
     def on_response(self) -> None:
-        """The response was sent, and all that was pending with it."""
+        """The response was sent, with all pending requests."""
         self.pending = (1, 0)
         self.fragments = {}
 

@@ -151,9 +151,9 @@ class Responder:
         self._status.forget_writer(writer)
 
     def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
-        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later.
+        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request missing samples a little later.
 
-        Both come as much later as the policy says; a HEARTBEAT too soon after one that was answered is not answered.
+        The policy's delays postpone both; a HEARTBEAT too soon after an answered one is not answered.
         """
         it = self._responses[proxy.guid]
         acks = it.acks
@@ -161,7 +161,7 @@ class Responder:
             self._due.set_timer(it)
         hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
         nothing_to_ask = proxy.guid in self._closed or hole is None
-        keeps_silent = proxy.info.keeps_silent(self.policy)  # then it is only asked for what is missing
+        keeps_silent = proxy.info.keeps_silent(self.policy)  # then only missing samples are requested
         if nothing_to_ask and keeps_silent:
             if not final and acks.is_idle(proxy.expected, now):
                 self._due.acknowledge(it, now, now)

@@ -1,4 +1,4 @@
-"""How long a reader waits before it answers or requests: fixed by its policy, drawn at random, or learnt.
+"""The delays of a reader before answers and requests: fixed by its policy, drawn at random, or learnt.
 
 All durations are in ns.
 """
@@ -31,12 +31,11 @@ class ResponseDelays:
         return self._random.randint(min(low, high), high) if high else 0
 
     def backoff(self, *, is_waiting: bool) -> int:
-        """How much longer a request waits where a group of readers sees a loss at once.
+        """The additional delay of a request if a group of readers sees a loss at once.
 
-        The repair that the first of them asks for may come before the others ask (Aeron's
-        OptimalMulticastDelayGenerator). The delay is drawn once a request, not again while one ``is_waiting``: many
-        draws would come to the shortest of them.
-        """
+        The repair that one of them requests may arrive before the others request it (Aeron's
+        OptimalMulticastDelayGenerator). The delay is drawn once per request, not again while one ``is_waiting``: of
+        many draws, the shortest would win."""
         longest, group = self.policy.nack_backoff_max, self.policy.nack_group_size
         if group <= 1 or is_waiting:
             return longest if group > 1 else 0
@@ -49,11 +48,10 @@ class ResponseDelays:
 
 
 class Reordering:
-    """How late one writer's datagrams come, learnt from holes that close before they are requested.
+    """How late one writer's datagrams arrive, learnt from holes that close before they are requested.
 
-    One hole is watched at a time. What closes it later than the policy's ``reorder_delay`` is not a datagram that was
-    overtaken, but a repair that came unasked.
-    """
+    One hole is watched at a time. A datagram that closes it later than the policy's ``reorder_delay`` was not
+    overtaken, but is a repair that was not requested."""
 
     __slots__ = ("_hole", "_lateness", "_policy", "_seen_at")
 
@@ -66,7 +64,7 @@ class Reordering:
         self._seen_at = 0
 
     def arrived(self, proxy: WriterProxy, sn: int, requested_to: int, now: int) -> None:
-        """Something arrived at ``sn``, out of order or behind a hole; all up to ``requested_to`` was requested."""
+        """Samples arrived at ``sn``, out of order or behind a hole; all up to ``requested_to`` were requested."""
         if self._hole:
             requested = self._hole <= requested_to
             if not requested and self._hole >= proxy.expected and self._hole not in proxy.held:
@@ -79,6 +77,6 @@ class Reordering:
 
     @property
     def proven_delay(self) -> int:
-        """From what proves a loss to the request: longer where datagrams were seen to overtake each other."""
+        """Delay from the proof of a loss to the request: longer if datagrams were seen to overtake each other."""
         lateness = self._lateness
         return max(self._policy.nack_delay, min(lateness + lateness // 4, self._policy.reorder_delay))
