@@ -221,7 +221,7 @@ def test_a_consumer_that_keeps_up_never_leaves_the_log_full(log: StreamLog, size
 
 
 def test_a_run_that_never_fits_says_so(log: StreamLog) -> None:
-    with pytest.raises(LogFullError, match=f"it takes {10 * PAGE} at least") as raised:
+    with pytest.raises(LogFullError, match=f"it needs at least {10 * PAGE}") as raised:
         log.append(single(W1, 1, 8 * PAGE), reception=0)
     error = raised.value
     assert (error.path, error.needed, error.limit, error.free) == (
