@@ -34,7 +34,7 @@ _OF_NETWORK: Final = (
 
 
 def advice(values: Values, role: AppliesTo) -> tuple[str, ...]:
-    """A sentence for each combination that looks wrong; it names the options."""
+    """A sentence, which names the options, for each combination that is probably not intended."""
     found = [] if role is AppliesTo.WRITE else [check(values) for check in _OF_READERS]
     if role is not AppliesTo.READ:
         found += [check(values) for check in _OF_WRITERS]
@@ -49,7 +49,7 @@ def _unused_protocol(values: Values) -> str:
 
 
 def _may_be_reliable(values: Values) -> bool:
-    """Whether the topic's writers decide RELIABILITY."""
+    """Whether RELIABILITY depends on the topic's writers."""
     return is_best_available(values) and not values.has("reliability")
 
 

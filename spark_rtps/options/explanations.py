@@ -1,7 +1,7 @@
-"""What users can do about an error or a warning, in the words of the options.
+"""Hints for users about errors and warnings, which name the options to set.
 
-``transport`` raises errors with facts. Where one reaches the user, :func:`explained` adds the sentence that says what
-to set; the receiver process, which knows no options, is sent its sentences with its configuration.
+``transport`` raises errors with facts. When an error reaches the user, :func:`explained` adds the hint. The receiver
+process, which knows no options, gets its hints with its configuration.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ..transport.receiver.hints import (
 )
 from ..transport.structure import Guid
 
-#: Readers that an error names.
+#: Maximum number of readers that an error names.
 _READERS_NAMED_MAX: Final = 3
 
 # --- warnings of a receiver, mismatches ---------------------------------------------------------------
@@ -135,19 +135,19 @@ RECEIVER_HINTS: Final = {
 
 
 def mismatch(reader: Guid, reasons: Sequence[str]) -> str:
-    """A reader that does not match a writer of ours, the reasons, and what mends them."""
+    """A sentence about a reader that does not match a writer of ours, with the reasons and their hints."""
     return f"no match with {reader}: {reasons_with_hints(reasons, WRITER_HINTS)}"
 
 
 # --- errors -------------------------------------------------------------------------------------------
 
-#: The option that names code of the user's.
+#: The option that names each kind of user code.
 _PLUGIN_OPTIONS: Final = {
     Plugin.INTERCEPTOR.value: "batch.interceptor",
     Plugin.FLOW_CONTROL.value: "flow_control.strategy",
     Plugin.CONGESTION_CONTROL.value: "congestion_control",
 }
-#: What gives a writer more room before each of the limits that stop it.
+#: The option that raises each of the limits that stop a writer.
 _MORE_ROOM: Final = {
     WriterLimit.SEND_WINDOW: ", or reliable_writer.send_window_bytes",
     WriterLimit.PUBLICATION: ", or publication.term_length",
@@ -193,7 +193,7 @@ _OTHER_USER: Final = (
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Errors that leave it say what the user can do; also usable as a decorator. It may be nested."""
+    """Adds a hint to each error that leaves the block; also usable as a decorator. It may be nested."""
     try:
         yield
     except PluginError as error:
@@ -206,7 +206,7 @@ def explained() -> Iterator[None]:
 
 
 def option_error(error: PluginError) -> OptionError:
-    """The option by which code of the user's was given, and what is wrong with it."""
+    """The error for the option that names user code, with the fault of that code."""
     where = "on the workers (--py-files)"
     if error.plugin == Plugin.CONGESTION_CONTROL.value:
         where = "where the driver's Python finds it (installed, or shipped with --py-files or addPyFile)"
@@ -215,7 +215,7 @@ def option_error(error: PluginError) -> OptionError:
 
 
 def hint_of(error: RtpsError) -> str:
-    """What the user can do about an error, as half a sentence; "" where nothing can be set against it."""
+    """The hint for an error, as half a sentence; "" if no option helps."""
     match error:
         case OutOfTokensError():
             timeout = "acknowledgment_timeout" if error.admitted else "offer_timeout"
@@ -226,7 +226,7 @@ def hint_of(error: RtpsError) -> str:
             return RECEIVER_HINTS[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
         case RangeServerError(is_reached=False):
             return _SERVER_UNREACHED
-        case LogAccessError() if error.path is None:  # a server refuses a token, which nobody has set
+        case LogAccessError() if error.path is None:  # a server refused the query's random token
             return error.hint
         case LogAccessError():
             return _OTHER_USER
@@ -259,7 +259,7 @@ def _of_limit(limit: WriterLimit) -> str:
 def no_reader(
     topic: str, domain: int, timeout: float, refused: Mapping[Guid, Sequence[str]]
 ) -> NoReaderError:
-    """No reader matched within ``timeout`` seconds; ``refused`` are those that do not match, with the reasons."""
+    """The error if no reader matched within ``timeout`` seconds; ``refused`` are readers that do not match, and why."""
     why = "; ".join(mismatch(*each) for each in list(refused.items())[:_READERS_NAMED_MAX])
     return NoReaderError(
         f"no reader of topic {topic!r} matched on domain {domain} within {timeout:g} s"
@@ -271,7 +271,7 @@ def no_reader(
 def unacknowledged(
     topic: str, timeout: float, behind: Mapping[Guid, int], last_sn: int
 ) -> AcknowledgmentError:
-    """The readers in ``behind`` have not acknowledged everything up to ``last_sn`` within ``timeout`` seconds."""
+    """The error if the readers in ``behind`` have not acknowledged ``last_sn`` within ``timeout`` seconds."""
     readers = ", ".join(f"{guid} (has {sn} of {last_sn})" for guid, sn in behind.items())
     return AcknowledgmentError(
         f"topic {topic!r}: not acknowledged within {timeout:g} s by {readers}; raise acknowledgment_timeout if they "
@@ -282,7 +282,7 @@ def unacknowledged(
 
 
 def unserved(topic: str, left: Mapping[Guid, int], last_sn: int) -> AcknowledgmentError:
-    """The readers in ``left`` have left, or do not answer, and what they lack no other reader has."""
+    """The error if the readers in ``left`` left or do not answer, and no other reader has the samples they lack."""
     readers = ", ".join(f"{guid} (had {sn} of {last_sn})" for guid, sn in left.items())
     return AcknowledgmentError(
         f"topic {topic!r}: {readers} left before everything was acknowledged, or stopped answering, and no other "

@@ -11,21 +11,21 @@ from typing import Final
 from ..transport.errors import OptionError
 from ..transport.log.permissions import PRIVATE, make_folder
 
-#: Who may write to the default directory could replace what lies there.
+#: Write permissions of other users, who could replace logs in the default directory.
 _NEVER: Final = 0o022
 
 
 def default_log_dir() -> Path:
-    """The directory of logs without ``log.dir``. Any user can guess the name, and create it first."""
+    """The directory of logs if ``log.dir`` is not set. Any user can guess the name and create it first."""
     return Path(tempfile.gettempdir()) / f"spark-rtps-{os.getuid()}"
 
 
 def make_log_dir(path: Path, mode: int | None = None) -> None:
-    """Make the directory of all logs; OptionError if it cannot be made, or others can get into the default one.
+    """Make the directory of all logs. Raises OptionError if that fails, or if others can enter the default directory.
 
-    ``mode`` is that of the logs in it: a new directory gets it too. None: whatever it is. A directory that the user
-    named may belong to anyone and be open to anyone, since each log in it has a mode of its own. The default one lies
-    where any user can create it first.
+    ``mode`` is the mode of the logs in it, which a new directory gets too. None: any mode. A directory that the user
+    named may belong to anyone and be open to anyone, because each log in it has a mode of its own. The default one is
+    in a directory where any user can create it first.
     """
     try:
         try:
@@ -53,4 +53,4 @@ def _check_default(path: Path, mode: int | None) -> None:
         lifted = "" if bits & _NEVER else f", or set log.mode={bits:04o}"
         raise OptionError("log.dir", str(path), fix + lifted)
     if mode is not None and wanted & ~bits:
-        path.chmod(bits | wanted)  # nobody could enter a log of this mode otherwise
+        path.chmod(bits | wanted)  # otherwise nobody else could enter the logs, whatever their mode

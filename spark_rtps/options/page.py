@@ -19,7 +19,7 @@ from .table_type import TYPE_OPTIONS
 
 
 class PageSection(NamedTuple):
-    """One table of the page, and what its options have in common."""
+    """One table of the page: its heading, introduction and options."""
 
     title: str
     about: str

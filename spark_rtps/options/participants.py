@@ -1,4 +1,4 @@
-"""The configuration of participants and writers that settings ask for."""
+"""Settings to configurations of participants and writers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def node_config(settings: Settings) -> NodeConfig:
 
 
 def publication_policy(settings: Settings) -> PublicationPolicy:
-    """How the writer of a sink sends."""
+    """The policy by which the writer of a sink sends."""
     return PublicationPolicy(
         writer=settings.writer_policy,
         batch=settings.batch,

@@ -1,4 +1,4 @@
-"""Parsed options to what the protocol takes: ``Qos`` and the policies."""
+"""Parsed options to ``Qos`` and the policies of the protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAMES: Final = frozenset(spec.name for spec in OPTIONS)
 
 
 def option_names(policy: type[Any], *prefixes: str) -> Mapping[str, str]:
-    """The option of each field of a policy that has one: its name with one of the prefixes."""
+    """The option of each field of a policy, if there is one: the field's name with one of the prefixes."""
     found = {
         field.name: [p + field.name for p in prefixes if p + field.name in _NAMES] for field in fields(policy)
     }
@@ -61,7 +61,7 @@ CONGESTION_FIELDS: Final = {
 
 TYPE_CONSISTENCY_FIELDS: Final = option_names(TypeConsistency, "type_consistency.")
 
-#: Options whose values differ from those of the policy: no bound is None here, and what the policy calls it there.
+#: Conversions of option values that differ from those of the policy; None is "no bound" for an option.
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "batch.max_data_bytes": lambda size: INFINITE if size is None else size,  # the datagram bounds it
     "batch.wire": BatchWire,

@@ -1,4 +1,4 @@
-"""What options about receiver services say, and which options a query with receiver services may set."""
+"""Options about receiver services, and the options that a query with receiver services may set."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .values import Values
 
 _RECEIVER: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})\s*=\s*([^\s:/=,]+:([0-9]{1,5}))")
 _PORT_MAX: Final = 65_535
-#: Times have 64 bits in logs and recordings: the year 9999 is no other one than the last of these, in 2262.
+#: The last time that logs and recordings can hold in 64 bits, in 2262; later times, such as the year 9999, become it.
 _TIMESTAMP_MAX: Final = (1 << 63) - 1
-#: Besides those about types and columns: what a query decides by itself.
+#: Options that a query decides by itself, in addition to those about types and columns.
 _OF_QUERIES: Final = frozenset(
     {
         *("topic", "subscribe", "subscribePattern", "domain", "metadata", "payload"),
@@ -31,7 +31,7 @@ _OF_QUERIES: Final = frozenset(
 
 
 def receiver_addresses(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names and addresses of receiver services, in the order of their names. Raises OptionError."""
+    """Names and addresses of receiver services, sorted by name. Raises OptionError."""
     found: dict[str, str] = {}
     for each in given:
         match = _RECEIVER.fullmatch(each)
@@ -44,7 +44,7 @@ def receiver_addresses(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def timestamp(option: str, text: str | None) -> int | None:
-    """Nanoseconds since 1970 of ISO 8601, or of milliseconds since 1970. Raises OptionError."""
+    """Nanoseconds since 1970 from a text in ISO 8601 or in milliseconds since 1970. Raises OptionError."""
     if text is None:
         return None
     fix = "must be ISO 8601, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
@@ -71,7 +71,7 @@ def _is_date(text: str) -> bool:
 
 
 def _check_positions(values: Values) -> None:
-    """Raise OptionError for positions that are not of all receivers, or that end before they start."""
+    """Raise OptionError if positions do not name exactly the receivers, or if an end lies before its start."""
     names = [name for name, _ in receiver_addresses(values.names("receivers"))]
     found = {option: values.value(option) for option in ("startingOffsets", "endingOffsets")}
     places = {option: dict(positions) for option, positions in found.items() if isinstance(positions, tuple)}
@@ -89,14 +89,14 @@ def _check_positions(values: Values) -> None:
 
 
 def asked_of_receivers(values: Values) -> dict[str, str] | None:
-    """The options of the subscription that a query asks its receivers for, as texts; None: it reads what is there."""
+    """The options of the subscription that a query requests, as texts; None: it reads an existing subscription."""
     if not values.boolean("receiver.subscribe"):
         return None
     passed_over = {"qos.profile", "qos.file", *(spec.name for spec in RECEIVER_OPTIONS)}
     # what a profile says is given option by option: its file lies here
     given = {spec.name: values.given(spec.name) for spec in BY_KEY.values() if spec.name not in passed_over}
     asked = {name: text for name, text in given.items() if text is not None}
-    if keeps_all(values):  # a file may name a depth all the same
+    if keeps_all(values):  # a file may name a depth although it has no effect
         asked.pop("history.depth", None)
     if values.profile != BEST_AVAILABLE:
         return asked
@@ -105,7 +105,7 @@ def asked_of_receivers(values: Values) -> dict[str, str] | None:
 
 
 def check_receivers(values: Values) -> None:
-    """Raise OptionError for an option that needs ``receivers``, or that their subscriptions decide."""
+    """Raise OptionError for an option that needs ``receivers``, or that the subscriptions of receivers decide."""
     if not values.has("receivers"):
         for spec in RECEIVER_OPTIONS:
             if values.has(spec.name):

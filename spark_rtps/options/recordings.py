@@ -1,4 +1,4 @@
-"""Which options a query of a recording may set."""
+"""The options that a query of a recording may set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .table_ros import ROS_OPTIONS
 from .table_type import TYPE_OPTIONS
 from .values import Values
 
-#: Besides those about types, columns and recordings themselves.
+#: Options allowed in addition to those about types, columns and recordings.
 _OF_RECORDINGS: Final = frozenset(
     {
         *(
@@ -33,7 +33,7 @@ _OF_RECORDINGS: Final = frozenset(
 
 
 def check_recordings(values: Values) -> None:
-    """Raise OptionError for an option that needs ``recording``, or that has no meaning for one."""
+    """Raise OptionError for an option that needs ``recording``, or that has no meaning for a recording."""
     if not values.has("recording"):
         for spec in RECORDING_OPTIONS:
             if values.has(spec.name):

@@ -1,4 +1,4 @@
-"""ROS 2's names and environment as what they mean in DDS: done to the texts of options before they are parsed."""
+"""Translates ROS 2's names and environment to those of DDS, in the texts of options before they are parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .table import BY_KEY
 from .texts import list_text, names_of
 from .values import Values, parse_value
 
-#: What the name of a topic begins with on the wire.
+#: The prefix of topic names on the wire.
 TOPIC_PREFIX: Final = "rt/"
 _LOCALHOST: Final = "127.0.0.1"
 
@@ -23,14 +23,14 @@ _NAME: Final = re.compile(r"/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*",
 _NODE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SUBSTITUTION: Final = re.compile(r"\{(\w*)\}", re.ASCII)
 _TYPE: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+", re.ASCII)
-#: Distributions of which a participant's GUID is 24 bytes in ros_discovery_info; later ones have 16.
+#: Distributions that announce a participant's GUID as 24 bytes in ros_discovery_info; later ones use 16.
 _LONG_GIDS: Final = frozenset({"dashing", "eloquent", "foxy", "galactic", "humble"})
 
 
 def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The options with DDS's names, and with what the environment decides where no option does.
+    """The options with DDS's names, and with the values of the environment for options that are not set.
 
-    Doing it twice changes nothing. Raises OptionError.
+    Translating twice changes nothing. Raises OptionError.
     """
     if not _is_on(given):
         return dict(given)
@@ -58,7 +58,7 @@ class RosNames:
     """The names of topics, as a node in a namespace with remappings resolves them."""
 
     def __init__(self, node: str, namespace: str, remaps: Iterable[str] = ()) -> None:
-        """Raises OptionError for what is no name, or no remapping."""
+        """Raises OptionError for an invalid name or remapping."""
         if _NODE.fullmatch(node) is None:
             fix = "must be letters, digits and underscores, such as spark_rtps"
             raise OptionError("ros.node", node, fix)
@@ -72,18 +72,18 @@ class RosNames:
             if not sign:
                 raise OptionError("ros.remap", rule, "must be from:=to, such as scan:=front/scan")
             whole = self._absolute("ros.remap", before.strip()), self._absolute("ros.remap", after.strip())
-            self._remaps.setdefault(*whole)  # as in ROS 2, the first rule that fits is the one
+            self._remaps.setdefault(*whole)  # as in ROS 2, the first rule that matches applies
 
     @classmethod
     def from_options(cls, given: Mapping[str, str]) -> RosNames:
-        """As options say."""
+        """The names according to the options."""
         specs = [BY_KEY[name] for name in ("ros.node", "ros.namespace", "ros.remap")]
         found = [parse_value(spec, given.get(spec.name, spec.default or "")) for spec in specs]
         node, namespace, remaps = cast("tuple[str, str, tuple[str, ...]]", found)
         return cls(node, namespace, remaps)
 
     def topic(self, name: str, option: str = "topic") -> str:
-        """What a topic is called on the wire. Raises OptionError."""
+        """The name of a topic on the wire. Raises OptionError."""
         name = name.strip()
         if name.startswith(TOPIC_PREFIX):
             return name
@@ -91,9 +91,9 @@ class RosNames:
         return f"{TOPIC_PREFIX}{self._remaps.get(whole, whole)[1:]}"
 
     def pattern(self, pattern: str) -> str:
-        """What the names on the wire match, where their absolute names are to match a pattern.
+        """The pattern of names on the wire whose absolute names match ``pattern``.
 
-        Remappings are of names, and no pattern is one.
+        Remappings apply to names only, not to patterns.
         """
         return wire_pattern(pattern, "/" if self.namespace == "/" else f"{self.namespace}/")
 
@@ -115,12 +115,12 @@ _RULE: Final = (
 
 
 def ros_name(topic: str) -> str | None:
-    """What ROS 2 calls a topic of DDS; None: it is no topic of ROS 2."""
+    """The ROS 2 name of a DDS topic; None: it is not a topic of ROS 2."""
     return f"/{topic.removeprefix(TOPIC_PREFIX)}" if topic.startswith(TOPIC_PREFIX) else None
 
 
 def ros_node(values: Values) -> RosNode | None:
-    """The node that the participant is; None: it takes no part in a ROS graph."""
+    """The node that the participant represents; None: it takes no part in a ROS graph."""
     if not values.boolean("ros"):
         return None
     names = RosNames(values.word("ros.node"), values.word("ros.namespace"))
@@ -143,7 +143,7 @@ def _dds_type(option: str, name: str) -> str:
 
 
 def _of_environment(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Options by what ROS 2's variables say; empty variables say nothing."""
+    """Options from ROS 2's environment variables; empty variables are ignored."""
     message = {
         name: text.strip() for name, text in environment.items() if name.startswith("ROS_") and text.strip()
     }

@@ -1,8 +1,8 @@
-"""Patterns of ROS 2's topics as patterns of their names on the wire.
+"""Translates patterns of ROS 2 topic names to patterns of names on the wire.
 
-A name of ROS 2 follows the prefix of its topic on the wire. So each place in a pattern at which a name may begin is
-found: behind an opening parenthesis or a bar, as long as nothing lies before it. A name that begins with a slash there
-is absolute; one that does not is in the namespace.
+On the wire the name follows a prefix. The translation therefore finds each position in a pattern at which a name may
+begin: behind an opening parenthesis or a bar, if nothing lies before it. A name that begins with a slash there is
+absolute; any other name is relative to the namespace.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: Opens a group: one that takes something from a name, or one that only looks around.
+#: The opening of a group: one that consumes characters, or one that only looks around.
 _GROUP: Final = re.compile(r"\((?:\?(?:P<\w+>|[aiLmsux]*(?:-[imsx]+)?:|>))?(?!\?)")
 _LOOK: Final = re.compile(r"\(\?(?:[=!]|<[=!]|#)")
 _ANCHOR: Final = re.compile(r"\^|\\A")
 _FLAGS: Final = re.compile(r"\(\?[aiLmsux]+\)")
 _SLASH: Final = re.compile(r"\\?/|\[/\]")
-#: What the translation of a pattern begins with.
+#: The beginning of a translated pattern.
 _TRANSLATED: Final = re.compile(r"(?:\(\?[aiLmsux]+\))?rt(?:/|\(\?:)")
 
 
 def wire_pattern(pattern: str, here: str) -> str:
     """The pattern of names on the wire; ``here`` is the namespace, with a slash at its end.
 
-    One that begins with ``rt/`` is of names on the wire already, so that doing it twice changes nothing.
+    A pattern that begins with ``rt/`` is returned unchanged, so that translating twice changes nothing.
     """
     if _TRANSLATED.match(pattern):
         return pattern
@@ -46,7 +46,8 @@ def wire_pattern(pattern: str, here: str) -> str:
 
 
 class _PatternNames:
-    """Where names begin in a pattern, ``text``, from which the anchors there are removed: whole names match anyway."""
+    """Finds the positions at which names begin in a pattern. ``text`` is the pattern without anchors there, which are
+    needless because whole names match."""
 
     def __init__(self, pattern: str) -> None:
         self.text = pattern
@@ -70,7 +71,7 @@ class _PatternNames:
         return text
 
     def _alternatives(self, at: int) -> int:
-        """Note the names that begin in alternatives from there on; where these end."""
+        """Record the names that begin in the alternatives from ``at`` on. Returns the end of the alternatives."""
         while True:
             at = self._alternative(at)
             if at >= len(self.text) or self.text[at] != "|":
@@ -99,7 +100,7 @@ class _PatternNames:
         return _SLASH.match(self.text, at) is not None
 
     def _behind_all(self, at: int) -> int:
-        """Where the alternative ends."""
+        """The end of the alternative."""
         while at < len(self.text) and self.text[at] not in "|)":
             at = self._behind(at)
         return at

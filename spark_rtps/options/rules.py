@@ -19,14 +19,14 @@ from .table import BY_KEY, OPTIONS
 from .table_ros import ROS_OPTIONS
 from .values import CALLABLE, Origin, Values
 
-#: What a datagram with one batch holds besides the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
+#: Bytes of a datagram with one batch in addition to the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
 #: headers of DATA_BATCH and one sample's metadata, HEARTBEAT_BATCH.
 _BATCH_HEADERS: Final = 256
 BATCH_DATA_MAX: Final = MESSAGE_SIZE_MAX - _BATCH_HEADERS
 
 _PARTITIONS_BYTES_MAX: Final = (1 << 16) - 8
 
-#: (smaller, larger): the first must not exceed the second, unless one of them is no bound at all.
+#: (smaller, larger): the first must not exceed the second, unless one of them is unlimited.
 _ORDERED: Final = (
     ("reliable_reader.min_heartbeat_response_delay", "reliable_reader.max_heartbeat_response_delay"),
     ("reliable_writer.min_nack_response_delay", "reliable_writer.max_nack_response_delay"),
@@ -45,7 +45,7 @@ _ORDERED: Final = (
     ("congestion_control.initial_window", "congestion_control.max_window"),
 )
 
-#: Options which only apply to what is compressed, and which options compress something.
+#: Options that only apply to compressed data, and the options that turn compression on.
 _OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
 _COMPRESSING: Final = ("batch.compression", "data_compression")
 #: Options which only apply to batches.
@@ -65,7 +65,7 @@ _OF_MEMBERS: Final = (
     "filter",
     "filter.parameters",
 )
-#: What a source of statuses takes.
+#: The options that a source of statuses accepts.
 _OF_STATUSES: Final = ("statuses", "topic", "log.dir", *(spec.name for spec in ROS_OPTIONS))
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
 
@@ -92,10 +92,7 @@ def check_options(values: Values, role: AppliesTo) -> None:
 
 
 def check_retention(values: Values, *, receiver_service: bool) -> None:
-    """``retention`` is for receiver services alone: a query finds one by ``receivers``, or has a receiver of its own.
-
-    Raises OptionError.
-    """
+    """Raise OptionError if a query sets ``retention``, which applies to receiver services only."""
     kept, period, consumption = "retention", "retention.time", "flow_control.consumption"
     for name in (kept, period):
         if values.has(name) and not receiver_service and not values.has("receivers"):
@@ -112,7 +109,7 @@ def check_retention(values: Values, *, receiver_service: bool) -> None:
 
 
 def check_log_full(values: Values, *, receiver_service: bool) -> None:
-    """What is dropped is lost, and a receiver service does not fail. Raises OptionError."""
+    """Raise OptionError if ``on_log_full=drop`` contradicts ``failOnDataLoss``, or if a receiver service would fail."""
     name, loss = "on_log_full", "failOnDataLoss"
     word = values.word(name)
     if word == "drop" and not receiver_service and values.boolean(loss):
@@ -127,7 +124,7 @@ def durability(values: Values) -> DurabilityKind:
     """DURABILITY, as ``durability`` or ``startingOffsets`` sets it."""
     kind = DurabilityKind[values.word("durability").upper()]
     starting = values.text("startingOffsets")
-    if starting is None or values.has("receivers"):  # there it is a place in their logs
+    if starting is None or values.has("receivers"):  # with receivers it is a position in their logs
         return kind
     wanted = DurabilityKind.TRANSIENT_LOCAL if starting == "earliest" else DurabilityKind.VOLATILE
     if (kind >= DurabilityKind.TRANSIENT_LOCAL) is (wanted >= DurabilityKind.TRANSIENT_LOCAL):
@@ -139,7 +136,7 @@ def durability(values: Values) -> DurabilityKind:
 
 
 def is_best_available(values: Values) -> bool:
-    """Whether a reader requests what the topic's writers offer."""
+    """Whether a reader requests the QoS that the topic's writers offer."""
     return values.profile == BEST_AVAILABLE
 
 
@@ -207,7 +204,7 @@ def _check_payload(values: Values) -> None:
 
 
 def check_statuses(values: Values) -> None:
-    """Raise OptionError for an option which a source of statuses, which joins no network, has no use for."""
+    """Raise OptionError for an option that has no effect for a source of statuses, which joins no network."""
     for spec in OPTIONS:
         if values.has(spec.name) and spec.name not in _OF_STATUSES:
             fix = f"has no effect with statuses=true, which takes {', '.join(_OF_STATUSES[1:])} alone; remove it"
@@ -270,7 +267,7 @@ def _check_partitions(values: Values) -> None:
             raise OptionError(
                 "partition", f"{name[:16]}...", f"a name must have fewer than {STRING_MAX} bytes of UTF-8"
             )
-    # each has a length, and a NUL, and padding
+    # each name has a length, a NUL and padding
     if sum(len(name.encode()) + 8 for name in values.names("partition")) > _PARTITIONS_BYTES_MAX:
         fix = (
             f"must be at most {_PARTITIONS_BYTES_MAX} bytes in all: one parameter carries all names to peers"
@@ -290,7 +287,7 @@ def _check_slice(values: Values) -> None:
 
 
 def _check_end(values: Values) -> None:
-    """A batch read needs an end. Spark reveals only later whether it reads a batch; a stream ignores the option."""
+    """Raise OptionError if a batch read would not end. It is not known yet whether this is a stream, which would ignore it."""
     name, rows = "read.timeout", "read.max_rows"
     if values.integer(name) == INFINITE and not values.has(rows):
         fix = f"without {rows} a batch read would never end; set {rows} too, or a finite duration"
@@ -327,7 +324,7 @@ def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> N
 
 def _check_order(values: Values, low: str, high: str) -> None:
     if low == "log.segment_bytes" and values.origin(low) is Origin.DEFAULT:
-        return  # a log of this size has smaller segments
+        return  # the default segment size is reduced for a log of this size
     heartbeats = low == "reliable_writer.heartbeats_per_max_samples"
     smaller = heartbeats_per_window(values) if heartbeats else values.integer_or_none(low)
     larger = values.integer(high)
@@ -356,7 +353,7 @@ def _check_history(values: Values, role: AppliesTo) -> None:
                 depth, values.given(depth), "has no meaning with history=keep_all; remove one of the two"
             )
         late = durability(values) >= DurabilityKind.TRANSIENT_LOCAL
-        # a history that nothing empties reaches the bound and stays there
+        # a history from which nothing is removed reaches the bound and stays there
         batches = values.boolean("batch.enable") or values.boolean("turbo_mode")
         bounds = (samples, "max_batches") if batches else (samples,)
         for bound in bounds if role is AppliesTo.WRITE and late else ():

@@ -46,7 +46,7 @@ def _check_flow_control(values: Values) -> None:
 
 
 def _check_inactivity(values: Values) -> None:
-    """A reader without progress counts as one that does not answer: something has to bound how long it may do so."""
+    """Raise OptionError if nothing limits the time of readers without progress, which count as not answering."""
     name, retries = (
         "reliable_writer.inactivate_nonprogressing_readers",
         "reliable_writer.max_heartbeat_retries",
@@ -62,7 +62,7 @@ def _check_inactivity(values: Values) -> None:
 
 
 def _check_tethering(values: Values, role: AppliesTo) -> None:
-    """A spy lies in the sink's log, whose writer keeps the time."""
+    """Raise OptionError for time-outs of a spy: it reads the sink's log, so the sink's writer applies its own."""
     for name in ("untethered_window_limit_timeout", "untethered_resting_timeout"):
         if role is AppliesTo.READ and values.has(name) and values.boolean("spy"):
             fix = f"has no effect with spy=true: the sink decides how long it waits; set {name} at the sink"
@@ -91,5 +91,5 @@ def _check_publication(values: Values) -> None:
 
 
 def _powers_around(length: int) -> tuple[int, int]:
-    """The powers of two next to a length: the one that is not above it, and the one that is not below it."""
+    """The nearest powers of two: the largest not above a length, and the smallest not below it."""
     return 1 << max(length.bit_length() - 1, 0), 1 << max(length - 1, 0).bit_length()

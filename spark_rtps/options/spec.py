@@ -10,7 +10,7 @@ from ..transport.value_classes import value
 
 
 class OptionKind(enum.Enum):
-    """How the text of an option is read; the value is what the table shows."""
+    """The kind of an option's value; the enum's text is shown in the documents."""
 
     TEXT = "text"
     OCTETS = "text, or `0x` and hexadecimal digits"
@@ -34,7 +34,7 @@ class AppliesTo(enum.Enum):
 
 @value
 class OptionSpec:
-    """One option. ``default`` is None where there is none, or where ``doc`` says what it depends on."""
+    """One option. ``default`` is None if there is none, or if ``doc`` describes what it depends on."""
 
     name: str
     kind: OptionKind
@@ -44,7 +44,7 @@ class OptionSpec:
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     maximum: int | None = None
-    #: Of a list: whether a name may be empty, and whether commas between single quotes divide nothing.
+    #: For a list: whether a name may be empty, and whether commas between single quotes do not separate names.
     may_be_empty: bool = False
     is_quoted: bool = False
 
@@ -61,7 +61,7 @@ class OptionSpec:
         return f"{self.kind.value} or `auto`" if self.takes_auto else self.kind.value
 
     def show(self, value: int) -> str:
-        """A number the way a user writes it for this option."""
+        """A number in the notation of this option."""
         return duration_text(value) if self.kind is OptionKind.DURATION else str(value)
 
 

@@ -35,7 +35,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
 
 BY_KEY: Final[dict[str, OptionSpec]] = {spec.name.lower(): spec for spec in OPTIONS}
 
-#: What a participant decides for all its readers and writers.
+#: Options that a participant decides for all its readers and writers.
 PARTICIPANT_OPTIONS: Final = (
     "domain",
     "interface",

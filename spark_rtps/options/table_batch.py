@@ -1,4 +1,4 @@
-"""Options of a writer's batches and of when its datagrams leave."""
+"""Options of a writer's batches and of the time at which its datagrams are sent."""
 
 from __future__ import annotations
 

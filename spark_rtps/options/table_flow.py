@@ -1,4 +1,4 @@
-"""Options of the publication log, of flow control and of congestion control (Aeron's), and of what is seen of them."""
+"""Options of the publication log, of flow control and congestion control (Aeron's), and of their metrics."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .spec import YEAR, AppliesTo, OptionKind, OptionSpec, value_text
 
 _READ, _WRITE, _BOTH = AppliesTo.READ, AppliesTo.WRITE, AppliesTo.BOTH
 
-#: A time-out is looked at so often at most.
+#: The shortest time-out: they are checked at this interval.
 _TIMEOUT: Final = 1_000_000
 _TIMER: Final = 100_000
 _GROUP_MAX: Final = 1 << 16
 _TAG_BITS: Final = 63
 _WINDOW_MAX: Final = 1 << 30
-#: Of the publication log, see `log.publication_log_metadata`, which loads NumPy.
+#: Limits of the publication log, as in `log.publication_log_metadata`, which would import NumPy.
 TERM_LENGTH_MIN: Final = 64 << 10
 TERM_LENGTH_MAX: Final = 1 << 30
 

@@ -10,7 +10,7 @@ from .spec import AppliesTo, OptionKind, OptionSpec
 
 _READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
 
-#: We announce ourselves several times in a lease: a shorter one is a flood.
+#: The shortest lease: a participant announces itself several times per lease, so that a shorter one would flood peers.
 _LEASE_MIN: Final = 100_000_000
 
 PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (

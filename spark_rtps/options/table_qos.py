@@ -9,7 +9,7 @@ from .spec import AppliesTo, OptionKind, OptionSpec
 
 _READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
 
-#: A parameter's length has 16 bits on the wire, and is a multiple of 4; it holds a count besides.
+#: A parameter's length has 16 bits on the wire and is a multiple of 4; it includes a count.
 _OCTETS_MAX: Final = (1 << 16) - 8
 
 QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (

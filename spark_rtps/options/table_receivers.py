@@ -1,4 +1,4 @@
-"""Options about receiver services: where they are, who asks, and where a query begins."""
+"""Options about receiver services: their addresses, the credentials of a query, and where it starts and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options about the topic, and about where a query starts and how much it takes."""
+"""Options about the topic, the start of a query and the size of its micro-batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options about the topic's type: where it comes from, which columns it makes, and which samples become rows."""
+"""Options about the topic's type: its source, the columns it becomes, and the samples that become rows."""
 
 from __future__ import annotations
 

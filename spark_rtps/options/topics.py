@@ -10,14 +10,14 @@ from ..transport.limits import STRING_MAX
 from ..transport.protocol.discovery.topic_selection import TopicSelection
 from .values import Values
 
-#: What names several topics.
+#: The options that name several topics.
 SEVERAL: Final = "subscribe, subscribePattern"
 _STRATEGIES: Final = ("topic", "subscribe", "subscribePattern")
 _ONE: Final = f"only one of the options {', '.join(_STRATEGIES[:-1])} and {_STRATEGIES[-1]} can be set"
 
 
 def topic_selection(values: Values) -> TopicSelection | None:
-    """The topics to read together; None: it is one ``topic``. Raises OptionError."""
+    """The topics to read together; None: only ``topic`` is read. Raises OptionError."""
     given = [name for name in _STRATEGIES if values.has(name)]
     if len(given) > 1:
         name = given[-1]

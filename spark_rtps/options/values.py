@@ -1,4 +1,4 @@
-"""The texts of options to values: each by its kind, without regard to other options."""
+"""Parses the text of each option by its kind, independently of other options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .spec import AppliesTo, OptionKind, OptionSpec
 from .table import BY_KEY, OPTIONS, SPARK_KEYS
 from .texts import duration, names_of, size
 
-#: A word for all receiver services, or by the name of each a position or a word.
+#: One word for all receiver services, or for each of them by name a position or a word.
 Offsets: TypeAlias = "str | tuple[tuple[str, int | str], ...]"
 
 # --- by name ---------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def given_options(options: Mapping[str, str], role: AppliesTo) -> dict[str, str]
 
 
 class Origin(enum.IntEnum):
-    """Where a value comes from; the greatest wins."""
+    """The origin of a value; the greatest one takes precedence."""
 
     DEFAULT = 0
     PROFILE = 1
@@ -52,7 +52,7 @@ class Origin(enum.IntEnum):
 _DOING: Final = {AppliesTo.READ: "reading", AppliesTo.WRITE: "writing", AppliesTo.BOTH: "either"}
 
 
-#: What an option without a default has if nobody sets it; of all other kinds None.
+#: The value of an option without a default that is not set; for all other kinds None.
 _NONE_GIVEN: Final[Mapping[OptionKind, object]] = {
     OptionKind.LIST: (),
     OptionKind.BOOLEAN: False,
@@ -61,7 +61,7 @@ _NONE_GIVEN: Final[Mapping[OptionKind, object]] = {
 
 
 class Values:
-    """Parsed values of all options by their names: given, else the profile's, else default."""
+    """Parsed values of all options by name: the user's, else the profile's, else the default."""
 
     def __init__(
         self, given: Mapping[str, str], role: AppliesTo = AppliesTo.BOTH, profile: Profile = NO_PROFILE
@@ -101,11 +101,11 @@ class Values:
         return name in self._given
 
     def given(self, name: str) -> str | None:
-        """The text that the user or the profile has for it."""
+        """The text of an option from the user or the profile."""
         return self._given.get(name, self._profile.get(name))
 
     def shown(self, name: str) -> str:
-        """The value as an error shows it: as it was given, or else the default."""
+        """The value as an error shows it: the text as given, else the default."""
         return self.given(name) or BY_KEY[name.lower()].default or ""
 
     def value(self, name: str) -> object:
@@ -177,12 +177,12 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 
-#: DDS counts in 32 bits.
+#: DDS counts with 32 signed bits.
 _LONG_MAX: Final = (1 << 31) - 1
 
 
 def parse_value(spec: OptionSpec, text: str) -> object:
-    """The value of a text for an option; OptionError if it has none."""
+    """The value of an option's text. Raises OptionError for an invalid text."""
     text = text.strip()
     if not _is_unicode(text):  # a command line that is not UTF-8 contains lone surrogates
         raise OptionError(spec.name, ascii(text[:16]), "must be Unicode")
@@ -284,7 +284,7 @@ def _bounded(spec: OptionSpec, text: str, value: int) -> int:
 
 
 def _octets(spec: OptionSpec, text: str) -> bytes:
-    """The UTF-8 of the text, or the bytes that ``0x...`` stands for."""
+    """The UTF-8 bytes of the text, or the bytes that ``0x...`` gives in hexadecimal digits."""
     octets = text.encode()
     if text[:2].lower() == "0x":
         try:
@@ -323,7 +323,7 @@ def _plugin(spec: OptionSpec, text: str) -> str:
 
 
 def _positions(spec: OptionSpec, text: str) -> tuple[tuple[str, int | str], ...]:
-    """By name of a receiver service, a position in its log or one of ``spec.choices``."""
+    """For each receiver service by name, a position in its log or one of ``spec.choices``."""
     fix = f'must be JSON such as {{"cell-1": 12345, "cell-2": "{spec.choices[0]}"}}'
     try:
         pairs: list[tuple[str, object]] = json.loads(text, object_pairs_hook=list)

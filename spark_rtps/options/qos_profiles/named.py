@@ -61,7 +61,7 @@ ROS2_PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
     "parameters": _queue(1000),
     "parameter_events": _queue(1000),
     "system_default": {},
-    # What every writer offers; a receiver requests what all writers that it finds offer (`left_to_writers`).
+    # The QoS that a writer offers; a receiver requests the QoS that all writers it finds offer (`left_to_writers`).
     "best_available": {"reliability": "best_effort", "durability": "volatile"},
 }
 _WRITER_BEST_AVAILABLE: Final = _queue(10, "reliable", "transient_local")

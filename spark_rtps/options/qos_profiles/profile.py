@@ -13,11 +13,11 @@ from ...transport.value_classes import value
 
 @value
 class Profile:
-    """The texts of options by their names; options that the user sets win."""
+    """The texts of options by name; options that the user sets take precedence."""
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
-    #: Warnings about settings of its file that no option has.
+    #: Warnings about settings in the profile's file for which there is no option.
     warnings: tuple[str, ...] = ()
 
 

@@ -1,7 +1,7 @@
 """QoS profiles from XML files of RTI Connext, the OMG (DDS-XML 1.0) and Fast DDS.
 
-A profile becomes the texts of options, whose own parser judges the values. A setting that no option has is named in a
-warning.
+A profile becomes the texts of options, which the options' parser checks. A setting for which there is no option is
+named in a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILE_BYTES_MAX: Final = 16 << 20
 _DEPTH_MAX: Final = 64
 _PREDEFINED_FLOW_CONTROLLERS: Final = ("default", "fixed_rate", "on_demand")
 _LIBRARIES: Final = ("qos_library", "qosLibrary")
-#: Base profiles that are built into RTI Connext; what they set is not known here.
+#: Base profiles that are built into RTI Connext; their settings are not known here.
 _BUILTIN: Final = re.compile(r"Builtin\w*::.*")
 
 
@@ -30,7 +30,7 @@ def read_profile(path: Path, name: str | None, *, writes: bool) -> Profile:
     """The profile of that name; without a name the default of the file, or its only profile.
 
     Raises:
-        OptionError: the file cannot be read, is no such file, or has no such profile.
+        OptionError: the file cannot be read, is not a QoS file, or has no such profile.
     """
     root = _parse(path)
     if any(True for _ in _libraries(root)):
@@ -45,7 +45,7 @@ def read_profile(path: Path, name: str | None, *, writes: bool) -> Profile:
 
 
 def _parse(path: Path) -> Element:
-    """The root element, with names without namespaces. A document type, and thus entities, are refused."""
+    """The root element; names lose their namespaces. A document type, and therefore entities, are refused."""
     try:
         with path.open("rb") as file:
             data = file.read(_FILE_BYTES_MAX + 1)
@@ -142,7 +142,7 @@ def _libraries(root: Element) -> Iterator[Element]:
 
 
 class _DdsFile:
-    """The libraries of one file, seen by a reader or a writer."""
+    """The libraries of one file, for a reader or for a writer."""
 
     def __init__(self, path: Path, root: Element, writes: bool) -> None:
         self._path = path
@@ -185,7 +185,7 @@ class _DdsFile:
         heirs: tuple[str, ...],
         only: str | None = None,
     ) -> None:
-        """The sections of the bases of a profile, then its own; of each the section ``only``, if that is given."""
+        """The sections of the bases of a profile, then its own; if ``only`` is given, just that section of each."""
         profile = self._profiles[full]
         for base in _bases(profile):
             self._inherit_base(base, options, unused, (*heirs, full), only)

@@ -149,7 +149,7 @@ FAST_WRITER: Final[Paths] = {
     "qos/publish_mode/kind": ("publish_mode",),
     "qos/publish_mode/flow_controller_name": ("flow_controller.name",),
     "qos/disable_positive_acks/enabled": ("reliable_writer.disable_positive_acks",),
-    # one duration there, a range here
+    # one duration in the file, a minimum and a maximum in the options
     "qos/disable_positive_acks/duration": (_KEEP.format("min"), _KEEP.format("max")),
     "times/heartbeat_period": ("reliable_writer.heartbeat_period",),
     "times/nack_response_delay": (

@@ -65,7 +65,7 @@ def _duration(element: Element) -> str | None:
 
 
 def names_text(element: Element) -> str | None:
-    """Names, which are no constants whatever they are; several as a list."""
+    """Names, which are never read as constants; several names become a list."""
     if any(len(child) for child in element):
         return None
     return list_text((each.text or "").strip() for each in (element if len(element) else [element]))
@@ -92,7 +92,7 @@ def dotted_octets_text(element: Element) -> str | None:
 
 
 def positive_text(element: Element) -> str | None:
-    """A number where zero and less are unlimited, as in Fast DDS."""
+    """A number; zero and less mean unlimited, as in Fast DDS."""
     text = value_text(element)
     return "unlimited" if text is not None and re.fullmatch(r"0|-\d+", text) else text
 
