@@ -92,7 +92,7 @@ def check_options(values: Values, role: AppliesTo) -> None:
 
 
 def check_retention(values: Values, *, receiver_service: bool) -> None:
-    """Raise OptionError if a query sets ``retention``, which applies to receiver services only."""
+    """Raise OptionError for ``retention`` of a query that has a receiver of its own, and for contradicting options."""
     kept, period, consumption = "retention", "retention.time", "flow_control.consumption"
     for name in (kept, period):
         if values.has(name) and not receiver_service and not values.has("receivers"):
@@ -287,7 +287,7 @@ def _check_slice(values: Values) -> None:
 
 
 def _check_end(values: Values) -> None:
-    """Raise OptionError if a batch read would not end. It is not known yet whether this is a stream, which would ignore it."""
+    """Raise OptionError if a batch read would not end. Streams are checked too: Spark reveals the difference later."""
     name, rows = "read.timeout", "read.max_rows"
     if values.integer(name) == INFINITE and not values.has(rows):
         fix = f"without {rows} a batch read would never end; set {rows} too, or a finite duration"
