@@ -218,7 +218,7 @@ class Spdp:
         return remote if remote.prove((address,)) else None
 
     def _equal_to(self, address: str) -> frozenset[str]:
-        """An address, and those of which it is an alias."""
+        """An address, and the addresses equivalent to it."""
         return self._own_host if address in self._own_host else frozenset((address,))
 
     def on_announcement(

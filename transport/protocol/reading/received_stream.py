@@ -93,7 +93,7 @@ class ReceivedStream:
         self.wanted, self.timer_at = True, 0
 
     def set_due(self, position: int, term: int) -> None:
-        """From what was consumed at ``position``, find where there is something to do again."""
+        """Set ``due``, the next position to act on, after consumption up to ``position``."""
         if self.timer_at == INFINITE:
             self.due = self.rcv_pos + 1
             return

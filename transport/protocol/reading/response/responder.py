@@ -91,7 +91,7 @@ class DueResponses:
             it.acknack_count = next_count(it.acknack_count, now)
 
     def acknowledge(self, it: WriterResponse, at: int, now: int) -> None:
-        """Acknowledge what has come by then, ``at`` a time or now."""
+        """Acknowledge at the time ``at`` all samples that have arrived by then."""
         if at <= now:
             if it.acks.owe():
                 self.set_timer(it)
