@@ -293,7 +293,9 @@ class TestStatuses:
         vehicles.assert_liveliness()
         wait_until(lambda: vehicles.statuses["LIVELINESS_LOST"]["total_count"] == lost + 1)
 
-    def test_after_closing(self, participant: rtps.Participant, peer: CyclonePeer) -> None:
+    def test_a_closed_publication_refuses_calls(
+        self, participant: rtps.Participant, peer: CyclonePeer
+    ) -> None:
         with participant.publish("t", **KEYED) as vehicles:
             vehicles.write(ROWS)
         assert vehicles.is_closed and not vehicles.wait_for_readers()

@@ -112,7 +112,7 @@ def offered(ours: rtps.Publication, batch: pa.RecordBatch, answers: list[int]) -
     return answer
 
 
-def test_at_the_end_of_a_term_an_offer_is_to_be_made_again(participate: Participate) -> None:
+def test_an_offer_at_the_end_of_a_term_is_to_be_repeated(participate: Participate) -> None:
     reading = participate().subscribe("points", **KEYED)
     ours = publication(participate())
     assert ours.wait_for_readers(PATIENCE)
@@ -132,7 +132,7 @@ def test_at_the_end_of_a_term_an_offer_is_to_be_made_again(participate: Particip
     )
 
 
-def test_at_the_end_of_a_term_a_claim_is_to_be_made_again(participate: Participate) -> None:
+def test_a_claim_at_the_end_of_a_term_is_to_be_repeated(participate: Participate) -> None:
     reading = participate().subscribe("points", **KEYED)
     ours = publication(participate())
     assert ours.wait_for_readers(PATIENCE)
@@ -148,7 +148,7 @@ def test_at_the_end_of_a_term_a_claim_is_to_be_made_again(participate: Participa
     assert reading.take(max_rows=700, timeout=PATIENCE)["x"].to_pylist() == list(range(700))
 
 
-def test_at_the_end_of_all_positions_nothing_is_taken_any_more(participate: Participate) -> None:
+def test_offers_beyond_the_last_position_are_refused(participate: Participate) -> None:
     """Term ids have 31 bits, more than a test can use up: this log is made to end after its first term."""
     reading = participate().subscribe("points", **KEYED)
     ours = publication(participate())

@@ -61,7 +61,7 @@ def test_a_listener_is_called_for(kept: ReaderStatuses | WriterStatuses, status:
 @pytest.mark.parametrize(
     ("kept", "statuses"), [(ReaderStatuses(ME), OF_READERS), (WriterStatuses(ME), OF_WRITERS)]
 )
-def test_there_are_no_others(kept: ReaderStatuses | WriterStatuses, statuses: tuple[str, ...]) -> None:
+def test_the_board_has_all_statuses(kept: ReaderStatuses | WriterStatuses, statuses: tuple[str, ...]) -> None:
     board = StatusBoard("T", kept, lambda: labels(kept), None)
     assert set(board.all()) == set(statuses)
 

@@ -183,7 +183,9 @@ class TestTables:
 
 
 class TestIteration:
-    def test_batches_as_they_come(self, participant: rtps.Participant, cyclone: Cyclone) -> None:
+    def test_batches_are_yielded_as_they_arrive(
+        self, participant: rtps.Participant, cyclone: Cyclone
+    ) -> None:
         peer = written(cyclone, cyclone_types.Number)
         subscription = subscribed(participant, peer)
         peer.call("write_numbers", "t", 0, 100)

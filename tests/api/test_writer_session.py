@@ -115,7 +115,7 @@ def write(to: WriterSession, count: int = 10) -> None:
 
 
 class TestReadersThatLeave:
-    def test_before_they_had_all(self, network: Network) -> None:
+    def test_a_reader_that_leaves_before_it_has_all_samples_is_an_error(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
@@ -147,14 +147,14 @@ class TestReadersThatLeave:
         session(network).wait_for_reader()
         assert "no match" in caplog.text and "set the option partition" in caplog.text
 
-    def test_with_all_they_were_sent(self, network: Network) -> None:
+    def test_a_reader_that_leaves_with_all_samples_is_no_error(self, network: Network) -> None:
         network.join(1)
         task = session(network)
         write(task)
         network.script = [lambda: network.acknowledge(1, 10), lambda: network.leave(1)]
         task.wait_for_acknowledgments()
 
-    def test_while_another_has_it(self, network: Network) -> None:
+    def test_a_reader_that_leaves_while_another_has_all_samples_is_no_error(self, network: Network) -> None:
         network.join(1)
         network.join(2)
         task = session(network)

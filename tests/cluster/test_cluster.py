@@ -73,7 +73,7 @@ class Copying:
         return sorted(pairs), set(found["host"].to_pylist())
 
 
-def test_where_it_is_not_served_the_task_says_where_the_log_is(
+def test_a_task_without_a_log_server_names_the_host_of_the_log(
     standalone: Cluster, driver: Driver, tmp_path: Path
 ) -> None:
     copying = Copying(standalone, driver, "unserved", tmp_path, **{"serve.address": "none"})

@@ -61,7 +61,7 @@ def test_annotations_of_a_file_are_compared(mine: Callable[..., TopicType]) -> N
     assert "is @appendable, the reader's struct T is @final" in cannot_write(there, here)[0]
 
 
-def test_in_xcdr2_it_shows(mine: Callable[..., TopicType]) -> None:
+def test_extensibility_matters_in_xcdr2(mine: Callable[..., TopicType]) -> None:
     idl = "{} struct T {{ long id; @optional long more; }};"
     here = mine(idl.format(""))
     for reported, able in (("@final", False), ("@appendable", True), ("@mutable", False)):

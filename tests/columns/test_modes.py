@@ -407,14 +407,14 @@ class TestCounting:
         read(tmp_path, at[0], at[30], plan)
         assert sum(self.counts(tmp_path).values()) == 10
 
-    def test_where_nothing_can_be_written(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_unwritable_report_is_logged(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         at, plan = self.scene(tmp_path)
         (tmp_path / f"{DECODING_REPORT}.lock").mkdir()
         with caplog.at_level(logging.WARNING):
             assert len(read(tmp_path, at[0], at[30], plan)) == 20
         assert "`spark-rtps errors` and `loss` will not show what became no rows" in caplog.text
 
-    def test_users_see_it(self, tmp_path: Path) -> None:
+    def test_malformed_samples_are_in_the_error_reports(self, tmp_path: Path) -> None:
         directory = tmp_path / "log"
         at, plan = self.scene(directory)
         read(directory, at[0], at[30], plan)
@@ -425,7 +425,7 @@ class TestCounting:
         (text,) = {e.text for e in report.errors if str(OTHER) in e.text}
         assert text.startswith(f"malformed sample of writer {OTHER}: ")
 
-    def test_statistics_show_it(self, tmp_path: Path) -> None:
+    def test_malformed_samples_are_in_the_statistics(self, tmp_path: Path) -> None:
         directory = tmp_path / "log"
         about = {"topic": "T", "type": "Point", "guid_prefix": "01" * 12}
         StreamLog.create(directory, max_bytes=1 << 20, metadata=about).close()

@@ -167,7 +167,7 @@ class TestCertainty:
             ("struct P { long x; }; @final struct S { P p; };", {}, False),
         ],
     )
-    def test_types_that_say_what_they_are(
+    def test_types_with_an_explicit_extensibility(
         self, tmp_path: Path, text: str, options: dict[str, str], certain: bool
     ) -> None:
         path = write(tmp_path / "s.idl", text)

@@ -198,7 +198,7 @@ class TestRecording:
         assert [(e["text"], e["count"]) for e in found["errors"]] == [("topic 'T': careful", 1)]  # type: ignore[attr-defined]
         assert (root / "errors").stat().st_mode & 0o777 == 0o700
 
-    def test_where_nothing_can_be_written(self, root: Path, logger: logging.Logger) -> None:
+    def test_an_unwritable_directory_records_no_errors(self, root: Path, logger: logging.Logger) -> None:
         root.write_text("a file in the way")
         record_errors()
         logging.getLogger("spark_rtps.datasource").warning("a")

@@ -106,7 +106,7 @@ class TestStat:
         assert f"no source or sink runs at {receiver.address}\n" in printed
         assert "1 more that have ended" in printed
 
-    def test_rates_also_when_it_was_away_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rates_of_a_receiver_that_was_away_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now: list[int | None] = [100]
 
         def answers(_: str) -> dict[str, Any] | tuple[int, str]:
@@ -169,7 +169,7 @@ class TestLs:
         assert "8 s at most" in run("ls", "-r", "127.0.0.1:1", "--wait", "9s", exit_code=2).output
 
     @pytest.mark.parametrize("option", ["--domain=3", "--interface=lo", "--peers=h"])
-    def test_where_it_looks_is_its_own(self, option: str) -> None:
+    def test_network_options_are_refused_with_a_receiver(self, option: str) -> None:
         assert "uses its own" in run("ls", "-r", "127.0.0.1:1", option, exit_code=2).output
 
 

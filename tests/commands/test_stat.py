@@ -37,7 +37,7 @@ def test_help() -> None:
 
 
 class TestNothing:
-    def test_says_so_and_where_it_looked(self, root: Path, tmp_path: Path) -> None:
+    def test_stat_without_streams_names_the_directories(self, root: Path, tmp_path: Path) -> None:
         output = run("--log-dir", str(tmp_path / "other")).stdout
         assert "no source or sink runs" in output
         assert str(root) in output

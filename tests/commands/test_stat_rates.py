@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("root")
 
 
 class TestRates:
-    def test_from_one_look_to_the_next(self, root: Path) -> None:
+    def test_rates_between_two_snapshots(self, root: Path) -> None:
         one, two = source(root, "A", log__rows=100), sink(root, "B", writer__written_samples=5)
         looks = [look_around([root], 10 * SECOND)]
         one.counter("log.rows").set(300)

@@ -66,7 +66,7 @@ def settings() -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def test_systemd_takes_it(unit: Path) -> None:
+def test_systemd_accepts_the_unit(unit: Path) -> None:
     done = analyzed("verify", f"./{unit.name}", cwd=unit.parent)
     assert (done.returncode, done.stderr) == (0, "")
 

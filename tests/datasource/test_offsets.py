@@ -49,6 +49,6 @@ def test_newer_version() -> None:
         None,
     ],
 )
-def test_not_ours(raw: dict[str, Any]) -> None:
+def test_foreign_offsets_are_refused(raw: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="no offset of the rtps source"):
         Offset.from_json(raw)

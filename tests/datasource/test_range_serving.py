@@ -74,7 +74,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return there
 
 
-def test_with_none_nothing_listens() -> None:
+def test_serve_address_none_starts_no_server() -> None:
     s = Scene(serve_address="none")
     assert s.serving.served(LOGS[0]) is None
     assert not s.servers

@@ -102,7 +102,7 @@ def test_an_unreached_receiver_may_have_the_missing_slice(services: ReceiverServ
     reader.latestOffset(zero, ALL)
 
 
-def test_after_a_restart_too(services: ReceiverServices) -> None:
+def test_slices_are_checked_after_a_restart_too(services: ReceiverServices) -> None:
     sliced(services, "0/2", "1/2")
     reader = services.reader(startingOffsets="earliest")
     zero = reader.initialOffset()

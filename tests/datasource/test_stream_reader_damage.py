@@ -266,7 +266,7 @@ class TestDamage:
         assert "left out because failOnDataLoss=false" in caplog.text
 
     @pytest.mark.parametrize("at", [4, 8, 100, 200])
-    def test_planning_goes_past_it(
+    def test_planning_continues_past_damage(
         self, make: Callable[..., Source], written: tuple[dict[str, Any], dict[str, Any], Path], at: int
     ) -> None:
         zero, end, directory = written

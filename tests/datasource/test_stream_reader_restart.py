@@ -257,7 +257,7 @@ class TestDeadReceiver:
             source.reader.latestOffset(zero, ALL)
         assert time.monotonic() - began < 5  # it would be 10 s
 
-    def test_not_for_ever(self, make: Callable[..., Source]) -> None:
+    def test_a_receiver_that_keeps_dying_ends_the_query(self, make: Callable[..., Source]) -> None:
         source = make()
         zero = source.begin()
         for _ in range(3):

@@ -82,7 +82,7 @@ def test_deadline_missed_by_us(
 # --- LIFESPAN -------------------------------------------------------------------------------------
 
 
-def test_lifespan_over_before_it_came(
+def test_a_sample_past_its_lifespan_is_dropped(
     shared_peer: CyclonePeer, subscribe: Callable[..., Subscription], topic: str
 ) -> None:
     """Cyclone sends what its own clock lets it; we go by the source timestamp, as DDS has it."""

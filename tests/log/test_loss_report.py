@@ -98,9 +98,7 @@ def test_long_topics_are_cut(path: Path) -> None:
     assert loss.topic == "\N{GREEK SMALL LETTER OMEGA}" * 128
 
 
-def test_where_nothing_can_be_written_it_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unwritable_report_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     report = LossReport(tmp_path / "none" / "loss_report")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

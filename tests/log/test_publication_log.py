@@ -114,7 +114,7 @@ def test_an_aborted_claim_is_a_pad() -> None:
     assert bodies(log) == [b"next"]
 
 
-def test_there_is_no_frame_where_none_begins() -> None:
+def test_a_position_within_a_frame_has_no_frame() -> None:
     log = PublicationLog.create(TERM)
     write(log, b"x" * 100)
     assert frame_at(log, 32) is None, "a body"

@@ -317,9 +317,7 @@ def damage(directory: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 20))
-def test_after_any_damage_no_sample_comes_twice_and_no_position_is_used_twice(
-    tmp_path: Path, seed: int
-) -> None:
+def test_damage_repeats_no_sample_and_reuses_no_position(tmp_path: Path, seed: int) -> None:
     """What a recovered log lets its reader ask for next follows all that can still be read of each writer."""
     for number in range(seed, seed + 20):
         rng = random.Random(number)

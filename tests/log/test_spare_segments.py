@@ -58,7 +58,7 @@ def test_a_trimmed_segment_is_the_next_one(log: StreamLog) -> None:
     assert not files(log, "spare")
 
 
-def test_there_are_few_spares_and_they_count(log: StreamLog) -> None:
+def test_spare_segments_are_few_and_count_in_the_size(log: StreamLog) -> None:
     fill(log, 8)
     log.trim(log.position)
     assert len(files(log, "spare")) == 4

@@ -346,7 +346,7 @@ def test_a_directory_holds_one_log(log: StreamLog) -> None:
     StreamLog.open(log.directory).close()
 
 
-def test_there_is_no_log(tmp_path: Path) -> None:
+def test_opening_a_missing_log_is_an_error(tmp_path: Path) -> None:
     assert not StreamLog.exists(tmp_path / "none")
     with pytest.raises(LogError, match="there is no stream log"):
         StreamLog.open(tmp_path / "none")

@@ -135,7 +135,7 @@ def test_nothing_was_published_yet() -> None:
     assert log.after(0) == [] and log.after(10 * LIMIT) == []
 
 
-def test_when_it_has_to_be_looked_at() -> None:
+def test_get_timer_is_the_next_change_of_state() -> None:
     log = lagging()
     assert log.tethering.get_timer() is None
     log.after(LIMIT)

@@ -170,7 +170,7 @@ class TestFiles:
         for name, value in writer.writer.counters.snapshot().items():
             assert stream.counters[f"writer.{name}"] == value
 
-    def test_where_its_stream_stands(self, root: Path, writer: BlockingWriter) -> None:
+    def test_counters_have_the_positions_of_the_stream(self, root: Path, writer: BlockingWriter) -> None:
         counters = PublisherCounters()
         counters.add_writer(writer, type_name="T", domain=0)
         join(writer, 1)
@@ -264,7 +264,7 @@ class TestFiles:
 
 
 class TestWhen:
-    def test_not_at_every_call(self, root: Path, writer: BlockingWriter) -> None:
+    def test_counters_are_not_updated_at_every_call(self, root: Path, writer: BlockingWriter) -> None:
         clock = Clock()
         counters = PublisherCounters(clock=clock)
         counters.add_writer(writer, type_name="T", domain=0)

@@ -98,7 +98,7 @@ def test_two_looks_are_alike_whenever_they_were() -> None:
     assert not is_alike(snapshot(matched(1, 1)), snapshot(matched(1, 0)))
 
 
-def test_which_streams_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_and_other_streams_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = replace(stream("/logs/b"), state=State.ENDED)
     streams = stream("/logs/c"), stream("/logs/a", topic="Circle"), ended
 

@@ -92,9 +92,7 @@ def test_the_longest_datagrams_all_at_once_have_room(
     assert drained(sockets) == sent
 
 
-def test_where_a_datagram_is_long_each_is_received_alone(
-    sockets: Sockets, senders: list[socket.socket]
-) -> None:
+def test_long_datagrams_are_received_one_by_one(sockets: Sockets, senders: list[socket.socket]) -> None:
     assert (found := sockets._many[sockets.user]) is not None
     teach(sockets, senders)
     for size, many in ((64, True), (2_000, False), (64, False)):

@@ -76,7 +76,7 @@ def test_an_offer_is_all_or_nothing(scene: Scene) -> None:
         writer.offer(numbered(0, 1_000, size=64))
 
 
-def test_after_the_node_has_closed(scene: Scene) -> None:
+def test_an_offer_after_the_node_has_closed(scene: Scene) -> None:
     scene.reader(scene.node())
     node = scene.node()
     writer = scene.writer(node, flow_control=FLOW)

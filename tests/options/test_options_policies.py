@@ -192,7 +192,7 @@ class TestValues:
         assert (policy.min_send_window_size, policy.max_send_window_size) == (INFINITE, 64)
         assert write(reliable_writer__min_send_window_size="4").writer_policy.max_send_window_size == INFINITE
 
-    def test_at_most_one_heartbeat_a_sample(self) -> None:
+    def test_heartbeats_are_at_most_one_a_sample(self) -> None:
         policy = write(reliable_writer__max_send_window_size="3").writer_policy
         assert policy.heartbeats_per_max_samples == 3
 

@@ -104,7 +104,7 @@ def arriving(seed: int, size: int) -> list[tuple[bytes, str]]:
 @pytest.mark.parametrize("history", [ALL, replace(ALL, max_samples=5), LASTING], ids=["all", "some", "last"])
 @pytest.mark.parametrize("size", [24, 4_004])
 @pytest.mark.parametrize("seed", seeds(25))
-def test_as_if_each_had_come_alone(seed: int, size: int, history: object) -> None:
+def test_a_burst_of_batches_equals_single_datagrams(seed: int, size: int, history: object) -> None:
     datagrams, chance = arriving(seed, size), random.Random(seed)
     together, alone = (End(qos=history) for _ in range(2))
     at, now = 0, SECOND

@@ -429,7 +429,7 @@ def test_preemptive_acknacks_have_the_base_that_the_vendor_answers(
 @pytest.mark.parametrize(
     "capture", [each for each in ALL if "typelookup" not in each.stem], ids=lambda path: path.stem
 )
-def test_in_the_place_of_a_captured_reader(capture: Path) -> None:
+def test_a_captured_writer_matches_a_reader_in_the_place_of_the_original(capture: Path) -> None:
     expected = json.loads(capture.with_suffix(".expected.json").read_text())
     participant, runs = impersonate(capture)
     reported = list(iter(participant.next_event, None))

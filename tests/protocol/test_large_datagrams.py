@@ -47,7 +47,7 @@ def check(
 
 
 @pytest.mark.parametrize("seed", seeds(80))
-def test_as_if_each_had_come_alone(seed: int) -> None:
+def test_a_burst_of_large_datagrams_equals_single_ones(seed: int) -> None:
     check(seed, arriving(seed))
 
 
@@ -57,13 +57,13 @@ def test_messages_full_of_small_samples_among_them(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_where_samples_are_too_large(seed: int) -> None:
+def test_bursts_with_too_large_samples_equal_single_datagrams(seed: int) -> None:
     check(seed, arriving(seed), sample_size_max=FRAGMENT * 3)
 
 
 @pytest.mark.parametrize("blocks", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_where_there_is_little_room_for_fragments(
+def test_bursts_with_little_capacity_for_fragments_equal_single_datagrams(
     seed: int, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (fragments, reassembly):

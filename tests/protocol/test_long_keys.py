@@ -75,7 +75,7 @@ def test_lengthened_keys_are_read_as_before(
 
 
 @pytest.mark.parametrize(("vendor", "size"), [(VENDOR_FAST_DDS, 20), (VENDOR_CYCLONE, 8), (VENDOR_ID, 8)])
-def test_by_the_vendor_of_a_matched_reader(vendor: bytes, size: int) -> None:
+def test_keys_are_lengthened_by_the_vendor_of_a_matched_reader(vendor: bytes, size: int) -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     network.run(SECOND)

@@ -161,7 +161,9 @@ BAD = (
         ((GROUP, *BAD), "10.9.9.9", ()),
     ],
 )
-def test_where_a_peer_is_sent_to(named: tuple[Locator, ...], source: str, used: tuple[Locator, ...]) -> None:
+def test_destinations_of_a_matched_peer(
+    named: tuple[Locator, ...], source: str, used: tuple[Locator, ...]
+) -> None:
     assert usable_unicast(named, source) == used
 
 

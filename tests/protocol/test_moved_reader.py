@@ -59,7 +59,7 @@ def test_gaps_up_to_the_first_heartbeat_are_missed_and_later_ones_are_irrelevant
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
-def test_in_whatever_order_they_come(order: tuple[int, ...]) -> None:
+def test_gap_data_and_heartbeat_count_alike_in_any_order(order: tuple[int, ...]) -> None:
     s = moved(LASTING, transient_local=True)
     steps = (lambda: s.gap(11, 15), lambda: s.data(15, 18), lambda: s.heartbeat(11, 20))
     for each in order:
@@ -143,7 +143,9 @@ def test_a_restart_under_the_same_guid_misses_nothing() -> None:
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("depth", [0, 1, 20])
 @pytest.mark.parametrize("silent", [0, 20])
-def test_at_another_address(lasting: bool, depth: int, loss: float, silent: int) -> None:
+def test_a_moved_reader_receives_or_misses_each_sample_once(
+    lasting: bool, depth: int, loss: float, silent: int
+) -> None:
     """All that was written is received once or missed; ``silent``: seconds, longer than the lease or none."""
     qos = Qos(
         reliability=ReliabilityKind.RELIABLE,

@@ -40,7 +40,7 @@ def test_alone_nobody_backs_off() -> None:
     Script(policy=POLICY, random=Unused()).heartbeat(1, 0).data(1).data(3).heartbeat(1, 5)
 
 
-def test_in_a_group_all_wait_within_bounds_and_differently() -> None:
+def test_readers_of_a_group_wait_within_bounds_and_differently() -> None:
     waits = [waits_for_a_hole(GROUP, seed) for seed in range(50)]
     assert all(0 <= wait - POLICY.reorder_delay <= GROUP.nack_backoff_max for wait in waits)
     assert len(set(waits)) == 50

@@ -63,7 +63,7 @@ def test_an_endpoint_that_is_made_again_is_there() -> None:
     assert [each.guid for each in peer.database.endpoints_on("t")] == [first.guid]
 
 
-def test_there_is_an_end_to_the_disposals_kept() -> None:
+def test_kept_disposals_expire() -> None:
     network = VirtualNetwork()
     host = network.add()
     for _ in range(2 * DISPOSED_ENDPOINTS_MAX):

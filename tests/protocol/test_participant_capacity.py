@@ -114,7 +114,7 @@ def test_a_matched_participant_is_kept(room: Room) -> None:
     assert room.come(5, "b") is None
 
 
-def test_when_all_is_full_the_address_with_most_gives_a_place(room: Room) -> None:
+def test_a_full_table_evicts_from_the_largest_address(room: Room) -> None:
     for n, ip in enumerate("aaabbc"):
         room.come(n, ip)
     assert room.come(6, "d") == prefix(0), "although it has just come"

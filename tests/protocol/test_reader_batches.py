@@ -81,7 +81,7 @@ def test_history_is_requested_by_batch_numbers() -> None:
     assert answer.missing.ranges() == [(5, 260)], "256 of them at once"
 
 
-def test_where_batch_numbers_cannot_say_it_sequence_numbers_do() -> None:
+def test_sequence_numbers_are_requested_where_batch_numbers_cannot() -> None:
     s = started()
     s.batch(1, 1, 10).data(11).heartbeat(1, 11)  # a sample outside of any batch
     answer = the_one(s.output())

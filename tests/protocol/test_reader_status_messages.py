@@ -38,7 +38,7 @@ def output(each: Script) -> list[StatusMessage]:
 
 
 class TestDue:
-    def test_at_the_match(self) -> None:
+    def test_a_status_message_is_sent_at_the_match(self) -> None:
         [message] = output(Script(policy=STATIC, status_messages=True))
         assert message == StatusMessage(ME.entity, IT.entity, 0, WINDOW, message.count)
 
@@ -51,20 +51,20 @@ class TestDue:
         )
         assert found == []
 
-    def test_with_the_answer_to_a_heartbeat(self) -> None:
+    def test_a_status_message_is_sent_with_the_answer_to_a_heartbeat(self) -> None:
         each = script()
         acknack, message = each.heartbeat(1, 0).output()
         assert isinstance(acknack, AckNack)
         assert isinstance(message, StatusMessage)
 
-    def test_with_positive_acknowledgements_disabled_too(self) -> None:
+    def test_a_status_message_is_sent_without_positive_acknowledgements_too(self) -> None:
         each = script(replace(STATIC, disable_positive_acks=True))
         assert [type(found) for found in each.heartbeat(1, 0).output()] == [StatusMessage]
 
     def test_a_final_heartbeat_asks_for_nothing(self) -> None:
         assert output(script().heartbeat(1, 0, final=True)) == []
 
-    def test_after_more_than_a_quarter_of_the_window(self) -> None:
+    def test_a_status_message_is_sent_after_a_quarter_of_the_window(self) -> None:
         each = script()
         each.data(1).sleep(TIMEOUT).output()  # the first one after a silence is told of at once
         assert output(each.data(2, 5, 4000)) == []  # a quarter, exactly
@@ -77,7 +77,7 @@ class TestDue:
         counts = [output(each.data(i + 1, i + 1, WINDOW // 2))[0].count for i in range(9)]
         assert counts == sorted(set(counts))
 
-    def test_when_a_term_is_full(self) -> None:
+    def test_a_status_message_is_sent_when_a_term_is_full(self) -> None:
         policy = replace(POLICY, congestion_control=CongestionControlPolicy(max_window=1 << 30))
         each = script(policy)
         each.data(1).sleep(TIMEOUT).output()
@@ -86,7 +86,7 @@ class TestDue:
         assert output(each.data(2)) == []
         assert len(output(each.data(3))) == 1
 
-    def test_when_the_time_has_passed_and_something_was_consumed(self) -> None:
+    def test_a_status_message_is_sent_after_the_time_and_a_consumption(self) -> None:
         each = script()
         assert len(output(each.data(1).sleep(0))) == 1
         assert output(each.data(2).sleep(TIMEOUT - 1)) == []

@@ -217,13 +217,13 @@ def in_flight(s: Script) -> int:
     return s.writer.window.nbytes
 
 
-def test_with_readers_that_say_how_much_they_take_half_a_term_may_be_in_flight() -> None:
+def test_readers_that_announce_a_window_allow_half_a_term_in_flight() -> None:
     s = Script(readers=0)
     s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
     assert 15 << 20 < in_flight(s) <= s.writer.positions.term_window == 16 << 20
 
 
-def test_with_one_that_only_acknowledges_less() -> None:
+def test_a_reader_without_status_messages_reduces_the_window() -> None:
     s = Script(readers=0)
     s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
     s.match(2).acknack(1, i=2)

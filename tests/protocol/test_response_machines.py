@@ -189,7 +189,7 @@ def test_fragments_of_what_was_requested_make_the_schedule_impatient_again() -> 
     assert it.at == at + 1 * MS + POLICY.reorder_delay
 
 
-def test_when_all_that_was_requested_came_the_rest_does_not_wait_for_a_repetition() -> None:
+def test_a_fulfilled_request_lets_the_next_one_leave_at_once() -> None:
     it, proxy = schedule(4, (3, 3), (5, 5))
     it.on_hole(3, 0)
     at, request = due(it)

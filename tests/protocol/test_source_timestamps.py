@@ -107,7 +107,7 @@ def test_the_readers_clock_is_set_forward_and_back(policies: dict[str, Any], sta
         assert delivered == 10
 
 
-def test_while_the_readers_clock_is_an_hour_behind_by_source_drops_and_counts() -> None:
+def test_a_reader_clock_an_hour_behind_drops_and_counts_by_source_samples() -> None:
     """As RTI Connext's reader does. Once the clock is right, all is delivered at once."""
     scene = Scene(**BY_SOURCE)
     assert honest(scene, 10) == 10
@@ -124,7 +124,7 @@ def test_a_larger_tolerance_lets_an_hour_pass() -> None:
     assert honest(scene, 10) == 10
 
 
-def test_while_the_readers_clock_is_an_hour_behind_the_filter_goes_by_reception() -> None:
+def test_a_reader_clock_an_hour_behind_filters_by_reception_time() -> None:
     scene = Scene(time_based_filter=SECOND)
     assert honest(scene, 10) == 10
     scene.step = -3600 * SECOND

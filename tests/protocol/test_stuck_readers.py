@@ -94,7 +94,7 @@ def outcome(way: str, strategy: str = "min", policy: WriterPolicy | None = None,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_by_default_the_writer_waits(way: str) -> None:
+def test_a_writer_waits_by_default(way: str) -> None:
     """As DDS means it: nobody loses anything. A write that waits ends with its time-out."""
     found = outcome(way)
     if way == "slow":

@@ -84,7 +84,7 @@ def test_a_reader_that_takes_its_own_type_only() -> None:
     assert pair.reasons()[0][0].startswith("TYPE_CONSISTENCY: ")
 
 
-def test_in_xcdr1_appendable_parts_are_not_wider_at_one_side() -> None:
+def test_appendable_parts_of_different_widths_mismatch_in_xcdr1() -> None:
     """What follows them would be read at the wrong place. Writers of both representations, compared with one reader."""
     idl = "@appendable struct Part {{ long a; {} }}; @appendable struct Whole {{ Part part; long x; }};"
     old, new = (parse_idl(idl.format(more))["Whole"] for more in ("", "long b;"))

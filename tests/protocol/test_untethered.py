@@ -220,7 +220,7 @@ def test_a_writer_that_goes_while_it_rests() -> None:
 
 
 @pytest.mark.parametrize("waited", [0, 2 * LIMIT])
-def test_where_the_log_is_read_the_writer_may_say_when(waited: int) -> None:
+def test_a_writer_on_this_host_decides_when_a_reader_rests(waited: int) -> None:
     each = full().sleep(waited)
     each.reader.untethered.rest(IT)
     assert each.proxy.resting and each.sleep(10 * REST).proxy.resting, "it is the writer's to end it"

@@ -70,7 +70,7 @@ class Scene:
         return self.shown._counters.snapshot()["log.trimmed_bytes"]
 
 
-def test_by_commits_a_full_log_holds_writers_back(tmp_path: Path) -> None:
+def test_retention_by_commits_holds_writers_back_when_the_log_is_full(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "committed")
     assert scene.retention is None
     scene.deliver(400)
@@ -78,7 +78,7 @@ def test_by_commits_a_full_log_holds_writers_back(tmp_path: Path) -> None:
     assert scene.held()[0] == 1 and scene.trimmed() == 0
 
 
-def test_by_bytes_the_oldest_make_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_retention_by_bytes_trims_the_oldest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(tmp_path, "bytes")
     for _ in range(40):
         scene.deliver(10)
@@ -93,7 +93,7 @@ def test_by_bytes_the_oldest_make_room(tmp_path: Path, caplog: pytest.LogCapture
     assert len(output) == 1 and "topic 'numbers'" in output[0]
 
 
-def test_by_bytes_a_delivery_longer_than_what_is_free_finds_room(tmp_path: Path) -> None:
+def test_retention_by_bytes_makes_space_for_a_long_delivery(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "bytes")
     scene.deliver(100)
     runs = [uniform(W1, 101 + 20 * number, 20) for number in range(200)]
@@ -103,7 +103,7 @@ def test_by_bytes_a_delivery_longer_than_what_is_free_finds_room(tmp_path: Path)
     assert held == list(range(held[0], 101 + 4000))
 
 
-def test_by_bytes_a_run_of_several_segments_finds_room(tmp_path: Path) -> None:
+def test_retention_by_bytes_makes_space_for_a_run_of_several_segments(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "bytes")
     scene.deliver(200)
     scene.deliver(1, size=12 * PAGE)
@@ -134,7 +134,7 @@ def test_on_a_full_disk_too_the_oldest_make_room(tmp_path: Path, monkeypatch: py
     assert held == list(range(held[0], 261)) and scene.log.base > 0
 
 
-def test_by_time_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_retention_by_time_trims_old_samples(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "time", period=10 * SECOND)
     assert scene.retention is not None
     for number in range(1, 101):
@@ -213,7 +213,7 @@ def test_retention_by_time_loses_no_sample_of_a_reader_at_the_end(tmp_path: Path
     assert got == list(range(1, 31)) and base > 0
 
 
-def test_by_time_a_full_log_makes_room_as_well(tmp_path: Path) -> None:
+def test_retention_by_time_trims_a_full_log_too(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "time", period=1 << 60)
     scene.deliver(400)
     assert not scene.reader.hold_acknowledgments and scene.trimmed() > 0

@@ -284,7 +284,7 @@ def test_a_writer_of_many_topics_keeps_those_that_are_held(
     assert [found.topic_of(writer(1), 32 * n).topic for n in (17, 18, 19)] == ["t17", "t18", "t19"]
 
 
-def test_while_nothing_is_trimmed_there_is_no_room_for_another_writer(
+def test_another_writer_needs_a_trim_when_the_table_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)

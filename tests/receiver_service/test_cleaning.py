@@ -63,7 +63,7 @@ def test_the_log_of_a_subscription_that_left_the_file(scene: Scene, caplog: pyte
     assert "cannot be resumed" not in caplog.text
 
 
-def test_by_size_as_the_file_says_now(scene: Scene) -> None:
+def test_cleaning_by_size_follows_the_reloaded_file(scene: Scene) -> None:
     scene.begin(A + B)
     older, younger = log_of(scene, "a"), log_of(scene, "b")
     elsewhere = A.replace('"A"', '"C"') + B.replace('"B"', '"D"')

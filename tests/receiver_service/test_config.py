@@ -245,6 +245,6 @@ def test_a_token_in_the_file_itself_is_not_repeated(read: Callable[..., Receiver
     assert TOKEN not in str(error.value)
 
 
-def test_there_must_be_a_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReceiverFileError, match="No such file"):
         read_config(tmp_path / "none.toml")

@@ -14,7 +14,7 @@ LIST = '[subscriptions.a]\nsubscribe = ["rt/imu", "rt/odom"]\n'
 PATTERN = '[subscriptions.a]\nsubscribePattern = "rt/.*"\n'
 
 
-def test_there_is_one_receiver_for_all(scene: Scene) -> None:
+def test_topics_together_have_a_single_receiver(scene: Scene) -> None:
     """A regular expression is no pattern of the kind that makes a subscription of each topic."""
     scene.topics = {"rt/imu", "rt/odom"}
     scene.begin(PATTERN)

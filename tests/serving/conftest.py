@@ -50,7 +50,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(
             f"openssl req -x509 -newkey ed25519 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"
         )
-    for name, days, by in (("good", 2, "ca"), ("old", -1, "ca"), ("stranger", 2, "server")):
+    for name, days, by in (("good", 2, "ca"), ("old", -1, "ca"), ("untrusted", 2, "server")):
         run(f"openssl req -newkey ed25519 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr")
         run(
             f"openssl x509 -req -in {name}.csr -CA {by}.pem -CAkey {by}.key -CAcreateserial -days {days} "

@@ -92,7 +92,7 @@ def test_a_group_that_expires_on_a_full_disk_keeps_no_other_from_committing(
     assert sidecar.kept() == {"g": 64}
 
 
-def test_how_far_it_is_follows(sidecar: Sidecar) -> None:
+def test_the_position_of_a_group_is_written_later(sidecar: Sidecar) -> None:
     sidecar.commit("g", 32)
     sidecar.commit("g", 64)
     assert (sidecar.reported(), sidecar.kept()) == ({"g": 64}, {"g": 32})
@@ -273,7 +273,7 @@ def test_a_file_that_was_cut(sidecar: Sidecar, caplog: pytest.LogCaptureFixture)
     assert sidecar.kept() == {"g": 32}
 
 
-def test_behind_a_damaged_file_no_group_lets_go_before_the_others_are_known_again(sidecar: Sidecar) -> None:
+def test_a_damaged_file_stops_trims_until_all_groups_are_known_again(sidecar: Sidecar) -> None:
     sidecar.commit("slow", 32, holds=True)
     sidecar.commit("fast", 96, holds=True)
     path = sidecar.directory / "groups.json"

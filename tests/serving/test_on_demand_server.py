@@ -186,7 +186,8 @@ def test_a_server_unused_with_the_token_ends_and_returns(folder: Path) -> None:
     try:
         assert status_of(server.port, token="wrong") == 401
         wait_until(
-            lambda: bool(pids) and not is_there(pids[0]), "the end of a server that only strangers ask"
+            lambda: bool(pids) and not is_there(pids[0]),
+            "the end of a server that only unauthenticated clients ask",
         )
         begun = len(pids)
         assert status_of(server.port) == 200

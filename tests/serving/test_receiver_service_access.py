@@ -170,7 +170,7 @@ def test_logs_of_others_are_not_handed_out(scene: Scene) -> None:
 
 
 def test_a_thousand_connections(scene: Scene) -> None:
-    """Those of strangers make room for whoever knows a token; the memory they take is bounded."""
+    """Connections of unauthenticated clients yield to authenticated ones; their memory is bounded."""
     assert scene.client("read").tail(LOG).position == scene.end.position
     before = memory(scene.server.pid)
     unmatched_peers = [
@@ -226,7 +226,7 @@ def test_a_clients_certificate_gives_a_role(secured: Scene, pem: Path) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize(("name", "why"), [("old", "certificate expired"), ("stranger", "unknown ca")])
+@pytest.mark.parametrize(("name", "why"), [("old", "certificate expired"), ("untrusted", "unknown ca")])
 def test_untrusted_certificates_are_refused(secured: Scene, pem: Path, name: str, why: str) -> None:
     """It is said at once, by name, and with what to set."""
     with pytest.raises(LogAccessError, match=f"{secured.address} refuses the certificate: {why}") as refused:
@@ -247,7 +247,7 @@ def test_a_secured_client_of_a_plain_server(scene: Scene, pem: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("old", "has expired"), ("stranger", "self-signed|issuer|self signed")]
+    ("name", "why"), [("old", "has expired"), ("untrusted", "self-signed|issuer|self signed")]
 )
 def test_a_server_that_is_not_trusted(tmp_path: Path, pem: Path, name: str, why: str) -> None:
     """Its certificate has expired, or is of an authority that nobody knows."""

@@ -53,7 +53,7 @@ def test_a_query_shows_its_certificate(secured: Scene, pem: Path) -> None:
 @pytest.mark.parametrize("attempt", range(2))
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("old", "certificate expired"), ("stranger", "unknown ca")],
+    [("old", "certificate expired"), ("untrusted", "unknown ca")],
 )
 def test_a_certificate_that_is_not_accepted(
     secured: Scene, pem: Path, name: str, why: str, attempt: int

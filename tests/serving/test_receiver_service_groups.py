@@ -135,7 +135,7 @@ def test_a_receiver_that_starts_again_learns_what_is_consumed(scene: Scene) -> N
         time.sleep(0.02)
 
 
-def test_how_far_groups_are_is_written_at_the_end(scene: Scene) -> None:
+def test_positions_of_groups_are_written_at_the_end(scene: Scene) -> None:
     scene.server.tell([{**scene.subscription, "retention": "bytes"}])
     while scene.client().subscriptions()[0].retention != "bytes":
         pass

@@ -155,7 +155,7 @@ def test_a_range_that_is_read_twice_counts_once(scene: Scene, server: SceneServe
 
 
 @pytest.mark.parametrize("place", ["another boot", "no place", "no folder", "another device"])
-def test_when_it_is_fetched(
+def test_a_log_is_fetched_unless_it_is_on_this_host(
     scene: Scene, server: SceneServer, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (part,) = scene.parts(server.served, 1)

@@ -153,7 +153,7 @@ def test_min_waits_for_a_vanished_reader_until_the_receiver_timeout() -> None:
     assert result.missed[:3] == [0, 0, 0]
 
 
-def test_after_the_receiver_timeout_the_others_go_on_at_full_speed() -> None:
+def test_other_readers_resume_full_speed_after_the_receiver_timeout() -> None:
     result = run(VANISHING)
     for rates in result.rates[:3]:  # a quarter of the link still goes to where nobody is
         tail = rates[-len(rates) // 4 :]

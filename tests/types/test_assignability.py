@@ -199,9 +199,7 @@ def test_enums_of_one_size_are_not_signed_at_one_side_only() -> None:
     ],
     ids=["member", "element", "last", "in mutable", "optional", "union", "union in mutable"],
 )
-def test_in_xcdr1_an_appendable_value_has_no_end_of_its_own(
-    outer: str, inner: str, wider: bool, narrower: bool
-) -> None:
+def test_appendable_values_have_no_end_in_xcdr1(outer: str, inner: str, wider: bool, narrower: bool) -> None:
     """Where something follows it, that would be read at the wrong place; in XCDR2, it has a DHEADER."""
     of = {
         "struct": "@appendable struct I {{ long a; {} }};",
@@ -219,7 +217,7 @@ def test_in_xcdr1_an_appendable_value_has_no_end_of_its_own(
         assert incompatibilities_of_types(writer, writer, TypeConsistency(), in_xcdr1=True) == ()
 
 
-def test_in_xcdr1_bounds_inside_of_appendable_values_may_differ() -> None:
+def test_bounds_inside_of_appendable_values_may_differ_in_xcdr1() -> None:
     idl = "@appendable struct I {{ string<{}> a; }}; @appendable struct S {{ I i; long x; }};"
     short, long = (parse_idl(idl.format(bound))["S"] for bound in (8, 16))
     assert isinstance(short, Struct)

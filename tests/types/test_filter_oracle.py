@@ -261,7 +261,7 @@ expressions = st.recursive(
 
 @settings(max_examples=400, deadline=None)
 @given(expressions, st.integers(0, 99), st.sampled_from(["string", "int"]))
-def test_as_an_evaluator_of_single_rows(expression: Expression, seed: int, enums: str) -> None:
+def test_the_filter_equals_an_evaluator_of_single_rows(expression: Expression, seed: int, enums: str) -> None:
     random = Random(seed)
     made = [random_row(random) for _ in range(40)]
     schema = arrow_schema(OUTER, Mapping(enums=enums))

@@ -71,7 +71,7 @@ def with_padding(payload: str, padding: int) -> str:
     return bytes(data).hex(" ", 4)
 
 
-def test_there_are_some_of_each_kind() -> None:
+def test_vectors_of_each_kind_exist() -> None:
     encapsulations = {bytes.fromhex(vector["payload"])[1] for vector in VECTORS}
     assert encapsulations == {0, 1, 2, 3, 6, 7, 0xB}
     assert len(VECTORS) > 50

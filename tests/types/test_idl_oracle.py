@@ -175,7 +175,7 @@ def test_cyclone_reads_what_is_printed(struct: Struct) -> None:
     assert (theirs.minimal.type, theirs.complete.type) == (ours.minimal.type, ours.complete.type)
 
 
-def test_where_cyclone_differs() -> None:
+def test_a_union_of_cyclone_has_other_member_ids() -> None:
     """A union's first member has the id 1 (XTypes 1.3 §7.3.1.2.1.1), as Fast DDS has it; Cyclone DDS 11.0.1 has 0."""
     text = "union U switch(long) {{ case 1: {} long a; case 2: long b; }}; struct S {{ U x; }};"
     value, _ = cyclone_idlc.type_information(text.format(""), "S")

@@ -247,7 +247,7 @@ class TestServicesAndActions:
             ("Add_Respons", "did you mean Add_Response?"),
         ],
     )
-    def test_which_one(self, wanted: str | None, message: str) -> None:
+    def test_the_part_of_a_service_must_be_named(self, wanted: str | None, message: str) -> None:
         with pytest.raises(TypeDefinitionError, match=message):
             parse_definition(SERVICE, "lab/srv/Add", wanted)
 

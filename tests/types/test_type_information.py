@@ -94,12 +94,12 @@ def by_cyclone(stem: str) -> list[dict[int, bytes]]:
 CYCLONE = [path.stem for path in captures() if by_cyclone(path.stem)]
 
 
-def test_there_are_such_captures() -> None:
+def test_captures_of_cyclone_exist() -> None:
     assert len(CYCLONE) > 20
 
 
 @pytest.mark.parametrize("stem", CYCLONE)
-def test_as_cyclone_announces_it(stem: str) -> None:
+def test_type_information_equals_that_of_cyclone(stem: str) -> None:
     """The identifiers are those that we compute from IDL; the size of the type itself is left at 0 there."""
     for parameters in by_cyclone(stem):
         value = parameters[_PID_TYPE_INFORMATION]

@@ -194,7 +194,7 @@ def test_bomb(method: int) -> None:
 
 
 @pytest.mark.parametrize("method", [1, 2, 3, 4, 7])
-def test_not_compressed(method: int) -> None:
+def test_data_that_is_not_compressed_is_refused(method: int) -> None:
     with pytest.raises(DecodeError):
         decompress_type_object(packed(method, bytes(100), b"no such thing"), True)
 

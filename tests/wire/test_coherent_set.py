@@ -94,7 +94,7 @@ def test_coherent_sets_in_both_byte_orders(little: bool) -> None:
 
 
 @BOTH_ORDERS
-def test_with_a_time_before_each(little: bool) -> None:
+def test_a_coherent_set_with_a_timestamp_before_each_sample(little: bool) -> None:
     """As Cyclone DDS batches."""
     message = b"".join(InfoTimestamp(10**9 * i).encode(little) + data(5 + i, 5, little) for i in range(9))
     array = np.frombuffer(message, np.uint8)
@@ -129,7 +129,7 @@ def test_vector_of_the_end() -> None:
 
 @SHAPES
 @SETS
-def test_in_a_batch(samples_of: Callable[[int], Samples], first_sn: int) -> None:
+def test_a_coherent_set_in_a_batch(samples_of: Callable[[int], Samples], first_sn: int) -> None:
     block = frame_batch(samples_of(40), WRITER, 3, first_sn, coherent_set=first_sn)
     [run] = block.to_run(PREFIX, 0)
     assert (run.first_sn, run.count, run.coherent_set, run.batch_sn) == (first_sn, 40, first_sn, 3)

@@ -36,7 +36,7 @@ from tests.wire.submessage_vectors import (
 EACH = pytest.mark.parametrize("vector", VECTORS, ids=[v.name for v in VECTORS])
 
 
-def test_there_is_a_vector_for_every_submessage() -> None:
+def test_every_submessage_has_a_vector() -> None:
     assert {v.message.KIND for v in VECTORS} == set(SUBMESSAGES)
 
 
@@ -94,7 +94,7 @@ def test_payloads_are_views_not_copies() -> None:
     assert found.payload.obj is encoded
 
 
-def test_where_fragments_belong() -> None:
+def test_fragments_have_their_offset_in_the_sample() -> None:
     frag = DataFrag(READER, WRITER, 9, 3, 1, 4, 10, b"\x08\x09")
     assert frag.offset == 8
 
