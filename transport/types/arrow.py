@@ -133,9 +133,9 @@ def time_type(t: Type) -> pa.DataType | None:
 
 
 def projected(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
-    """The columns, and the fields at any depth of structs, which dotted paths name, in the order of the schema.
+    """The columns, and the fields of structs at any depth, that dotted paths name, in the order of the schema.
 
-    Raises UsageError naming a path that leads nowhere.
+    Raises UsageError, which names the path, for a path without a column or field.
     """
     return pa.schema(_projected_fields(list(schema), [tuple(path.split(".")) for path in paths], ""))
 
@@ -205,14 +205,15 @@ def _legal_type(t: pa.DataType) -> pa.DataType:
 def struct_from_arrow(
     schema: pa.Schema, name: str, *, key: tuple[str, ...] = (), optional: bool = True
 ) -> Struct:
-    """The DDS type an Arrow schema suggests, named ``name`` (``a::b::C``); FINAL, with ``key`` columns as its key.
+    """The DDS type derived from an Arrow schema, named ``name`` (``a::b::C``); FINAL, with ``key`` columns as its key.
 
-    bool, int8 ... int64, float, double and string become themselves; unsigned integers too; binary
-    sequence<octet>; list sequence; map map; struct a nested struct named after its column; date32 an int32 of days,
-    timestamp an int64 of microseconds since the epoch, and duration one of microseconds; decimal(20, 0) an uint64.
-    Nullable columns and fields become @optional, unless they are keys, or ``optional`` is false.
+    bool, signed and unsigned integers, float, double and string keep their types. binary becomes sequence<octet>, list
+    sequence, map map, struct a nested struct named after its column, date32 an int32 of days, timestamp an int64 of
+    microseconds since the epoch, duration an int64 of microseconds, decimal(20, 0) a uint64. Nullable columns and
+    fields become @optional, unless they are keys, or ``optional`` is false.
 
-    Raises TypeDefinitionError for what has no DDS type, or a name that IDL does not allow (see :func:`legal_schema`).
+    Raises TypeDefinitionError for a column without a DDS type, or with a name that IDL does not allow (see
+    :func:`legal_schema`).
     """
     struct = _Derivation(optional).struct(list(schema), name, key)
     missing = [column for column in key if struct.member(column) is None]
@@ -239,7 +240,7 @@ _FROM_ARROW: Final = {
 
 
 class _Derivation:
-    """``taken``: names of structs there are already; a<b> and a_b would give two of one name."""
+    """``taken`` has the names of structs already derived; the columns a<b> and a_b would give two the same name."""
 
     def __init__(self, optional: bool) -> None:
         self.optional = optional

@@ -36,8 +36,8 @@ def key_struct(struct: Struct) -> Struct | None:
 
 
 def _key_of(t: Type) -> Type:
-    """A struct that is itself a key member: of its own key members, or of all if it names none. Of a union the
-    discriminator if that is @key, else all."""
+    """The key of a type that is itself a key member. A struct is reduced to its key members, or keeps all if it has
+    none; a union is reduced to its discriminator if that is @key, else it keeps all."""
     t = resolve(t)
     if isinstance(t, Struct):
         own = key_struct(t)
@@ -62,7 +62,7 @@ def _each(t: Type, change: Callable[[Type], Type]) -> Type:
 
 
 def key_holder(struct: Struct) -> Struct | None:
-    """The type whose big-endian form makes the key hash: everything final, members by id
+    """The type whose big-endian form gives the key hash: every type is final, members are in the order of their ids
     (XTypes 1.3 §7.6.8.3.1)."""
     key = key_struct(struct)
     return None if key is None else _final_struct(key)
@@ -71,8 +71,8 @@ def key_holder(struct: Struct) -> Struct | None:
 def undelimited_key(struct: Struct) -> Struct | None:
     """The type of the serialized key as Cyclone DDS 0.10 writes it: without the DHEADERs of appendable structs.
 
-    None where that is not certain: without such structs it is the serialized key itself, Cyclone DDS has no keys with
-    sequences or unions, and it writes members by id.
+    None if that form is the serialized key itself, because there are no such structs, or if it is not certain: Cyclone
+    DDS has no keys with sequences or unions, and it writes members in the order of their ids.
     """
     key = key_struct(struct)
     if key is None:

@@ -1,4 +1,4 @@
-"""The choice where a DDS type can be one of two Arrow types. It lies apart from ``arrow``: options need no PyArrow."""
+"""The choice between two Arrow types for a DDS type. It is not part of ``arrow``, because options need no PyArrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DDS type model (XTypes 1.3 §7.2), which IDL, ROS definitions, type objects and Arrow schemas are read into.
+"""The DDS type model (XTypes 1.3 §7.2), into which IDL, ROS definitions, type objects and Arrow schemas are read.
 
 A type is a tree of frozen values; constants are resolved while reading. Aliases are kept, because they are part of a
 type's identity; codecs work with the tree that :func:`without_aliases` returns. Recursive types have no such tree, and
@@ -70,9 +70,9 @@ INTEGER_RANGES: Final = {
     PrimitiveKind.INT64: (-(1 << 63), (1 << 63) - 1),
     PrimitiveKind.UINT64: (0, (1 << 64) - 1),
 }
-#: What a member id can be.
+#: The greatest member id.
 MEMBER_ID_MAX: Final = (1 << 28) - 1
-#: What a bound or a length can be: Arrow and Java count no further.
+#: The greatest bound or length, the limit of Arrow and Java.
 LENGTH_MAX: Final = (1 << 31) - 1
 
 
@@ -118,7 +118,7 @@ class Enum:
     def type_code(self) -> str:
         """NumPy type code of the integer on the wire (XTypes 1.3 §7.4.3.5: by bit bound).
 
-        It is unsigned, as in Cyclone DDS, where a value needs that: 8 bits then reach to 255.
+        It is unsigned if a value requires that, as in Cyclone DDS: 8 bits then reach 255.
         """
         size = 1 if self.bit_bound <= 8 else 2 if self.bit_bound <= 16 else 4
         most = max((value for _, value in self.literals), default=0)
@@ -231,7 +231,7 @@ class Struct:
     autoid_hash: bool = False
 
     def __hash__(self) -> int:
-        # types are keys of caches that are asked for each range of samples, and are large
+        # the hash is kept, because types are large and are keys of caches that are used for each range of samples
         return hash((self.name, len(self.members)))
 
     @property
@@ -249,8 +249,8 @@ class Struct:
 
 @value
 class Case:
-    """A branch of a union: the discriminator's values that select it, as integers (a char's code, 0 or 1 of a boolean,
-    an enum literal's value); ``default`` takes all that no branch names."""
+    """A branch of a union. ``labels`` are the values of the discriminator that select it, as integers (a char's code, 0
+    or 1 of a boolean, an enum literal's value); a ``default`` branch has all values that are no label."""
 
     name: str
     type: Type
@@ -276,7 +276,7 @@ class Union:
 
     @property
     def discriminator_name(self) -> str:
-        """The column of the discriminator beside those of the branches."""
+        """The name of the discriminator's column, which differs from those of the branches."""
         name = "discriminator"
         while any(case.name.lower() == name for case in self.cases):
             name = f"_{name}"
@@ -296,7 +296,7 @@ Type: TypeAlias = (
 )
 Scalar: TypeAlias = Primitive | Enum | Bitmask | Bitset
 
-#: Types that go on the wire as one number.
+#: Types that are one number on the wire.
 SCALARS: Final = (Primitive, Enum, Bitmask, Bitset)
 
 
@@ -310,16 +310,16 @@ def number_size(t: Scalar) -> int:
 
 
 def is_bytes(t: Type) -> bool:
-    """Whether elements of this type, octets or uint8, make one binary string.
+    """Whether a collection of elements of this type, octet or uint8, is one binary value.
 
-    ROS 2 has its images and point clouds in sequences of uint8.
+    Images and point clouds of ROS 2 are sequences of uint8.
     """
     t = resolve(t)
     return isinstance(t, Primitive) and t.kind in (PrimitiveKind.BYTE, PrimitiveKind.UINT8)
 
 
 def has_int8(t: Type) -> bool:
-    """Whether it has int8 or uint8 members, which only XTypes 1.3 knows."""
+    """Whether the type has int8 or uint8 inside, which are new in XTypes 1.3."""
     kinds = (PrimitiveKind.INT8, PrimitiveKind.UINT8)
     return any(isinstance(each, Primitive) and each.kind in kinds for each in traverse(t))
 
@@ -330,7 +330,7 @@ def is_blob(t: Sequence | Array) -> bool:
 
 
 def fields_of(t: Struct | Union | Bitset) -> dict[str, Type]:
-    """The types of the fields that its column has."""
+    """The types of the fields of the type's column, by name."""
     if isinstance(t, Struct):
         return {member.name: member.type for member in t.members}
     if isinstance(t, Bitset):
@@ -374,7 +374,7 @@ def resolve(t: Type) -> Type:
 
 
 def without_aliases(t: Type) -> Type:
-    """The type with each alias inside replaced by its type. An array of arrays by way of an alias stays one."""
+    """The type with each alias inside replaced by its type. An array of aliases of arrays stays an array of arrays."""
     t = resolve(t)
     if isinstance(t, Sequence | Array):
         return replace(t, element=without_aliases(t.element))

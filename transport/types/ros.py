@@ -1,4 +1,4 @@
-"""ROS 2 interface definitions: ``.msg``, ``.srv`` and ``.action`` texts, and those of its distributions by name.
+"""ROS 2 interface definitions: ``.msg``, ``.srv`` and ``.action`` texts, and those of ROS 2 distributions by name.
 
 Structs are named as ROS 2 announces them (:func:`~.ros_names.dds_type_name`). They are FINAL and have no key. As in
 rosidl, ``byte`` is an octet, ``char`` is an uint8, and a message without fields gets one, because IDL has no empty
@@ -72,17 +72,17 @@ _TYPE: Final = re.compile(
 )
 _CONSTANT_NAME: Final = re.compile(r"[A-Z](_?[A-Z0-9])*_?", re.ASCII)
 
-#: Between the definitions of one text, as MCAP files and rosbag2 hold them, and what a definition then begins with.
+#: The line between the definitions of one text in MCAP files and rosbag2, and the heading of a definition.
 _SEPARATOR: Final = re.compile(r"^={3,}[ \t]*$", re.MULTILINE)
 _HEADING: Final = re.compile(r"\s*(MSG|IDL):[ \t]*(\S+)[ \t]*$", re.MULTILINE)
-#: Between the parts of a service or an action.
+#: The line between the parts of a service or an action.
 _PART: Final = re.compile(r"^---+[ \t]*$", re.MULTILINE)
 _PARTS: Final = {"srv": ("Request", "Response"), "action": ("Goal", "Result", "Feedback")}
-#: What rosidl makes of a service, in its own language ({0} is package/kind/Name).
+#: The event message that rosidl generates for a service, as a definition ({0} is package/kind/Name).
 _SERVICE_EVENT: Final = (
     "service_msgs/ServiceEventInfo info\n{0}_Request[<=1] request\n{0}_Response[<=1] response\n"
 )
-#: What rosidl makes of an action: the messages that travel.
+#: The messages that rosidl generates for an action, which are those on the wire.
 _ACTION_MESSAGES: Final = {
     "SendGoal_Request": "unique_identifier_msgs/UUID goal_id\n{0}_Goal goal\n",
     "SendGoal_Response": "bool accepted\nbuiltin_interfaces/Time stamp\n",
@@ -171,7 +171,7 @@ def _nearest(wanted: str, names: Iterable[str]) -> str:
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:
-    """The first definition, and the definitions under headings after it, by name."""
+    """The first definition, and the definitions with headings after it, by name."""
     first, *others = _SEPARATOR.split(text)
     heading = _HEADING.match(first)
     headed: dict[str, str] = {}
@@ -210,7 +210,7 @@ def _read(texts: dict[str, str], name: str, definitions: Definitions | None) -> 
 
 
 class _MessageReader:
-    """Reads messages and the messages which they use, each once."""
+    """Reads messages and the messages that they use, each once."""
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions

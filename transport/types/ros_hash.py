@@ -1,4 +1,4 @@
-"""The hash by which ROS 2 tells definitions of one name apart: RIHS01 (REP-2016, rosidl_generator_type_description)."""
+"""The hash that differs between ROS 2 definitions of one name: RIHS01 (REP-2016, rosidl_generator_type_description)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import TypeDefinitionError
 from .model import Array, Primitive, PrimitiveKind, Sequence, String, Struct, Type, WString
 from .ros_names import ros_type_name
 
-#: type_description_interfaces/msg/FieldType: of single values; more is added for arrays and sequences of them.
+#: Codes of type_description_interfaces/msg/FieldType for single values; arrays and sequences add an offset.
 _NESTED: Final = 1
 _IDS: Final = {
     PrimitiveKind.INT8: 2,
@@ -31,14 +31,14 @@ _IDS: Final = {
 _STRING, _WSTRING, _BOUNDED_STRING, _BOUNDED_WSTRING = 17, 18, 21, 22
 _ARRAY, _BOUNDED, _UNBOUNDED = 48, 96, 144
 
-#: In the USER_DATA of a reader or writer, from ROS 2 Iron on.
+#: The hash in the USER_DATA of a reader or writer, from ROS 2 Iron on.
 _TYPE_HASH: Final = re.compile(rb"(?:^|;)typehash=(RIHS01_[0-9a-f]{64});")
 
 
 def type_hash(struct: Struct) -> str:
-    """``RIHS01_`` and 64 hexadecimal digits, of a message as ROS 2 has it.
+    """The hash of a ROS 2 message: ``RIHS01_`` and 64 hexadecimal digits.
 
-    Raises TypeDefinitionError for a type which is no message of ROS 2.
+    Raises TypeDefinitionError for a type that cannot be a message of ROS 2.
     """
     structs = {ros_type_name(each.name): each for each in _structs(struct)}
     own = ros_type_name(struct.name)
@@ -52,7 +52,7 @@ def type_hash(struct: Struct) -> str:
 
 
 def user_data_of(struct: Struct) -> bytes:
-    """USER_DATA by which ROS 2's readers and writers announce the hash of their type; empty if it is no message."""
+    """USER_DATA by which ROS 2's readers and writers announce the hash of their type; empty if it is not a message."""
     try:
         return f"typehash={type_hash(struct)};".encode()
     except TypeDefinitionError:
@@ -60,7 +60,7 @@ def user_data_of(struct: Struct) -> bytes:
 
 
 def hash_in(user_data: bytes) -> str | None:
-    """The hash which a peer announces in USER_DATA; None: it announces none."""
+    """The hash that a peer announces in USER_DATA; None: it announces none."""
     found = _TYPE_HASH.search(user_data)
     return None if found is None else found[1].decode()
 

@@ -1,4 +1,4 @@
-"""The names which ROS 2's middleware (rmw_cyclonedds, rmw_fastrtps) gives types on the wire."""
+"""The type names of ROS 2's middleware (rmw_cyclonedds, rmw_fastrtps) on the wire."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _DDS_NAME: Final = re.compile(r"(\w+)::(msg|srv|action)::(?:dds_::(\w+)_|(\w+))"
 
 
 def ros_type_name(name: str) -> str:
-    """``sensor_msgs/msg/Imu``, of that, of ``sensor_msgs/Imu``, ``sensor_msgs::msg::Imu`` or DDS's
-    ``sensor_msgs::msg::dds_::Imu_``.
+    """``sensor_msgs/msg/Imu`` for any form of the name: this one, ``sensor_msgs/Imu``, ``sensor_msgs::msg::Imu`` or
+    DDS's ``sensor_msgs::msg::dds_::Imu_``.
 
     Raises TypeDefinitionError for anything else.
     """
@@ -27,6 +27,6 @@ def ros_type_name(name: str) -> str:
 
 
 def dds_type_name(name: str) -> str:
-    """The type name ROS 2 announces: ``sensor_msgs::msg::dds_::Imu_``, of any form that :func:`ros_type_name` reads."""
+    """The type name that ROS 2 announces, ``sensor_msgs::msg::dds_::Imu_``, for any form of the name."""
     package, kind, interface = ros_type_name(name).split("/")
     return f"{package}::{kind}::dds_::{interface}_"

@@ -12,8 +12,8 @@ Value = int | float | str | bool
 
 _WORDS: Final = {"true": True, "1": True, "false": False, "0": False}
 _QUOTED: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
-#: A value that begins with a quote or a bracket, up to a comment; # may be inside quotes. What follows a quote without
-#: an end is not a text, and is not searched again.
+#: A value that begins with a quote or a bracket, up to a comment; # may be inside quotes. The rest after an unclosed
+#: quote is not a text, and is not searched again.
 _DELIMITED: Final = re.compile(rf"""(?:[^#'"]++|{_QUOTED}|['"][^#]*+)*+""")
 _ELEMENT: Final = re.compile(rf"""\s*+({_QUOTED}\s*+|(?!['"])[^,]*+)(,|$)""")
 

@@ -1,4 +1,4 @@
-"""How large types are as trees: a few definitions, each used twice by the next one, expand to any number of types.
+"""The sizes of types as trees: a few definitions, each used twice by the next one, expand to any number of types.
 
 Type objects are measured where they are read (:mod:`.xtypes.assembly`), with the same limits.
 """
@@ -18,7 +18,7 @@ class TypeSizes:
     """The sizes of the types of one text, each measured once."""
 
     def __init__(self) -> None:
-        #: By identity, because equality walks the tree; the type is kept, so that no other takes its place.
+        #: By identity, because equality compares whole trees. Types are kept, so that identities stay unique.
         self._known: dict[int, tuple[Type, int, int]] = {}
 
     def is_too_large(self, t: Type) -> bool:

@@ -1,4 +1,4 @@
-"""From the text of a content filter to predicates over a type's fields."""
+"""Parses the text of a content filter into predicates over a type's fields."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _EXPECTED: Final = {
 class Filter:
     """A content filter of a topic type (DDS 1.4 annex B).
 
-    ``fields`` are the dotted paths of the columns that it needs, without what follows an index, and without the parts
-    of a ROS 2 time.
+    ``fields`` are the dotted paths of the columns that it needs; they end before an index, and before the parts of a
+    ROS 2 time.
     """
 
     expression: str
@@ -54,7 +54,7 @@ class Filter:
     predicate: Predicate = field(repr=False, compare=False)
 
     def evaluate(self, batch: pa.RecordBatch) -> Mask:
-        """Which rows pass. A comparison with a null is unknown, as in SQL, and unknown rows do not pass.
+        """A mask of the rows that pass. As in SQL, a comparison with null is unknown, and unknown rows do not pass.
 
         Columns have the Arrow types of :mod:`..arrow`. Raises UsageError if the batch lacks a column.
         """
@@ -62,7 +62,7 @@ class Filter:
 
 
 def parse_filter(expression: str, parameters: tuple[str, ...], struct: Struct) -> Filter:
-    """A filter with its parameters put in: ``parameters[0]`` is ``%0``, written as a literal (``'RED'``, ``5``).
+    """The filter with its parameters; ``parameters[0]`` is ``%0``, written as a literal (``'RED'``, ``5``).
 
     Raises FilterError.
     """
@@ -86,7 +86,7 @@ def parse_filter(expression: str, parameters: tuple[str, ...], struct: Struct) -
 
 
 class _At(Exception):
-    """The error, with its place in the text."""
+    """A FilterError with its position in the text."""
 
     def __init__(self, token: Token, message: object) -> None:
         self.token = token
@@ -122,7 +122,7 @@ def _parsed(expression: str, start: str = "start") -> Node:
 
 
 class _FilterReading:
-    """One filter: ``needed`` gathers the paths of its fields."""
+    """Reads one filter; ``needed`` collects the paths of its fields."""
 
     def __init__(self, parameters: tuple[str, ...], struct: Struct) -> None:
         self.parameters = parameters
@@ -182,7 +182,7 @@ class _FilterReading:
     # --- operands -----------------------------------------------------------------------------------
 
     def field(self, token: Token, other: Token) -> Field | None:
-        """The field that this names; None for a literal, such as that of an enum if ``other`` is one."""
+        """The field that a token names; None for a literal, such as an enum's literal if ``other`` is an enum."""
         if token.type != "FIELD":
             return None
         enum = self.enum(other)
@@ -198,7 +198,7 @@ class _FilterReading:
         return found
 
     def enum(self, token: Token) -> Enum | None:
-        """The type of the field that this names, if it is an enum."""
+        """The type of the field that a token names, if it is an enum."""
         try:
             t = resolve(find_field(str(token), self.struct).type) if token.type == "FIELD" else None
         except FilterError:

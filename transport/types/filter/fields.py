@@ -56,7 +56,7 @@ class FieldKind(enum.Enum):
 @value
 class Field:
     """``steps``: names, and indices into sequences and arrays. ``needed``: the dotted path of the column that a batch
-    must have for it, without what follows an index, and the whole of a time, which may be one column."""
+    must have; it ends before an index, and before the parts of a time, which may be one column."""
 
     path: str
     steps: tuple[str | int, ...]
@@ -97,7 +97,7 @@ class Field:
 
 
 def find_field(path: str, struct: Struct) -> Field:
-    """Raises FilterError for a field that there is not, or that has no value to compare."""
+    """The field of a path. Raises FilterError for a field that does not exist, or has no value to compare."""
     steps: list[str | int] = []
     needed: list[str] = []
     whole = False
@@ -133,7 +133,7 @@ def _named(t: Type, name: str, before: str) -> tuple[str, Type]:
     if not isinstance(t, Struct | Union | Bitset):
         raise FilterError(f"{before!r} has no fields")
     inner = fields_of(t)
-    if isinstance(t, Union) and name == "_d" and name not in inner:  # RTI Connext's name of it
+    if isinstance(t, Union) and name == "_d" and name not in inner:  # RTI Connext's name of the discriminator
         name = t.discriminator_name
     if name not in inner:
         place = f"{before!r}" if before else f"type {t.name}"
@@ -190,7 +190,7 @@ def _is_text(t: pa.DataType) -> bool:
 
 
 def _element(array: pa.Array, index: int) -> pa.Array:
-    """One element of each list or binary; null if it is shorter."""
+    """The element at ``index`` of each list or binary; null if it is shorter."""
     binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
     lengths = pc.binary_length(array) if binary else pc.list_value_length(array)
     is_there = pc.fill_null(pc.greater(lengths, index), False).to_numpy(zero_copy_only=False)
@@ -203,7 +203,7 @@ def _element(array: pa.Array, index: int) -> pa.Array:
 
 
 def _starts(array: pa.Array, binary: bool) -> NDArray[Any]:
-    """The start of each list or binary in the values of all."""
+    """The start of each list or binary in the array of all values."""
     if pa.types.is_fixed_size_list(array.type):
         return np.arange(array.offset, array.offset + len(array)) * int(array.type.list_size)
     large = pa.types.is_large_binary(array.type) or pa.types.is_large_list(array.type)

@@ -1,4 +1,4 @@
-"""The parts of a filter, each of which evaluates to a truth value for every row."""
+"""The predicates of a filter; each evaluates to a truth value for every row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THERE = np.ones(1, np.bool_)
 
 @value
 class Constant:
-    """A literal or parameter, as what it is compared with has it: an enum's literal is its value."""
+    """A literal or parameter in the form of the field it is compared with: an enum's literal is its value."""
 
     value: bool | int | float | str | bytes
 
@@ -42,7 +42,7 @@ class Predicate(Protocol):
 
 @value
 class Comparison:
-    """``kind``: the kind as which both sides are compared."""
+    """A comparison of two operands; both are converted to ``kind``."""
 
     operator: str
     left: Operand
@@ -83,7 +83,7 @@ class Not:
 
 @value
 class Joined:
-    """All of the terms, or any of them."""
+    """The conjunction or disjunction of terms."""
 
     join: Callable[[Truth, Truth], Truth]
     terms: tuple[Predicate, ...]

@@ -17,7 +17,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @value
 class Truth:
-    """For each row: true, false, or neither, which is SQL's unknown."""
+    """A truth value for each row: true, false, or neither, which is SQL's unknown."""
 
     true: Mask
     false: Mask
@@ -34,7 +34,7 @@ class Truth:
 
 @value
 class NumberValues:
-    """Integers, floats or booleans, and which of them are not null; a constant has one for all rows."""
+    """Integers, floats or booleans, and a mask of those that are not null; a constant has one value for all rows."""
 
     values: NDArray[Any]
     valid: Mask
@@ -61,14 +61,14 @@ _ARROW: Final[dict[str, Callable[[Any, Any], pa.Array]]] = {
 
 
 def compare_numbers(operator: str, a: NumberValues, b: NumberValues) -> Truth:
-    """By value, whatever the types: no integer is rounded to a float. A NaN is as in IEEE 754: it differs from all."""
+    """Compare numbers exactly: no integer is rounded to a float. As in IEEE 754, NaN differs from all numbers."""
     held = _compare(operator, a.values, b.values)
     valid = a.valid & b.valid
     return Truth(held & valid, ~held & valid)
 
 
 def compare_texts(operator: str, a: Any, b: Any) -> Truth:
-    """Texts by code point, octets by value: bytewise is both, in UTF-8. One side may be a scalar."""
+    """Compare bytes: for UTF-8 this is the order of code points. One side may be a scalar."""
     return truth_of(_ARROW[operator](a, b))
 
 
@@ -108,7 +108,7 @@ def _order(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 
 def _order_of_float(a: NDArray[Any], b: NDArray[np.float64]) -> NDArray[Any]:
-    """-1, 0 or 1 as the 64-bit integer is less, equal or greater than the float; a NaN gives anything."""
+    """-1, 0 or 1 if the 64-bit integer is less than, equal to or greater than the float; undefined for NaN."""
     low, high = (0.0, 2.0**64) if a.dtype.kind == "u" else (-(2.0**63), 2.0**63)
     inside = (b >= low) & (b < high)
     bounded = np.where(inside, b, 0.0)

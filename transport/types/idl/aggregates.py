@@ -215,7 +215,7 @@ class _Ids:
                 member_id = hash_id(annotations.text("hashid") or identifier(at))
             else:
                 member_id = next(reversed(self.taken)) + 1 if self.taken else self.first
-        if member_id > MEMBER_ID_MAX:  # the one before has the last
+        if member_id > MEMBER_ID_MAX:  # the member before has the last id
             raise IdlError(
                 at, f"no id is left after {MEMBER_ID_MAX}: give {identifier(at)} an @id of its own"
             )

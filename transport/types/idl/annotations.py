@@ -25,7 +25,7 @@ class Annotation:
         self.at = token(node.children[0])
         spelled = self.at[1:].strip()
         self.name = _OLD_NAMES.get(spelled.lower(), spelled.lower())
-        #: Expressions by parameter; the one without a name is ``value``.
+        #: Expressions by parameter; a parameter without a name is ``value``.
         self.arguments: dict[str, Node] = {}
         for arguments in trees(node, "arguments"):
             for child in map(tree, arguments.children):
@@ -103,7 +103,7 @@ class Annotations:
         return found.removesuffix(f"_{name.upper()}")
 
     def ignore_but(self, *understood: str) -> None:
-        """Note the annotations that have no meaning here. Of those that have one, each may be there once."""
+        """Note the annotations that have no meaning here. Raises IdlError if one with a meaning occurs twice."""
         for annotation in self.all:
             if annotation.name not in understood:
                 self._note(annotation.at, f"{annotation.at} is ignored")

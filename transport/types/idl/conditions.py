@@ -8,7 +8,7 @@ from typing import Final
 
 from .tokens import IdlError, Word
 
-#: Binary operators by how tightly they bind.
+#: Binary operators by precedence.
 _LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
     {"||": lambda a, b: int(bool(a) or bool(b))},
     {"&&": lambda a, b: int(bool(a) and bool(b))},
@@ -19,8 +19,8 @@ _LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
 
 
 def holds(at: Word, words: list[Word], defined: Container[str]) -> bool:
-    """Whether the condition of an ``#if`` holds; ``words`` are its own, macros expanded but for those of
-    ``defined``, and names that are left count as 0."""
+    """Whether the condition of an ``#if`` holds. ``words`` are its words with macros expanded, except for the operands
+    of ``defined``; remaining names count as 0."""
     condition = _Condition(at, [str(each) for each in words], defined)
     value = condition.binary(0)
     if condition.words:
@@ -31,7 +31,7 @@ def holds(at: Word, words: list[Word], defined: Container[str]) -> bool:
 class _Condition:
     def __init__(self, at: Word, words: list[str], defined: Container[str]) -> None:
         self.at = at
-        #: Those to come, the next one last.
+        #: The words not read yet, in reverse order.
         self.words = words[::-1]
         self.defined = defined
 

@@ -31,7 +31,7 @@ _SILENT: Final = ("topic", "nested", "final", "appendable", "mutable", "extensib
 
 
 def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope) -> Enum:
-    """An enum; its literals are declared beside it (IDL 4.2 §7.5.2)."""
+    """An enum; its literals are declared in the scope of the enum (IDL 4.2 §7.5.2)."""
     annotations.ignore_but("bit_bound", *_SILENT)
     extensibility = extensibility_of(annotations, token(node.children[0]), Extensibility.FINAL)
     own_name = identifier(token(node.children[0]))
@@ -47,7 +47,7 @@ def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope
         value = _value(reader, child, own, at, literals, scope)
         least = min(value, *(known for _, known in literals), 0)
         most = max(value, *(known for _, known in literals), 0)
-        # all of them are signed, or none
+        # all values count as signed, or none
         if not -(1 << bit_bound - 1) <= least <= most < 1 << bit_bound - (least < 0):
             raise IdlError(at, f"{identifier(at)} = {value} does not fit @bit_bound({bit_bound})")
         if not taken.isdisjoint((value, identifier(at).lower())):

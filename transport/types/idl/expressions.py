@@ -13,7 +13,7 @@ from ..model import INTEGER_RANGES, Enum, Primitive, PrimitiveKind, String, Type
 from .syntax import Node, token
 from .tokens import IdlError
 
-#: Those of chars are str, too.
+#: The value of a constant; chars are str, like strings.
 Constant: TypeAlias = int | float | str | bool
 
 _FLOATS: Final = (PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128)
@@ -33,14 +33,14 @@ _BINARY: Final[dict[str, Callable[[Any, Any], int | float]]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
-#: Number of digits of a number that a message shows.
+#: Maximum number of characters of a number that a message shows.
 _SHOWN: Final = 40
 _ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|(.))", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "v": "\v", "b": "\b", "r": "\r", "f": "\f", "a": "\a"}
 
 
 class EnumLiteral(int):
-    """The value of an enum's literal, which knows its name."""
+    """The value of an enum's literal, with its name."""
 
     name: str
     enum: str
@@ -110,7 +110,7 @@ def literal(tokens: list[Token]) -> Constant:
 
 
 def _joined(text: str, at: Token) -> str:
-    """A text with the two halves of each character beyond 16 bits as that character."""
+    """A text in which each surrogate pair is replaced by its character."""
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:

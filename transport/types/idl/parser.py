@@ -37,10 +37,10 @@ def parse_idl(
 
     ``extensibility`` applies to structs and unions without an annotation; the default is that of XTypes 1.3 §7.3.3.1.8
     (IDL compilers of some vendors differ). ``include`` returns the text of an included file, by its path relative to
-    this one; an exception that it raises (TypeDefinitionError, OSError, LookupError) becomes an error at the place of
-    the ``#include``. Without ``include``, includes are ignored. ``notes`` receives a line for everything ignored.
+    this one; an exception that it raises (TypeDefinitionError, OSError, LookupError) becomes an error at the position
+    of the ``#include``. Without ``include``, includes are ignored. ``notes`` receives a line for everything ignored.
 
-    Raises TypeDefinitionError naming file, line and column.
+    Raises TypeDefinitionError, which names file, line and column.
     """
     definitions = _Definitions([] if notes is None else notes)
     try:
@@ -54,7 +54,7 @@ def parse_idl(
 
 
 def _quotable(error: IdlError, file: str) -> str:
-    """The text of an error. Of an included file that is not even called IDL nothing is quoted, not a word."""
+    """The text of an error. It quotes nothing of an included file without the suffix of IDL files."""
     place = getattr(error.at, "file", file)
     if error.at is None or place == file or place.lower().endswith(_SUFFIX):
         return str(error)
@@ -62,7 +62,7 @@ def _quotable(error: IdlError, file: str) -> str:
 
 
 def parse_struct(idl: str, name: str, file: str) -> Struct:
-    """The struct ``name`` of what :func:`~.printer.print_idl` gave. Raises TypeDefinitionError if it is none."""
+    """The struct ``name`` of a text by :func:`~.printer.print_idl`. Raises TypeDefinitionError if it is no struct."""
     found = parse_idl(idl, file).get(name)
     if not isinstance(found, Struct):
         raise TypeDefinitionError(f"{file}: {name} is no struct")
@@ -71,7 +71,7 @@ def parse_struct(idl: str, name: str, file: str) -> Struct:
 
 @slotted
 class _Definition:
-    """A definition and all that it depends on by its place."""
+    """A definition, with the scope and the settings of its position in the text."""
 
     node: Node
     annotations: Annotations
@@ -81,7 +81,7 @@ class _Definition:
 
 
 class _Definitions(Reader):
-    """Definitions are read in the order of the text. If one needs a struct or union that is only declared so far, that
+    """Reads definitions in the order of the text. If one needs a struct or union that is only declared so far, that
     struct or union is read first, with everything that it needs."""
 
     def __init__(self, notes: list[str]) -> None:
@@ -205,7 +205,7 @@ class _Definitions(Reader):
 
 
 def _names_defined(node: Node) -> list[str]:
-    """Names that a definition gives a meaning to."""
+    """The names that a definition declares."""
     found = []
     for child in node.children:
         if isinstance(child, Tree) and node.data == "typedef":

@@ -1,4 +1,4 @@
-"""What is processed before the grammar: ``#include``, ``#define``, ``#if`` and others, and annotations in comments."""
+"""The preprocessor: ``#include``, ``#define``, ``#if`` and others, and annotations in comments."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Include = Callable[[str], str]
 def preprocess(
     text: str, file: str, include: Include | None, note: Callable[[Word, str], None]
 ) -> Iterator[Word]:
-    """The words of a text and of all that it includes; ``note`` is called with what is ignored.
+    """The words of a text and of all files that it includes; ``note`` is called for everything ignored.
 
-    A file is read once, whatever its guards. Raises IdlError.
+    A file is read once, even without guards. Raises IdlError.
     """
     return _Preprocessor(include, note).words(text, file, "")
 
 
 class _Branch:
-    """An open ``#if``: whether its text counts at present, and whether any of its branches has counted."""
+    """An open ``#if``: whether its current branch is active, and whether any of its branches has been."""
 
     def __init__(self, at: Word, enclosing: bool, active: bool) -> None:
         self.at = at
@@ -46,7 +46,7 @@ class _Preprocessor:
     def __init__(self, include: Include | None, note: Callable[[Word, str], None]) -> None:
         self.include = include
         self.note = note
-        #: What names stand for; None for a macro with parameters.
+        #: The replacement text of each macro; None for a macro with parameters.
         self.macros: dict[str, str | None] = {}
         self.open: list[str] = []
         self.read: set[str] = set()
@@ -88,7 +88,7 @@ class _Preprocessor:
     # --- conditions
 
     def branch(self, at: Word, branches: list[_Branch]) -> bool:
-        """Whether a directive is a condition; if so, follow it."""
+        """Handle a directive if it is a condition. Returns whether it is."""
         name, rest = directive_of(at)
         enclosing = not branches or branches[-1].active
         if name in ("ifdef", "ifndef"):
@@ -126,7 +126,7 @@ class _Preprocessor:
     # --- macros and files
 
     def expanded(self, at: Word, hidden: frozenset[str]) -> Iterator[Word]:
-        """The words for which a macro's name stands, all at the place of the name."""
+        """The words that replace a macro's name, all with the position of the name."""
         text = self.macros[at]
         if text is None:
             raise IdlError(at, f"the macro {at} has parameters, which is not supported: write out its text")

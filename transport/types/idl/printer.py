@@ -55,7 +55,7 @@ def print_idl(struct: Struct) -> str:
 class _Printer:
     def __init__(self) -> None:
         self.lines: list[str] = []
-        #: How a type that needs a definition of its own is spelled.
+        #: The spelling of each type that needs a definition of its own.
         self.names: dict[Type, str] = {}
         self.typedefs = 0
 

@@ -1,4 +1,4 @@
-"""What all definitions need: types, sizes, constants and annotations from the syntax tree."""
+"""Reads the parts common to all definitions from the syntax tree: types, sizes, constants and annotations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _TYPES: Final = (
 
 @value
 class TypeDefaults:
-    """The properties that a module, or the caller, gives to types inside which do not define them."""
+    """Properties from a module or the caller for the types inside that do not set them."""
 
     extensibility: Extensibility
     nested: bool = False
@@ -71,7 +71,7 @@ class TypeDefaults:
 
 
 class Reader:
-    """``notes`` gets one line for each name of what is ignored."""
+    """Reads types, constants and annotations. ``notes`` gets one line for each ignored name."""
 
     def __init__(self, notes: list[str]) -> None:
         self.names = Names(self.define_later, self.note_at)
@@ -81,7 +81,7 @@ class Reader:
         self._noted: set[str] = set()
 
     def define_later(self, _name: str, _declared: bool) -> bool:
-        """Define a name which only a later line defines; returns whether there is such a line."""
+        """Define a name that a later line defines. Returns whether there is such a line."""
         return False
 
     def note_at(self, at: Token, text: str) -> None:
@@ -103,7 +103,7 @@ class Reader:
     # --- types
 
     def declarations(self, node: Node, t: Type, scope: Scope) -> list[Declared]:
-        """The names that a type is given, with dimensions: ``long a, b[3]``."""
+        """The declared names, each with its type including dimensions: ``long a, b[3]``."""
         found = []
         for declarator in trees(node, "declarator"):
             at = token(declarator.children[0])

@@ -1,4 +1,4 @@
-"""Names and what they stand for (IDL 4.2 §7.2.3, §7.5)."""
+"""Scopes and the meanings of names (IDL 4.2 §7.2.3, §7.5)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Scope: TypeAlias = tuple[str, ...]
 
 @slotted
 class Module:
-    """It may be opened again."""
+    """A module, which may be reopened."""
 
 
 @slotted
 class Forward:
-    """Declared, and not defined so far."""
+    """A name that is declared but not defined yet."""
 
 
 @slotted
 class Ambiguous:
-    """A literal of several enums of one scope."""
+    """A literal of several enums in one scope."""
 
     enums: list[str]
 
@@ -46,7 +46,7 @@ class _Entry:
 class Names:
     """All names of a text by their lower-case form, because IDL ignores case.
 
-    ``define_later(name)`` is called to define a name that is not defined so far, and returns whether it did.
+    ``define_later(name)`` is called to define a name that is not defined yet, and returns whether it did.
     """
 
     def __init__(self, define_later: Callable[[str, bool], bool], note: Callable[[Token, str], None]) -> None:

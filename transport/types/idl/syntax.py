@@ -1,4 +1,4 @@
-"""From words to a syntax tree, by the grammar, and the errors for words that form none."""
+"""Parses words into a syntax tree by the grammar, and explains syntax errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_SUPPORTED: Final = frozenset(
     | {"component", "home", "porttype", "connector", "typeid", "typeprefix", "import", "Object", "ValueBase"}
 )
 _REGULAR: Final = ("NAME", "INTEGER", "REAL", "CHARACTER", "TEXT", "ANNOTATION", "POSTFIX", "KEYLIST")
-#: The names of kinds of words in messages.
+#: Names of kinds of words for messages.
 _SPOKEN: Final = {"NAME": "a name", "INTEGER": "a number", "ABSOLUTE": "'::'"}
 
 
@@ -54,7 +54,7 @@ def keywords() -> frozenset[str]:
 
 
 def syntax_tree(words: Iterator[Word]) -> Node:
-    """The tree of the words, the last of which is the END. Raises IdlError for what the grammar does not allow."""
+    """The tree of the words, the last of which is END. Raises IdlError for a syntax error."""
     kinds = _kinds()
     parser: Any = _parser().parse_interactive()  # not all of it has types
     tree: Node | None = None
@@ -74,7 +74,7 @@ def syntax_tree(words: Iterator[Word]) -> Node:
 
 
 def _without_annotation_definitions(words: Iterator[Word]) -> Iterator[Word]:
-    """``@annotation Name { ... };`` has no meaning for a type."""
+    """The words without ``@annotation Name { ... };``, which has no meaning for a type."""
     for at in words:
         if at.type != "ANNOTATION" or at != "@annotation":
             yield at

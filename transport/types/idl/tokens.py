@@ -1,4 +1,4 @@
-"""IDL text as words, each with its place in the file that it came from."""
+"""Splits IDL text into words, each with its position in its file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lark import Token
 
 from ...errors import TypeDefinitionError
 
-#: Quantifiers are possessive where a text may be long: it is read once, and nothing is kept to go back to.
+#: Quantifiers are possessive where a text may be long, so that matching neither backtracks nor keeps state for it.
 _WORDS: Final = re.compile(
     r"""
       (?P<NEWLINE>\n)
@@ -38,7 +38,7 @@ _COMMENTS: Final = re.compile(r'("(?:\\.|[^"\\])*+"?)|\\\r?\n|/\*.*?\*/|//(?:\\\
 
 
 class Word(Token):
-    """A token which also has its file."""
+    """A token with its file."""
 
     __slots__ = ("file",)
     file: str
@@ -67,8 +67,8 @@ def place_of(at: Token) -> str:
 
 
 def words_of(text: str, file: str) -> Iterator[Word]:
-    """The words of a text: those of the grammar, and DIRECTIVE, COMMENT (one that begins ``//@``), SIGN (of several
-    kinds, for the grammar to know), BAD (a quote that is never closed, and the rest of its line) and an END.
+    """The words of a text: those of the grammar, and DIRECTIVE, COMMENT (one that begins with ``//@``), SIGN (several
+    kinds, which the grammar distinguishes), BAD (a quote that is never closed, with the rest of its line) and END.
     Raises IdlError for a comment that is never closed.
     """
     line, line_start = 1, 0
@@ -104,7 +104,7 @@ def directive_of(at: Word) -> tuple[str, str]:
 
 
 def words_at(at: Word, text: str) -> list[Word]:
-    """The words of a text that is part of a directive or replaces a word; all have the place of that."""
+    """The words of a text that is part of a directive or replaces a word; all have the position of ``at``."""
     return [
         word(each.type, str(each), at.file, at.line, at.column)
         for each in words_of(text, at.file)

@@ -1,8 +1,8 @@
-"""Types of the model from what a peer announced, checked (XTypes 1.3 §7.2.2).
+"""Builds checked types of the model from announcements of peers (XTypes 1.3 §7.2.2).
 
-A few type objects can describe a type of any size: each that is used twice inside another that is used twice doubles
-it. Every type here therefore has its size as a tree, and is refused beyond the limits. All functions raise
-TypeDefinitionError.
+A few type objects can describe a type of any size, because each use of a type inside another doubles the size of the
+tree if it is used twice. Every type here therefore has its size as a tree, and is refused beyond the limits. All
+functions raise TypeDefinitionError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ..model import (
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _QUALIFIED_NAME: Final = re.compile(r"[^\W\d]\w*(::[^\W\d]\w*)*")
-#: What labels of a union, and bit fields, can hold.
+#: The ranges of union labels and bit fields.
 _RANGES: Final = INTEGER_RANGES | {
     PrimitiveKind.BOOLEAN: (0, 1),
     PrimitiveKind.CHAR8: (0, 0xFF),
@@ -50,7 +50,8 @@ _RANGES: Final = INTEGER_RANGES | {
 
 @value
 class TypeTree:
-    """A type and its size as a tree: the number of types and the depth; ``members``: those of a struct, counted."""
+    """A type and its size as a tree: the number of types, and the depth. ``members``: the number of types in the
+    members of a struct."""
 
     type: Type
     nodes: int = 1
@@ -82,8 +83,8 @@ def sequence(element: TypeTree, limit: int) -> TypeTree:
 
 
 def array(element: TypeTree, dimensions: tuple[int, ...]) -> TypeTree:
-    """Each dimension is as deep as a sequence, because values are nested lists. They are counted before they are
-    multiplied, which takes a minute where they are as many as a type object has room for."""
+    """Each dimension adds the depth of a sequence, because values are nested lists. Dimensions are counted before they
+    are multiplied, which would take a minute for as many as a type object can hold."""
     depth = element.depth + len(dimensions)
     if depth > TYPE_DEPTH_MAX:
         raise TypeDefinitionError("a type of too many parts")
@@ -99,7 +100,7 @@ def mapping(key: TypeTree, value: TypeTree, limit: int) -> TypeTree:
 
 
 def struct(base: TypeTree | None, made: Struct, parts: Iterable[TypeTree]) -> TypeTree:
-    """``made`` has the members of its own, whose types are ``parts``."""
+    """The struct ``made`` with the members of ``base`` added; ``parts`` are the types of its own members."""
     parts = list(parts)
     inherited = 0
     if base is not None:
@@ -108,7 +109,7 @@ def struct(base: TypeTree | None, made: Struct, parts: Iterable[TypeTree]) -> Ty
             raise TypeDefinitionError(f"{made.name} inherits from a type that is not a struct")
         made = replace(made, members=parent.members + made.members, base=parent)
         inherited = base.members
-        # its members come twice: once in it, once among those of this one
+        # the members of the base count twice: in the base, and in this struct
         parts += [base, TypeTree(parent, inherited, base.depth)]
     _qualified(made.name)
     _unique(made.name, (member.name for member in made.members), (member.id for member in made.members))
@@ -120,7 +121,7 @@ def struct(base: TypeTree | None, made: Struct, parts: Iterable[TypeTree]) -> Ty
 
 
 def union(made: Union, discriminator: TypeTree, parts: Iterable[TypeTree]) -> TypeTree:
-    """``parts`` are the types of its branches."""
+    """The union ``made``; ``parts`` are the types of its branches."""
     _qualified(made.name)
     _unique(made.name, (case.name for case in made.cases), (case.id for case in made.cases))
     labels = [label for case in made.cases for label in case.labels]

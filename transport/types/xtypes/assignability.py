@@ -38,9 +38,9 @@ def incompatibilities_of_types(
 ) -> tuple[str, ...]:
     """Why a reader with this TYPE_CONSISTENCY_ENFORCEMENT cannot read a writer's type; () if it can.
 
-    Sentences that name the member by its path. ``force_type_validation`` is for the caller: it is about types that
-    are not known. ``in_xcdr1``: the samples are written in XCDR1, where nothing tells the end of an appendable value
-    inside of another.
+    The sentences name members by their paths. ``force_type_validation`` is left to the caller, because it concerns
+    types that are not known. ``in_xcdr1``: the samples are in XCDR1, in which nothing marks the end of an appendable
+    value inside another.
     """
     comparison = _Comparison(consistency, in_xcdr1=in_xcdr1)
     if consistency.kind is TypeConsistencyKind.DISALLOW_TYPE_COERCION:
@@ -60,9 +60,10 @@ class _Keys(enum.Enum):
 
 
 class _Comparison:
-    """``seen``: structs and unions that have been compared; each pair is once, or shared types would explode.
+    """Compares types. ``seen``: pairs of structs and unions that have been compared; each is compared once, because the
+    work would be exponential in shared types.
 
-    ``has_end``: what is compared has an end of its own on the wire, or nothing follows it there.
+    ``has_end``: the compared value has an end of its own on the wire, or nothing follows it.
     """
 
     def __init__(self, consistency: TypeConsistency, *, in_xcdr1: bool) -> None:
@@ -239,7 +240,7 @@ class _Comparison:
         return agree
 
     def _lacking(self, path: str, member: Member, owner: Struct, side: str, is_key: bool) -> None:
-        """A member that only one side has."""
+        """Check a member that only one side has."""
         if is_key:
             why = "it is a key"
         elif owner.extensibility is Extensibility.FINAL:
@@ -263,7 +264,7 @@ class _Comparison:
         reader: tuple[Member, ...],
         extensibility: Extensibility,
     ) -> None:
-        """Members of final and appendable types are identified by their places."""
+        """Compare the members of final and appendable types, which are identified by their order."""
         for place, (w, r) in enumerate(zip(writer, reader, strict=False), 1):
             if w.id != r.id:
                 places = f"it is member {place} of the writer, the reader has '{r.name}' there"
@@ -356,8 +357,8 @@ _HOLDERS: Final = {
 
 
 def is_delimited(t: Type) -> bool:
-    """Whether a value's end can be found without knowing its type (XTypes 1.3 §7.2.4.2). As with Cyclone DDS, an
-    appendable type counts as that in XCDR1 too."""
+    """Whether a value's end can be found without knowing its type (XTypes 1.3 §7.2.4.2). As in Cyclone DDS, appendable
+    types count as delimited in XCDR1 too."""
     t = resolve(t)
     if isinstance(t, Sequence | Array):
         return is_delimited(t.element)
@@ -367,7 +368,7 @@ def is_delimited(t: Type) -> bool:
 
 
 def _innermost(t: Type) -> str:
-    """The inner type because of which a type is not delimited, for messages."""
+    """The inner type that makes a type not delimited, for messages."""
     t = resolve(t)
     if isinstance(t, Sequence | Array):
         return _innermost(t.element)

@@ -29,7 +29,7 @@ from ..model import (
 
 
 class Equivalence:
-    """Numbers types so that equivalent types have the same number. It remembers them by identity: keep them alive."""
+    """Numbers types so that equivalent types have the same number. It stores types by identity: keep them alive."""
 
     def __init__(self) -> None:
         self._of_type: dict[int, int] = {}
@@ -46,7 +46,7 @@ class Equivalence:
         return self.number(a) == self.number(b)
 
     def difference(self, path: str, writer: Type, reader: Type) -> tuple[str, str]:
-        """The path of the first difference of two types that are not the same, and what it is."""
+        """The path of the first difference between two types that differ, and a sentence about it."""
         if _shape(writer) == _shape(reader):
             for (name, w), (_, r) in zip(_inner(writer), _inner(reader), strict=True):
                 if not self.same(w, r):
@@ -77,7 +77,7 @@ def describe(t: Type) -> str:
 
 
 def _shape(t: Type) -> Hashable:
-    """All that counts of a type but the types inside it."""
+    """All properties of a type that matter for equivalence, except the types inside it."""
     if isinstance(t, Primitive):
         return t.kind
     if isinstance(t, Enum):
@@ -96,7 +96,7 @@ def _shape(t: Type) -> Hashable:
 
 
 def _bases(t: Struct) -> tuple[tuple[int, Hashable], ...]:
-    """How many members each base has, and how it may evolve."""
+    """The number of members and the extensibility of each base."""
     return () if t.base is None else ((len(t.base.members), t.base.extensibility), *_bases(t.base))
 
 
@@ -119,7 +119,7 @@ def _declared_case(case: Case) -> tuple[Hashable, ...]:
 
 
 def _inner(t: Type) -> list[tuple[str, Type]]:
-    """The types directly inside a type, and what a path calls them."""
+    """The types directly inside a type, with their names in a path."""
     if isinstance(t, Sequence | Array):
         return [("[]", t.element)]
     if isinstance(t, Map):

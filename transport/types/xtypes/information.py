@@ -18,8 +18,8 @@ class SizedIdentifier:
 
 @appendable
 class Dependencies:
-    """A type and those it is made of; ``dependent_count`` is -1 where the peer did not count them, and may be
-    more than are listed."""
+    """A type and the types that it depends on. ``dependent_count`` may exceed the number of listed types; it is -1 if
+    the peer did not count them."""
 
     type: SizedIdentifier
     dependent_count: I32
@@ -28,7 +28,7 @@ class Dependencies:
 
 @mutable
 class TypeInformation:
-    """The type in its minimal and in its complete form, each if the peer has it."""
+    """The minimal and the complete form of the type; None for a form that the peer does not have."""
 
     minimal: Annotated[Dependencies | None, MemberId(0x1001)]
     complete: Annotated[Dependencies | None, MemberId(0x1002)]

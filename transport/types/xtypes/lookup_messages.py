@@ -1,4 +1,4 @@
-"""Requests and replies of the TypeLookup service (XTypes 1.3 §7.6.3.3.4, DDS-RPC 1.0 §7.5.1): samples in, samples out.
+"""Encodes and decodes samples of the TypeLookup service (XTypes 1.3 §7.6.3.3.4, DDS-RPC 1.0 §7.5.1).
 
 All samples are little-endian XCDR2, encapsulation header included, as in Cyclone DDS. Big-endian replies are refused,
 because the hash of a TypeObject is defined by its little-endian bytes (XTypes 1.3 §7.3.4.9).
@@ -35,7 +35,7 @@ _D_CDR2_LE: Final = b"\x00\x09"
 _GUID: Final = 16
 _SIZE: Final = Struct("<I")
 
-#: Which operation a request is of (XTypes 1.3 §7.6.3.3.4: @hashid of these names).
+#: Identifiers of the operations (XTypes 1.3 §7.6.3.3.4: @hashid of these names).
 _GET_TYPES: Final = hash_id("getTypes")
 _GET_DEPENDENCIES: Final = hash_id("getDependencies")
 #: RemoteExceptionCode_t, and the result's ReturnCode_t.
@@ -45,7 +45,7 @@ _SIZED: Final = 5 << 28
 
 
 class _TypeObjectBytes:
-    """A TypeObject as it is on the wire, with its DHEADER: that is what is hashed."""
+    """A TypeObject in its bytes on the wire, DHEADER included; these bytes are hashed."""
 
     def write_value(self, out: bytearray, value: bytes) -> None:
         out.extend(bytes(-len(out) % 4) + value)
@@ -124,14 +124,14 @@ class RequestId:
 
 @value
 class GetTypes:
-    """Asks for the TypeObjects of these types."""
+    """A request for the TypeObjects of types."""
 
     ids: tuple[bytes, ...]
 
 
 @value
 class GetTypeDependencies:
-    """Asks for the types on which these depend, from a continuation point on that an earlier reply named."""
+    """A request for the types on which types depend, from the continuation point of an earlier reply on."""
 
     ids: tuple[bytes, ...]
     continuation_point: bytes = b""
@@ -139,7 +139,7 @@ class GetTypeDependencies:
 
 @value
 class TypeLookupRequest:
-    """``call`` is None for an unknown operation. ``instance`` names the service that is asked."""
+    """A request. ``call`` is None for an unknown operation. ``instance`` names the service that is asked."""
 
     id: RequestId
     instance: str
@@ -148,14 +148,14 @@ class TypeLookupRequest:
 
 @value
 class Types:
-    """(identifier, serialized TypeObject) each."""
+    """The reply to GetTypes: (identifier, serialized TypeObject) for each type."""
 
     objects: tuple[tuple[bytes, bytes], ...]
 
 
 @value
 class TypeDependencies:
-    """Types and their sizes; there are more if there is a continuation point."""
+    """The reply to GetTypeDependencies: types and their sizes. With a continuation point there are more."""
 
     dependents: tuple[SizedIdentifier, ...]
     continuation_point: bytes = b""
@@ -163,7 +163,7 @@ class TypeDependencies:
 
 @value
 class Reply:
-    """``result`` is None if the call failed, or the operation is none of ours."""
+    """A reply. ``result`` is None if the call failed, or if the operation is unknown."""
 
     id: RequestId
     result: Types | TypeDependencies | None
@@ -234,7 +234,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def reply_is_for(payload: Buffer, writer: bytes) -> bool:
-    """Whether it answers a request of this writer: every participant hears the replies to all others."""
+    """Whether a reply is for a request of this writer; participants also receive the replies to all others."""
     return bytes(payload[4 : 4 + _GUID]) == writer
 
 
@@ -265,14 +265,14 @@ def decode_reply(payload: Buffer) -> Reply:
 
 
 def _sample(header: bytes, body: bytes) -> bytes:
-    """With the encapsulation header, whose last two bits count the padding (RTPS 2.5 §10.2.1.2)."""
+    """The sample with its encapsulation header, whose last two bits count the padding (RTPS 2.5 §10.2.1.2)."""
     content = header + bytes(-len(header) % 4) + body
     padding = -len(content) % 4
     return _CDR2_LE + bytes((0, padding)) + content + bytes(padding)
 
 
 def _members(*members: tuple[str, Any, tuple[Any, ...]]) -> bytes:
-    """A mutable structure: of each member its name, its type and its value."""
+    """A mutable structure, from the name, the type and the value of each member."""
     body = b""
     for name, hint, member in members:
         body += bytes(-len(body) % 4) + _SIZE.pack(_SIZED | hash_id(name)) + encode(hint, member)

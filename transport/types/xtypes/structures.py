@@ -1,7 +1,7 @@
-"""TypeObject: a type as it is described to peers (XTypes 1.3 §7.3.4.4, annex B).
+"""TypeObject: the description of a type for peers (XTypes 1.3 §7.3.4.4, annex B).
 
-The minimal form of each structure has a hash where the complete one has a name, and has no annotations; otherwise
-both are alike. So each is declared once, over the details that differ: T of a type, M of a member, E of an element.
+The minimal form of each structure has hashes instead of names, and no annotations; otherwise it equals the complete
+form. Each structure is therefore declared once, generic in its details: T of a type, M of a member, E of an element.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ NameHash: TypeAlias = Annotated[bytes, OctetsLayout(4)]
 
 # --- annotations ----------------------------------------------------------------------------------------
 
-#: How numbers in annotations are packed, by the kind of primitive.
+#: The struct format of numbers in annotations, by the kind of primitive.
 _CODES: Final = dict(zip(PRIMITIVES, "?BhiqHIQfd_bBBH", strict=True))
 
 
 @appendable
 class ExtendedAnnotationParameterValue:
-    """The part that later versions may use."""
+    """A placeholder for extensions of later versions."""
 
 
 @union(
@@ -161,7 +161,7 @@ class CompleteDiscriminatorDetail:
 
 @appendable
 class TypeHeader(Generic[T]):
-    """Of aliases, unions and bitsets."""
+    """The header of aliases, unions and bitsets."""
 
     detail: T
 
@@ -440,20 +440,20 @@ class TypeObject:
     value: MinimalTypeObject | CompleteTypeObject
 
 
-#: Where a serialized TypeObject has its form: after its DHEADER.
+#: The offset of the form in a serialized TypeObject: after its DHEADER.
 _FORM_AT: Final = 4
 
 
 def normalized(type_object: Buffer) -> bytes:
     """A serialized TypeObject in the form from which its identifier is computed: padding is zero. Raises DecodeError.
 
-    Fast DDS 3 hashes it so, and sends padding that is whatever was in its memory.
+    Fast DDS 3 hashes this form, but sends padding with arbitrary bytes of its memory.
     """
     return encode(TypeObject, decode(TypeObject, type_object))
 
 
 def identifier_of(type_object: Buffer) -> bytes:
-    """The identifier that a serialized TypeObject hashes to. Raises DecodeError if it is none."""
+    """The identifier that a serialized TypeObject hashes to. Raises DecodeError if it is not a TypeObject."""
     if not _FORM_AT < len(type_object) <= TYPE_OBJECT_BYTES_MAX:
         raise DecodeError(DropReason.BAD_PARAMETER, f"the TypeObject has {len(type_object)} bytes")
     form = type_object[_FORM_AT]

@@ -10,7 +10,7 @@ from .xcdr2 import I32, U8, U16, U32, OctetsLayout, XcdrCursor, appendable, enco
 
 EK_MINIMAL: Final = 0xF1
 EK_COMPLETE: Final = 0xF2
-#: Of a plain collection: it contains no hash, and is the same in both forms.
+#: The equivalence kind of a plain collection without a hash, which is the same in both forms.
 EK_BOTH: Final = 0xF3
 
 TK_NONE: Final = 0x00
@@ -194,12 +194,12 @@ class TypeIdentifier:
         return not self.is_hashed and self.kind != TI_STRONGLY_CONNECTED_COMPONENT
 
     def to_bytes(self) -> bytes:
-        """Serialized; a hashed one is 15 bytes, its kind and its hash."""
+        """The serialized identifier; that of a hashed type has 15 bytes, its kind and its hash."""
         return encode(TypeIdentifier, self)
 
 
 class _IdentifierBytes:
-    """An identifier kept as it is on the wire. It must begin where alignment does."""
+    """An identifier kept in its bytes on the wire. It must begin at an aligned position."""
 
     def write_value(self, out: bytearray, value: bytes) -> None:
         out.extend(value)
@@ -210,5 +210,5 @@ class _IdentifierBytes:
         return bytes(cursor.data[start : cursor.at])
 
 
-#: A TypeIdentifier as bytes, in a structure where it comes first or after others of its kind.
+#: A TypeIdentifier as bytes, in a structure in which only other identifiers come before it.
 Identifier: TypeAlias = Annotated[bytes, _IdentifierBytes()]

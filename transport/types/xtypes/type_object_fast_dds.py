@@ -1,8 +1,8 @@
 """The type object that Fast DDS 2 announces under the parameter id of XTypes 1.1's (PID 0x0072).
 
-It is a TypeObject of XTypes 1.2 with its encapsulation header, in XCDR1 which does not mark optional members: an empty
-text stands for an absent one. Fast DDS sends only the TypeObject of the topic's type, which names other types by their
-hashes. A type with members of such types can therefore not be known from it.
+It is a TypeObject of XTypes 1.2 with its encapsulation header, in XCDR1 that does not mark optional members: an empty
+text represents an absent one. Fast DDS sends only the TypeObject of the topic's type, which refers to other types by
+their hashes. A type with members of such types therefore cannot be read from it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _UNBOUNDED: Final = 255
 
 
 def is_of_fast_dds(value: bytes) -> bool:
-    """A type object of XTypes 1.1 does not begin so: this would be an empty parameter."""
+    """Whether a value has the form of Fast DDS: in XTypes 1.1 its first bytes would be an empty parameter."""
     return value[:2] == _CDR_LE and value[_HEADER : _HEADER + 1] == bytes((EK_COMPLETE,))
 
 
 def struct_of_fast_dds(value: bytes) -> Struct:
-    """Raises DecodeError, TypeDefinitionError."""
+    """The struct in such a value. Raises DecodeError, TypeDefinitionError."""
     described = resolve(described_by(decode(TypeObject, value[_HEADER:], bare=True)))
     if not isinstance(described, Struct):
         raise DecodeError(DropReason.BAD_PARAMETER, "the type is not a struct")

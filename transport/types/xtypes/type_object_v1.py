@@ -1,8 +1,8 @@
 """Type objects of XTypes 1.1, which RTI Connext announces in SEDP: plain or compressed, with all types they refer to.
 
-A TypeObject is a mutable structure, in parameter lists as XCDR1 has them: a library of types, and which of them is
-meant. Members of lists come in the order of the specification, which is also how Wireshark reads them. Annotations are
-skipped: keys and optional members are flags here.
+A TypeObject is a mutable structure in XCDR1's parameter lists: a library of types, and the id of one of them. Members
+of lists come in the order of the specification, which Wireshark's dissector expects too. Annotations are skipped, since
+keys and optional members are flags here.
 
 Fast DDS 2 sends another structure under the same parameter id: see ``type_object_fast_dds``.
 """
@@ -111,7 +111,7 @@ def decompress_type_object(value: bytes, little_endian: bool) -> bytes:
 
 
 def _decompressed(method: int, packed: memoryview, size: int) -> bytes:
-    """One byte more than ``size`` is enough to see that it is wrong."""
+    """The decompressed bytes, at most ``size`` + 1: one byte too many shows that the size is wrong."""
     if method == 0:
         return bytes(packed)
     if method == _ZLIB:
@@ -119,12 +119,12 @@ def _decompressed(method: int, packed: memoryview, size: int) -> bytes:
     if method == _BZIP2:
         return bz2.BZ2Decompressor().decompress(packed, size + 1)
     if method == _LZ4:
-        import pyarrow as pa  # hardly any peer compresses its TypeObject
+        import pyarrow as pa  # imported here, because few peers compress their TypeObjects
 
         codec = pa.Codec("lz4_raw")
         raw: bytes = codec.decompress(packed, decompressed_size=size, asbytes=True)
         try:
-            # Arrow does not return how much of the room a block has filled
+            # Arrow does not return the number of bytes that an LZ4 block decompresses to
             codec.decompress(packed, decompressed_size=size - 1)
         except OSError:
             return raw
@@ -170,12 +170,12 @@ class _Cursor:
             raise DecodeError(DropReason.BAD_PARAMETER, "a name in the TypeObject is not UTF-8") from None
 
     def type_id(self) -> int:
-        """A type's id; up to 13 it is that of a primitive, 0 of none."""
+        """A type's id; 1 to 13 are primitives, 0 is no type."""
         kind = self.u16()
         return self.u16() if kind <= max(_PRIMITIVES) else self.number(8)
 
     def count(self) -> int:
-        """The length of a sequence, whose elements have four bytes at least."""
+        """The length of a sequence, whose elements have at least four bytes."""
         count = self.u32()
         if count > (len(self.data) - self.at) // 4:
             raise DecodeError(
@@ -197,7 +197,7 @@ class _Cursor:
 
 
 def _take(values: list[_Cursor], count: int) -> list[_Cursor]:
-    """The first values of a list; later versions may have more."""
+    """The first ``count`` values of a parameter list; later versions may have more."""
     if len(values) < count:
         raise DecodeError(
             DropReason.BAD_PARAMETER, f"the TypeObject has {len(values)} parameters, not {count}"
@@ -207,7 +207,7 @@ def _take(values: list[_Cursor], count: int) -> list[_Cursor]:
 
 @value
 class _Described:
-    """A type of the library: its kind, its name with those of its modules, and the parameters after its properties."""
+    """A type of the library: its kind, its qualified name, and the parameters after its properties."""
 
     kind: int
     name: str
@@ -221,7 +221,7 @@ class _Library:
     def __init__(self, library: _Cursor) -> None:
         self.described: dict[int, _Described] = {}
         self.known: dict[int, TypeTree] = {}
-        #: Those being read.
+        #: The ids of types that are being read.
         self.open: set[int] = set()
         self.add_library(library, "", 0)
 
@@ -337,7 +337,7 @@ class _Library:
 
 @value
 class _Properties:
-    """Of a member."""
+    """The properties of a member."""
 
     flags: int
     id: int

@@ -1,8 +1,8 @@
 """Types of the model as TypeObjects, and the identifiers that follow from them (XTypes 1.3 §7.3.4).
 
-Complete and minimal objects are, byte for byte, those which Cyclone DDS's C library makes of the same type, and so are
-their identifiers. They have no place for @default, for the order in which the literals of an enum were written, for
-the base of a bitset, and for its unnamed bits at the end.
+Complete and minimal objects, and their identifiers, equal those of Cyclone DDS's C library byte for byte. They cannot
+express @default, the order in which the literals of an enum were written, the base of a bitset, or its unnamed bits at
+the end.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class TypeObjects:
 def type_objects_of(struct: Struct) -> TypeObjects:
     """The type objects of a struct and of all types on which it depends.
 
-    Raises TypeDefinitionError for what XTypes cannot express: names beyond 256 bytes, labels beyond 32 bits, more
-    members than fit into a TypeObject.
+    Raises TypeDefinitionError for a type that XTypes cannot express: with names beyond 256 bytes, labels beyond 32
+    bits, or more members than fit into a TypeObject.
     """
     minimal, complete = _Builder(EK_MINIMAL), _Builder(EK_COMPLETE)
     information = TypeInformation(minimal.dependencies(struct), complete.dependencies(struct))
@@ -122,18 +122,18 @@ def name_hash(name: str) -> bytes:
 
 
 class _Builder:
-    """The objects of one form."""
+    """Builds the objects of one form, minimal or complete."""
 
     def __init__(self, form: int) -> None:
         self.form = form
         self.is_complete = form == EK_COMPLETE
         self.objects: dict[bytes, bytes] = {}
-        #: In the order in which types are met, which is Cyclone's; those being described have none yet.
+        #: Identifiers in the order of traversal, which is Cyclone's; None for types that are being described.
         self.known: dict[Type, TypeIdentifier | None] = {}
 
     def dependencies(self, struct: Struct) -> Dependencies:
         self.hashed(struct)
-        # types that differ in names only have one minimal object
+        # types that differ only in names have one minimal object
         met = dict.fromkeys(each.to_bytes() for each in self.known.values() if each is not None)
         top, *others = (SizedIdentifier(each, len(self.objects[each])) for each in met)
         return Dependencies(top, len(others), tuple(others))
@@ -299,7 +299,7 @@ def _annotations(member: Member | Case) -> x.AppliedBuiltinMemberAnnotations | N
     return None if annotations == x.AppliedBuiltinMemberAnnotations() else annotations
 
 
-#: What a literal is in IDL: of the first of these types that holds it.
+#: An integer literal of IDL has the first of these types that can hold it.
 _INTEGERS: Final = (
     (PrimitiveKind.INT32, -1 << 31, 1 << 31),
     (PrimitiveKind.UINT32, 0, 1 << 32),
@@ -309,7 +309,7 @@ _INTEGERS: Final = (
 
 
 def _limit(value: int | float | str | bool | None) -> x.AnnotationParameterValue | None:
-    """@min or @max, of the type that the literal has, which need not be the member's: so Cyclone has it."""
+    """@min or @max, with the type of the literal, which may differ from the member's type, as in Cyclone DDS."""
     if value is None:
         return None
     if isinstance(value, bool):

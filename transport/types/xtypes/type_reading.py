@@ -1,4 +1,4 @@
-"""TypeObjects of a peer as types of the model (XTypes 1.3 §7.3.4). Nothing a peer sends is trusted to be sound."""
+"""Reads TypeObjects of peers into types of the model (XTypes 1.3 §7.3.4). Every TypeObject is checked."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class _TypeReader:
     def __init__(self, objects: Mapping[bytes, bytes]) -> None:
         self.objects = objects
         self.known: dict[bytes, TypeTree] = {}
-        #: Those being read.
+        #: The identifiers of types that are being read.
         self.open: set[bytes] = set()
         self.depth = 0
 
@@ -126,7 +126,7 @@ class _TypeReader:
         return self.part(decode(TypeIdentifier, identifier))
 
     def part(self, identifier: TypeIdentifier) -> TypeTree:
-        # before it is known how deep the type is, for Python's own stack has an end
+        # checked before the depth of the type is known, because Python's stack is limited
         if self.depth >= TYPE_DEPTH_MAX:
             raise TypeDefinitionError("a type of too many parts")
         self.depth += 1
@@ -175,7 +175,7 @@ class _TypeReader:
     # --- descriptions -------------------------------------------------------------------------------------
 
     def described(self, type_object: TypeObject, fallback: str) -> TypeTree:
-        """``fallback`` is the name of a type that has none."""
+        """The type that a TypeObject describes; ``fallback`` is the name of a type that has none."""
         description = type_object.value.value
         match description:
             case x.AliasType():
@@ -319,7 +319,7 @@ def _notes(
         **{name: limit.value for name, limit in limits if limit is not None},
         "unit": message.unit,
     }
-    # a type with NaN would be no type's equal, not even its own in another process
+    # a type with NaN would equal no type, not even itself in another process
     return tuple(
         (name, value)
         for name, value in notes.items()

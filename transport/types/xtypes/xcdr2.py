@@ -30,7 +30,7 @@ _U32: Final = Struct("<I")
 
 
 class XcdrCursor:
-    """Where reading stands. ``stop`` is the end of the innermost delimited structure."""
+    """The reading position. ``stop`` is the end of the innermost delimited structure."""
 
     __slots__ = ("at", "data", "depth", "stop")
 
@@ -53,7 +53,7 @@ class XcdrCursor:
         return value
 
     def delimited(self, read: Callable[[], T]) -> T:
-        """What ``read`` makes of the bytes that a DHEADER counts; those it leaves belong to a later version."""
+        """The result of ``read`` for the bytes that a DHEADER counts; unread bytes belong to a later version."""
         size = self.u32()
         if size > self.stop - self.at:
             raise DecodeError(
@@ -67,7 +67,7 @@ class XcdrCursor:
 
 
 class Layout(Protocol):
-    """How values of one kind are written and read."""
+    """Writes and reads values of one kind."""
 
     def write_value(self, out: bytearray, value: Any) -> None: ...
 
@@ -87,7 +87,7 @@ def _write_delimited(out: bytearray, write: Callable[[], None]) -> None:
 
 
 class PrimitiveLayout:
-    """A primitive; ``code`` is that of the ``struct`` module. XCDR2 aligns to four bytes at most."""
+    """A primitive; ``code`` is its format in the ``struct`` module. XCDR2 aligns to at most four bytes."""
 
     def __init__(self, code: str) -> None:
         self.packer = Struct(f"<{code}")
@@ -175,7 +175,7 @@ class _Optional:
 
 
 class _Sequence:
-    """Delimited unless elements are primitive (XTypes 1.3 §7.4.3.5 rule 12)."""
+    """A sequence, delimited unless its elements are primitive (XTypes 1.3 §7.4.3.5 rule 12)."""
 
     def __init__(self, element: Layout) -> None:
         self.element = element
@@ -207,7 +207,7 @@ class _Sequence:
 
 
 class _BareSequence(_Sequence):
-    """Never delimited."""
+    """A sequence that is never delimited."""
 
     def write_value(self, out: bytearray, value: tuple[Any, ...]) -> None:
         self.write_elements(out, value)
@@ -217,7 +217,7 @@ class _BareSequence(_Sequence):
 
 
 class _Final:
-    """Members one after another."""
+    """A structure whose members follow one another."""
 
     def __init__(self, kind: Callable[..., Any], members: Mapping[str, Layout]) -> None:
         self.kind = kind
@@ -240,7 +240,7 @@ class _Appendable(_Final):
 
 
 class _Mutable:
-    """Members found by their ids; all of them are optional and appendable structures."""
+    """A structure whose members are found by id; all of them are optional, appendable structures."""
 
     def __init__(self, kind: Callable[..., Any], members: Mapping[str, tuple[int, Layout]]) -> None:
         self.kind = kind
@@ -285,7 +285,7 @@ class _Mutable:
 
 
 class _Union:
-    """An octet that selects one of ``cases``, which follows. Only unions nest, so their depth is bounded here."""
+    """A union: an octet, and the case that it selects. Only unions nest, so their depth is bounded here."""
 
     def __init__(self, kind: Callable[..., Any], cases: Mapping[int, Layout]) -> None:
         self.kind = kind
@@ -326,7 +326,7 @@ I32: TypeAlias = Annotated[int, PrimitiveLayout("i")]
 
 @dataclasses.dataclass(frozen=True)
 class MemberId:
-    """Of a member of a mutable structure."""
+    """The id of a member of a mutable structure."""
 
     value: int
 
@@ -352,12 +352,12 @@ def _structure(kind: type[T], extensibility: Extensibility) -> type[T]:
     return made
 
 
-#: Of a union's cases the one of all kinds that no other has.
+#: The key of a union's default case, for all kinds without a case.
 DEFAULT: Final = -1
 
 
 def union(cases: Mapping[int, Any], *, delimited: bool = False) -> Callable[[type[T]], type[T]]:
-    """A class with ``kind`` and ``value`` as a union of the cases; None is a case without a value."""
+    """Makes a class with ``kind`` and ``value`` a union of ``cases``; None is a case without a value."""
 
     def declare(kind: type[T]) -> type[T]:
         kind.__cases__ = cases  # type: ignore[attr-defined]
@@ -368,7 +368,7 @@ def union(cases: Mapping[int, Any], *, delimited: bool = False) -> Callable[[typ
 
 
 class _Later:
-    """The layout of something whose declaration contains itself."""
+    """The layout of a structure whose declaration contains itself."""
 
     def __init__(self, hint: Any, bare: bool) -> None:
         self.hint = hint
@@ -383,9 +383,9 @@ class _Later:
 
 @functools.cache
 def layout_of(hint: Any, *, bare: bool = False) -> Layout:
-    """The layout of a structure, or of what a member is annotated with.
+    """The layout of a structure, or of a member's annotation.
 
-    ``bare`` is one without headers and flags: everything is final, and optional members are always there.
+    ``bare``: without headers and flags; everything is final, and optional members are always present.
     """
     if hint is None:
         return _Nothing()
