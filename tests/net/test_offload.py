@@ -193,7 +193,7 @@ def test_a_gso_buffer_arrives_as_its_datagrams(sockets: Sockets, sender: Sender,
         assert sockets.send(to(sockets.default_unicast[0], *messages)) == 21
         assert len(sender.calls) == -(-21 // (UDP_PAYLOAD_MAX // size))
         assert received(sockets) == messages
-    assert sockets.user in sockets._of_gso
+    assert sockets.user in sockets._gso_sockets
     assert (sockets.sent, sockets.send_failures.count, sockets.short_sends) == (63, 0, 0)
 
 
@@ -309,10 +309,10 @@ def test_gro_is_enabled_only_where_spark_rtps_participants_send(sockets: Sockets
     received(sockets)
     send_plainly(sockets, [message(i, 1_000) for i in range(8)])
     received(sockets)
-    assert sockets.user not in sockets._of_gso
+    assert sockets.user not in sockets._gso_sockets
     send_plainly(sockets, [message(i, 1_000) for i in range(9)])
     received(sockets)
-    assert sockets.user in sockets._of_gso or not offload.receive_coalesced(sockets.user)
+    assert sockets.user in sockets._gso_sockets or not offload.receive_coalesced(sockets.user)
 
 
 def test_heartbeats_of_equal_length_are_no_gso_buffer() -> None:
@@ -325,7 +325,7 @@ def test_heartbeats_of_equal_length_are_no_gso_buffer() -> None:
 def test_gso_buffers_and_single_datagrams_mix(sockets: Sockets) -> None:
     if not offload.receive_coalesced(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
-    sockets._of_gso.add(sockets.user)
+    sockets._gso_sockets.add(sockets.user)
     messages = [message(1, 64_512), *[message(i, 1_001) for i in range(9)], message(2, 3), message(3, 30_000)]
     messages += [message(i, 5) for i in range(9)]
     sockets.send(to(sockets.default_unicast[0], *messages))
@@ -336,7 +336,7 @@ def test_gso_buffers_and_single_datagrams_mix(sockets: Sockets) -> None:
 def test_a_burst_of_gso_buffers_ends_with_the_receive_buffer(sockets: Sockets, sender: Sender) -> None:
     if not offload.receive_coalesced(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
-    sockets._of_gso.add(sockets.user)
+    sockets._gso_sockets.add(sockets.user)
     messages = [message(i, 1_405) for i in range(46 * 18)]  # more than the buffer holds
     sockets.send(to(sockets.default_unicast[0], *messages))
     found: list[bytes] = []

@@ -177,7 +177,7 @@ class StreamLog:
         Raises LogLostError for a log that cannot be resumed, LogAccessError for another user's, LogError for one that
         cannot be opened.
         """
-        settings = announced = read_metadata(directory)
+        settings = stored = read_metadata(directory)
         if max_bytes is not None:
             fitting = fitting_segment_bytes(max_bytes, settings.segment_bytes)
             settings = StreamLogMetadata(max_bytes, fitting, settings.seed, settings.given)
@@ -186,11 +186,9 @@ class StreamLog:
             locked = lock(directory)
             try:
                 read_metadata(directory)  # the file is missing if the log was removed meanwhile
-                if settings.max_bytes != announced.max_bytes:  # readers use it to plan
+                if settings.max_bytes != stored.max_bytes:  # readers use it to plan
                     with contextlib.suppress(OSError):  # a full disk: a later start writes it
-                        write_metadata(
-                            directory, replace(announced, max_bytes=settings.max_bytes), durable=True
-                        )
+                        write_metadata(directory, replace(stored, max_bytes=settings.max_bytes), durable=True)
                 checkpoint = read_checkpoint(directory, settings.seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open_store(directory))
                 log._recover(checkpoint, align(reached))

@@ -32,10 +32,10 @@ def parse_group(text: str, domain: int) -> Locator:
     address, _, port = text.partition(":")
     group = Locator(address, int(port) if port.isdecimal() else user_multicast_port(domain))
     try:
-        parsed = ipaddress.IPv4Address(address)
+        group_address = ipaddress.IPv4Address(address)
     except ValueError:
         raise UsageError(f"{text!r} is not an IPv4 address, or address:port, of a multicast group") from None
-    if not parsed.is_multicast:
+    if not group_address.is_multicast:
         raise UsageError(f"{address} is not a multicast group: use one of 224.0.0.0 to 239.255.255.255")
     if text.endswith(":") or (port and not port.isdecimal()) or not 0 < group.port < 65_536:
         raise UsageError(

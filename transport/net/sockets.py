@@ -109,7 +109,7 @@ class Sockets:
         self._routes = Routes()
         self._sends_gso = takes_gso(self._senders[0])
         #: The sockets for samples whose GSO buffers are returned in one piece.
-        self._of_gso: set[socket.socket] = set()
+        self._gso_sockets: set[socket.socket] = set()
         #: The reader of many datagrams, by socket for samples.
         self._many = {self.user: ManyDatagrams.where_possible()}
         self._last_error = 0
@@ -206,7 +206,7 @@ class Sockets:
         spans: list[Span] = []
         many = self._many.get(source)
         try:
-            if source in self._of_gso:
+            if source in self._gso_sockets:
                 self._receive_coalesced(source, spans)
             elif many is not None and many.expects_many:
                 many.drain(source, self.buffer, BURST_BYTES, spans)
@@ -218,11 +218,11 @@ class Sockets:
             # An ICMP "port unreachable" for a datagram sent earlier shows up here; nothing was received.
             if error.errno != errno.ECONNREFUSED:
                 _log.warning("receiving failed: %s", error)
-        if source in self._many and source not in self._of_gso:
+        if source in self._many and source not in self._gso_sockets:
             if many is not None and not many.expects_many:
                 many.note_spans(spans)
             if is_gso(self.buffer, spans) and receive_coalesced(source):
-                self._of_gso.add(source)
+                self._gso_sockets.add(source)
         return spans
 
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:

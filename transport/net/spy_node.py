@@ -180,7 +180,7 @@ class SpyNode:
             _log.debug("%s", error)
             return
         if len(log.subscribers()) >= SUBSCRIBERS_MAX:  # checked first: no match is reported that is not one
-            self._tell_full(spy, published, writer)
+            self._warn_of_full_log(spy, published, writer)
             return
         self.participant.join(
             spy.reader, writer, qos_offered(published.about), _struct(published.about), now=now
@@ -189,9 +189,9 @@ class SpyNode:
             spy.joined[writer] = published.path.name
             return
         self.participant.leave(spy.reader, writer)
-        self._tell_full(spy, published, writer)
+        self._warn_of_full_log(spy, published, writer)
 
-    def _tell_full(self, spy: _Spy, published: NamedLog, writer: Guid) -> None:
+    def _warn_of_full_log(self, spy: _Spy, published: NamedLog, writer: Guid) -> None:
         if published.path.name not in spy.full:
             spy.full.add(published.path.name)
             _log.warning(

@@ -133,7 +133,7 @@ def _reserved(root: Path, now: Clocks, *, but: Path | None = None) -> tuple[int,
 
 def write_addresses(directory: Path, addresses: Addresses) -> None:
     """Replace the file. If the disk is full, the next receiver assumes that it is where the last one was."""
-    announced = {
+    stored = {
         "participant_index": addresses.participant_index,
         "locators": sorted(addresses.locators),
         "moved_from": {guid.to_bytes().hex(): sn for guid, sn in addresses.moved_from.items()},
@@ -142,7 +142,7 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
     }
     path = directory / _FILE
     try:
-        replace_text(path, json.dumps(announced))
+        replace_text(path, json.dumps(stored))
     except OSError as error:
         _log.warning("writing the receiver's addresses to %s failed: %s", path, reason(error))
 
@@ -152,20 +152,20 @@ def _read(path: Path) -> Addresses:
     return _addresses(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _addresses(announced: dict[str, Any]) -> Addresses:
+def _addresses(stored: dict[str, Any]) -> Addresses:
     """Raises ValueError, TypeError, LookupError, AttributeError or ArithmeticError for content that no receiver
     writes."""
-    moved_from = {_guid(raw): int(sn) for raw, sn in announced["moved_from"].items()}
+    moved_from = {_guid(raw): int(sn) for raw, sn in stored["moved_from"].items()}
     if len(moved_from) > WRITERS_MAX:
         raise ValueError(f"it names {len(moved_from)} writers")
     if not all(0 <= sn < INFINITE for sn in moved_from.values()):
         raise ValueError("it has sequence numbers out of range")
     locators, lease_duration = (
-        frozenset(map(str, announced["locators"])),
-        int(announced.get("lease_duration", 0)),
+        frozenset(map(str, stored["locators"])),
+        int(stored.get("lease_duration", 0)),
     )
-    prefix = bytes.fromhex(announced.get("guid_prefix", ""))
-    return Addresses(int(announced["participant_index"]), locators, moved_from, lease_duration, prefix)
+    prefix = bytes.fromhex(stored.get("guid_prefix", ""))
+    return Addresses(int(stored["participant_index"]), locators, moved_from, lease_duration, prefix)
 
 
 def _guid(raw: str) -> Guid:

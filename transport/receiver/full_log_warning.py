@@ -52,17 +52,17 @@ class FullLogWarning:
         self._on_full = on_full
         self._hints = hints
         #: How full the log was when the last warning was logged; 0: no warning, or the log was half empty since.
-        self._announced = 0
+        self._warned_at = 0
 
     def warn_if_full(self, writers: Collection[Guid], *, is_full: bool) -> None:
         """``writers``: the matched reliable ones; ``is_full``: a sample did not fit."""
         used, most, what = self._used()
         full = 100 if is_full else min(99, 100 * used // max(most, 1))
         if full < _HALF:
-            self._announced = 0
-        if full < _NEARLY_FULL or self._announced >= (100 if is_full else _NEARLY_FULL):
+            self._warned_at = 0
+        if full < _NEARLY_FULL or self._warned_at >= (100 if is_full else _NEARLY_FULL):
             return
-        self._announced = full
+        self._warned_at = full
         named = ", ".join(str(guid) for guid in list(writers)[:_WRITERS_NAMED_MAX]) or "none so far"
         more = len(writers) - _WRITERS_NAMED_MAX
         _log.warning(

@@ -57,7 +57,7 @@ def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses
                     replace(given, guid_prefix=prefix, participant_index=here.participant_index), directory
                 )
                 here = _addresses(node)
-                _say(config.topic, gone or earlier.locators, here)
+                _warn_of_move(config.topic, gone or earlier.locators, here)
             here.follow(earlier, log.writers, moved=is_moved)
     except BaseException:
         node.abandon()
@@ -79,7 +79,7 @@ def _addresses(node: Node) -> Addresses:
     )
 
 
-def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:
+def _warn_of_move(topic: str, gone: frozenset[str], here: Addresses) -> None:
     _log.warning(
         "topic %r: the receiver was reached at %s before and is at %s now, where peers do not look for it: it takes a "
         "new GUID, and counts what it missed of the writers that it knows",

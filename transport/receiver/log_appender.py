@@ -202,9 +202,9 @@ class LogAppender:
                 raise
             if not self._reported_disk_full:
                 then = "samples are dropped" if self._on_full is OnLogFull.DROP else "writers are held back"
-                announced = f"{error}; {then} until there is space"
+                message = f"{error}; {then} until there is space"
                 kind = DISK_FULL if error.limit is None else LOG_FULL
-                _log.error("%s", with_hints(announced, [kind], self._hints, needed=error.needed))
+                _log.error("%s", with_hints(message, [kind], self._hints, needed=error.needed))
             self._reported_disk_full = True
             taken = False
         except LogError as error:

@@ -84,8 +84,8 @@ class Losses:
                 if guid in reader.writers and reader.writers[guid].expected == sn
             }
         for cause, count in counts.items():
-            announced = f"topic {self._topic!r}: {count} samples {_REPORTED[cause]}"
-            _log.warning("%s", with_hints(announced, [lost_for(cause)], self._hints))
+            message = f"topic {self._topic!r}: {count} samples {_REPORTED[cause]}"
+            _log.warning("%s", with_hints(message, [lost_for(cause)], self._hints))
         if LossCause.MOVED in counts and self._addresses is not None:
             write_addresses(self._directory, self._addresses)
 
@@ -110,5 +110,5 @@ class Losses:
         if self._dropped < 2 * self._dropped_reported:
             return  # samples may be dropped twenty times a second
         self._dropped_reported = self._dropped
-        announced = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
-        _log.warning("%s", with_hints(announced, [LOG_DROPPED], self._hints))
+        message = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
+        _log.warning("%s", with_hints(message, [LOG_DROPPED], self._hints))

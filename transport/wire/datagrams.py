@@ -162,9 +162,9 @@ def scan_datagrams(
     left = np.ones(len(starts), np.bool_)
     if np.count_nonzero(single) >= _SINGLES_MIN:
         runs += _singles(burst, np.flatnonzero(single), heartbeat, left)
-    of_many = fit & ~single & (stops > data_ends) & ((stops - starts - BODY) % (lengths + 4) == 0)
-    if np.count_nonzero(of_many) >= _RANGE_MIN:
-        runs += _sample_ranges(burst, of_many, left)
+    several = fit & ~single & (stops > data_ends) & ((stops - starts - BODY) % (lengths + 4) == 0)
+    if np.count_nonzero(several) >= _RANGE_MIN:
+        runs += _sample_ranges(burst, several, left)
     if np.count_nonzero(of_batches) >= _RANGE_MIN:
         runs += _batches(burst, of_batches, left)
     runs.sort(key=_position)
@@ -175,12 +175,12 @@ _position: Final = itemgetter(0)
 
 
 def _sample_ranges(
-    burst: _Burst, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+    burst: _Burst, several: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of many samples; clears ``left`` for those in them."""
     data, starts, stops, head, data_ends, _, passes_over = burst
     size, pitch = stops - starts, np.diff(starts)
-    for first, last in _linked(burst, of_many):
+    for first, last in _linked(burst, several):
         body, length = int(starts[first]) + BODY, int(size[first]) - BODY
         prefix = head[first, PREFIX_WORD:INFO_TS_WORD].tobytes()
         writer = Guid(prefix, head[first, WRITER_WORD].tobytes())
