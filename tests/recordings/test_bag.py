@@ -265,7 +265,7 @@ def test_damage_in_one_part_of_a_bag_leaves_the_other_parts(
     data[at : at + 4096] = b"\xff" * 4096
     file.write_bytes(data)
     with pytest.raises(
-        RecordingError, match="it is cut short, damaged or no ROS 2 bag: database disk image is"
+        RecordingError, match="it is cut short, damaged or not a ROS 2 bag: database disk image is"
     ):
         read(file, "/imu")
     rows, whole = compared(read(file, "/imu", failOnDataLoss="false")), expected(of(drive, "/imu"))
@@ -282,5 +282,5 @@ def test_an_error_of_sqlite_that_is_no_text_is_one_of_the_recording(
     data = file.read_bytes()
     assert data.count(b"CREATE TABLE topics") == 1
     file.write_bytes(data.replace(b"CREATE TABLE topics", b"CREATE TA\x8eLE topics"))
-    with pytest.raises(RecordingError, match="it is cut short, damaged or no ROS 2 bag"):
+    with pytest.raises(RecordingError, match="it is cut short, damaged or not a ROS 2 bag"):
         read(file, "/chatter")

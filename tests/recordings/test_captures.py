@@ -78,7 +78,8 @@ def test_the_topics_of_a_capture_are_named() -> None:
     with pytest.raises(OptionError, match=r"it has 'lab_Rich'; did you mean 'lab_Rich'\?"):
         read(CAPTURES / "c01_py_rich_final_xcdr1.pcap", "lab_rich")
     with pytest.raises(
-        OptionError, match=r"does not hold the type of the topic \(its writers tell the name alone"
+        OptionError,
+        match=r"does not hold the type of the topic \(its writers announce only the name of the type",
     ):
         read(CAPTURES / "f02_rich_notypeinfo.pcap", "lab_Rich")
 
