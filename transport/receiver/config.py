@@ -90,7 +90,7 @@ class ReceiverConfig:
     #: ``bytes``.
     retention: str = "committed"
     retention_ns: int = 0
-    #: What happens to samples that do not fit into the log: ``hold``, ``drop`` or ``fail`` (:mod:`.filling`).
+    #: What happens to samples that do not fit into the log: ``hold``, ``drop`` or ``fail`` (:mod:`.full_log_warning`).
     on_log_full: str = "hold"
     #: How long the ended logs beside this one are kept, and how many bytes of them; None: the receiver removes none,
     #: or sets no limit on their bytes.
