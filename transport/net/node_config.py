@@ -34,7 +34,8 @@ class NodeConfig:
     trust: Trust = Trust.ADDRESS
     participant_name: str = "spark-rtps"
     multicast: bool = True
-    #: The group that readers join and announce: ``off``, ``auto`` (:mod:`.multicast_addresses`), or ``address`` or ``address:port``.
+    #: The group that readers join and announce: ``off``, ``auto`` (:mod:`.multicast_addresses`), ``address``, or
+    #: ``address:port``.
     multicast_receive: str = "off"
     #: TTL of multicast datagrams: the number of routers they pass, and one more.
     multicast_ttl: int = 1
