@@ -181,7 +181,7 @@ def _known(message: Mapping[str, Any], members: Iterable[str], what: str = "mess
 def _of_column(column: pa.StructArray, members: Sequence[str]) -> Iterator[tuple[dict[str, Any] | None, U8]]:
     """The members that describe the layout of each message of a column, and its data; None for null."""
     if not pa.types.is_struct(column.type):
-        raise UsageError(f"a column of messages is one of structs, not of {column.type}")
+        raise UsageError(f"the column must have the type struct, not {column.type}")
     lacking = [name for name in (*members, "data") if column.type.get_field_index(name) < 0]
     if lacking:
         raise UsageError(f"the messages lack {', '.join(lacking)}")

@@ -74,15 +74,17 @@ def _check_positions(values: Values) -> None:
     """Raise OptionError if positions do not name exactly the receivers, or if an end lies before its start."""
     names = [name for name, _ in receiver_addresses(values.names("receivers"))]
     found = {option: values.value(option) for option in ("startingOffsets", "endingOffsets")}
-    places = {option: dict(positions) for option, positions in found.items() if isinstance(positions, tuple)}
-    for option, positions in places.items():
+    by_option = {
+        option: dict(positions) for option, positions in found.items() if isinstance(positions, tuple)
+    }
+    for option, positions in by_option.items():
         wrong = sorted(positions.keys() ^ set(names))
         if wrong:
             fix = f"must name exactly the receivers of the option receivers; missing or unknown: {', '.join(wrong)}"
             raise OptionError(option, values.given(option), fix)
-    if len(places) == len(found):
-        for name, begin in places["startingOffsets"].items():
-            end = places["endingOffsets"][name]
+    if len(by_option) == len(found):
+        for name, begin in by_option["startingOffsets"].items():
+            end = by_option["endingOffsets"][name]
             if isinstance(begin, int) and isinstance(end, int) and begin > end:
                 fix = f"starts after endingOffsets for {name}: {begin} is greater than {end}"
                 raise OptionError("startingOffsets", values.given("startingOffsets"), fix)

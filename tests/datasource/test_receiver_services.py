@@ -360,9 +360,9 @@ def batch(
         ({"endingTimestamp": "1", "endingOffsets": "latest"}, "excludes"),
         ({"endingOffsets": "earliest"}, "must be one of latest"),
         ({"startingTimestamp": "2", "endingTimestamp": "1"}, "is later than endingTimestamp=1"),
-        ({"startingOffsets": '{"a": 1}'}, "which b is not"),
-        ({"startingOffsets": '{"a": 1, "b": 1, "c": 1}'}, "which c is not"),
-        ({"startingOffsets": '{"a": 9, "b": 0}', "endingOffsets": '{"a": 8, "b": 0}'}, "9 is behind 8"),
+        ({"startingOffsets": '{"a": 1}'}, "missing or unknown: b"),
+        ({"startingOffsets": '{"a": 1, "b": 1, "c": 1}'}, "missing or unknown: c"),
+        ({"startingOffsets": '{"a": 9, "b": 0}', "endingOffsets": '{"a": 8, "b": 0}'}, "9 is greater than 8"),
         ({"retention": "bytes"}, "decided by the subscription"),
     ],
 )
