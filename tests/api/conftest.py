@@ -16,7 +16,7 @@ from tests.support import domains
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
     monkeypatch.setattr(writer_session, "_MISMATCHES_LOGGED", LogOnce(64))
 

@@ -14,7 +14,7 @@ from tests.datasource.stream_reader_scene import Source
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
     monkeypatch.setattr(malformed, "_REPORTED", {})
     monkeypatch.setattr(writer_session, "_MISMATCHES_LOGGED", LogOnce(64))

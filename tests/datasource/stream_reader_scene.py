@@ -72,7 +72,7 @@ class FakeReceiver:
             raise RtpsError(self.dead)
 
     def stop(self, *, dispose: bool = True) -> None:
-        self.stopped, self.said_goodbye = True, dispose
+        self.stopped, self.disposed = True, dispose
         with contextlib.suppress(LogError):  # its folder may be gone, which a process takes to its end
             self.log.close()
 

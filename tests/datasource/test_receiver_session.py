@@ -82,7 +82,7 @@ def test_a_receiver_that_died_goes_on_where_the_log_was_read_to(
     session.commit_offset(Cursor(end.position))
     assert started.receivers[1].committed == [end.position]
     session.stop()
-    assert started.receivers[1].said_goodbye
+    assert started.receivers[1].disposed
 
 
 def test_a_receiver_that_died_does_not_begin_its_log_again(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_an_old_log_is_resumed_where_reading_ended(tmp_path: Path) -> None:
     second = ReceiverSession.on_old_log(asked, plan, first.log, start=started, reached=end)
     assert second.directory == first.directory and started.configs[1].log_reached == end.position
     second.stop(dispose=False)
-    assert not started.receivers[1].said_goodbye
+    assert not started.receivers[1].disposed
 
 
 def test_a_batch_read_takes_no_more_than_its_rows_and_commits_them(

@@ -233,7 +233,7 @@ class TestFirstStart:
         source = make()
         source.begin()
         source.reader.stop()
-        assert source.receiver.stopped and source.receiver.said_goodbye
+        assert source.receiver.stopped and source.receiver.disposed
         source.reader.stop()
 
     def test_a_killed_driver_leaves_without_a_dispose(
@@ -245,7 +245,7 @@ class TestFirstStart:
         parents = iter([os.getppid()] * 3)
         monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))  # it is gone soon
         source.reader.stop()
-        assert source.receiver.stopped and not source.receiver.said_goodbye
+        assert source.receiver.stopped and not source.receiver.disposed
 
 
 class TestBatch:

@@ -32,7 +32,7 @@ def warnings(receiver: Subscription) -> list[str]:
     return [error.text for error in read_error_log(path)[0]] if path.exists() else []
 
 
-def write_until_all_is_told(peer: CyclonePeer, receiver: Subscription, sent: int) -> None:
+def write_until_all_is_reported(peer: CyclonePeer, receiver: Subscription, sent: int) -> None:
     """A best-effort loss shows only by what comes behind it."""
 
     seen = -1
@@ -66,7 +66,7 @@ def test_a_receive_buffer_that_is_full(
     receiver.wait_for(1)
     with stopped(receiver.process.pid):
         peer.write("t", [blob_row(number) for number in range(1, 51)])
-    write_until_all_is_told(peer, receiver, 51)
+    write_until_all_is_reported(peer, receiver, 51)
     assert set(losses(receiver)) == {LossCause.RECEIVE_BUFFER}
     assert losses(receiver)[LossCause.RECEIVE_BUFFER] >= 49, "one of 100,000 bytes does not fit"
     wait_until(lambda: bool(warnings(receiver)), "a warning")
@@ -122,7 +122,7 @@ def test_a_receiver_that_was_stopped(
     receiver.restart()
     peer.wait_for_match("t")
     receiver.wait_for_match()
-    write_until_all_is_told(peer, receiver, 7)
+    write_until_all_is_reported(peer, receiver, 7)
     assert losses(receiver) == {LossCause.STOPPED: 4}
     wait_until(lambda: bool(warnings(receiver)), "a warning")
     assert all("leave_on_stop=false" in each for each in warnings(receiver))
@@ -143,7 +143,7 @@ def test_images_of_a_camera(
     if reliable:
         receiver.wait_for(20)
         assert losses(receiver) == {}
-    write_until_all_is_told(peer, receiver, 20)
+    write_until_all_is_reported(peer, receiver, 20)
     assert set(losses(receiver)) <= {LossCause.RECEIVE_BUFFER}
     for sample in receiver.received():
         number = sample.sn - 1

@@ -211,7 +211,7 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
     assert not reader.reader.writers and not writer.writer.readers
 
 
-TOLD = {
+ANNOUNCED = {
     "user_data": b"\0user\xff",
     "topic_data": b"topic",
     "group_data": b"group" * 20,
@@ -226,11 +226,11 @@ TOLD = {
     "coherent_access": True,
     "ordered_access": True,
 }
-WRITER_TOLD = {**TOLD, "lifespan": 7 * SECOND, "ownership_strength": -3}
-READER_TOLD = {**TOLD, "time_based_filter": 125 * MS}
+WRITER_ANNOUNCED = {**ANNOUNCED, "lifespan": 7 * SECOND, "ownership_strength": -3}
+READER_ANNOUNCED = {**ANNOUNCED, "time_based_filter": 125 * MS}
 
 
-@pytest.mark.parametrize(("kind", "reported"), [("writer", WRITER_TOLD), ("reader", READER_TOLD)])
+@pytest.mark.parametrize(("kind", "reported"), [("writer", WRITER_ANNOUNCED), ("reader", READER_ANNOUNCED)])
 def test_cyclone_sees_our_qos(
     kind: str,
     reported: dict[str, Any],
@@ -248,7 +248,7 @@ def test_cyclone_sees_our_qos(
     assert {name: _whole_ms(seen[name]) for name in reported} == reported
 
 
-@pytest.mark.parametrize(("kind", "reported"), [("writer", WRITER_TOLD), ("reader", READER_TOLD)])
+@pytest.mark.parametrize(("kind", "reported"), [("writer", WRITER_ANNOUNCED), ("reader", READER_ANNOUNCED)])
 def test_we_see_cyclones_qos(
     kind: str,
     reported: dict[str, Any],

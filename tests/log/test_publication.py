@@ -14,7 +14,7 @@ from spark_rtps.transport.protocol.writing.intake import SampleClaim
 from spark_rtps.transport.protocol.writing.publication import PublicationPositions
 from tests.log.publishing_scene import data_in, read_all
 from tests.protocol.writer_script import Script, reader_guid, sns
-from tests.support.publication_frames import DATA, PAD, FrameAt, frame_at, walk
+from tests.support.publication_frames import DATA, PAD, FrameAt, frame_at, scan_frames
 
 TERM = 64 << 10
 WINDOW = TERM // 2
@@ -46,7 +46,7 @@ class Scene(Script):
         return claim
 
     def frames(self) -> list[FrameAt | int]:
-        return list(walk(self.log, 0, self.log.position))
+        return list(scan_frames(self.log, 0, self.log.position))
 
 
 @pytest.fixture

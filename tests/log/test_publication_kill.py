@@ -44,7 +44,15 @@ from tests.protocol.writer_script import RELIABLE, Script
 from tests.support.campaigns import seeds
 from tests.support.child_environment import child_environment
 from tests.support.interruption import Interruption
-from tests.support.publication_frames import DATA, HEADER_BYTES, PAD, FrameAt, data_frames, frame_at, walk
+from tests.support.publication_frames import (
+    DATA,
+    HEADER_BYTES,
+    PAD,
+    FrameAt,
+    data_frames,
+    frame_at,
+    scan_frames,
+)
 from tests.support.waiting import PATIENCE, wait_until
 
 TERM = 64 << 10
@@ -164,7 +172,7 @@ def test_killed_at_random_instants(seed: int, tmp_path: Path) -> None:
 
     # Behind it are whole frames and claims, no more, and so before it, as far as it is not cleaned.
     first = -(-log.cleaning_position // TERM) * TERM
-    places = list(walk(log, min(first, tail), tail))
+    places = list(scan_frames(log, min(first, tail), tail))
     claims = [place for place in places if isinstance(place, int)]
     assert claims[:1] == ([stopped] if stopped < tail else [])
     for place in places:
@@ -172,7 +180,9 @@ def test_killed_at_random_instants(seed: int, tmp_path: Path) -> None:
             assert place.end - place.start >= HEADER_BYTES and place.type in (PAD, DATA)
             for _, data in data_in(place.data.tobytes()) if place.type == DATA else ():
                 number_of(data)
-    assert list(map(str, walk(log, min(first, tail), tail))) == list(map(str, places)), "and so it stays"
+    assert list(map(str, scan_frames(log, min(first, tail), tail))) == list(map(str, places)), (
+        "and so it stays"
+    )
     assert NamedLogs(tmp_path).remove_dead() == [log.path]
 
 
@@ -222,7 +232,7 @@ class Steps:
         sn, start = self.writer.last_sn + 1, self.log.position
         data = payload(0, sn, size)
         assert self.writer.write_samples(samples_of([data]), timestamp=sn, now=self.script.now) == 1
-        found = [f for f in walk(self.log, start, self.log.position) if isinstance(f, FrameAt)]
+        found = [f for f in scan_frames(self.log, start, self.log.position) if isinstance(f, FrameAt)]
         self.committed += [(f.start, sn) for f in found if f.type == DATA]
 
     def claim(self, finish: str) -> None:
@@ -299,7 +309,7 @@ def test_a_crash_between_any_two_lines(tmp_path: Path) -> None:
         assert again.position == position
         # Cleaning stops anywhere, but a term begins with a frame.
         first = min(-(-cleaning // TERM) * TERM, position)
-        places = list(walk(again, first, position))
+        places = list(scan_frames(again, first, position))
         seen = []
         for place in places:
             if isinstance(place, FrameAt) and place.type == DATA:

@@ -34,7 +34,7 @@ from tests.log.publishing_scene import (
     samples_of,
 )
 from tests.protocol.writer_script import ME, RELIABLE, reader_guid, where
-from tests.support.publication_frames import DATA, PAD, FrameAt, walk
+from tests.support.publication_frames import DATA, PAD, FrameAt, scan_frames
 from tests.support.waiting import PATIENCE
 
 TERM = 64 << 10
@@ -204,7 +204,7 @@ def claimed(writer: BlockingWriter) -> BufferClaim:
 
 
 def types_in(log: PublicationLog) -> list[int]:
-    frames = list(walk(log, 0, log.position))
+    frames = list(scan_frames(log, 0, log.position))
     assert all(isinstance(frame, FrameAt) for frame in frames)
     return [frame.type for frame in frames if isinstance(frame, FrameAt)]
 

@@ -30,7 +30,7 @@ from spark_rtps.transport.protocol.writing.intake import SampleClaim
 from spark_rtps.transport.wire.submessages import Data, DataFrag
 from tests.log.publishing_scene import data_in, read_all
 from tests.protocol.writer_script import MS, Script, reader_guid
-from tests.support.publication_frames import DATA, PAD, FrameAt, frame_at, length_at, walk
+from tests.support.publication_frames import DATA, PAD, FrameAt, frame_at, length_at, scan_frames
 
 TERM = 64 << 10
 TIMEOUT = 1_000 * MS
@@ -185,13 +185,13 @@ class PublicationMachine(RuleBasedStateMachine):
     @rule()
     def everybody_leaves(self) -> None:
         if self._is_matched:
-            with self._noted(is_heard=False):
+            with self._noted(is_received=False):
                 self.writer.unmatch_reader(reader_guid(1))
 
     @rule()
     def somebody_comes(self) -> None:
         if not self._is_matched:
-            with self._noted(is_heard=False):
+            with self._noted(is_received=False):
                 self.script.match(1, status_messages=True)
                 self.script.acknack(self.writer.last_sn + 1).status(self.writer.last_sn, TERM // 2)
 
@@ -227,7 +227,7 @@ class PublicationMachine(RuleBasedStateMachine):
         end = passed[-1].end if passed else self.positions.pub_pos
         if end != found.end:  # an interrupted write had begun the next term, or unblocked earlier ones
             assert end == self.positions.pub_pos
-            padding = list(walk(self.log, end, found.end))
+            padding = list(scan_frames(self.log, end, found.end))
             assert all(isinstance(each, FrameAt) and each.type == PAD for each in padding)
         assert not passed or passed[0].start == image.position
         self._check([each for body in bodies for each in body], passed)
@@ -281,12 +281,12 @@ class PublicationMachine(RuleBasedStateMachine):
         self._check(found, whole[:first])
         if first < len(whole):
             assert image.position == whole[first].start
-        left_open = [each for each in walk(log, whole[0].start, log.position) if isinstance(each, int)]
+        left_open = [each for each in scan_frames(log, whole[0].start, log.position) if isinstance(each, int)]
         claims = [place.start for place in whole if place.claim]
         assert left_open[: len(claims)] == claims
         assert all(each >= self.positions.pub_pos for each in left_open[len(claims) :])
         assert log.unblock(whole[0].start, log.position) == len(left_open)
-        assert all(isinstance(each, FrameAt) for each in walk(log, whole[0].start, log.position))
+        assert all(isinstance(each, FrameAt) for each in scan_frames(log, whole[0].start, log.position))
 
     # --- what always holds -----------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class PublicationMachine(RuleBasedStateMachine):
             if place.start >= log.clean_position:
                 self._check_place(place)
         assert position == self.positions.pub_pos
-        left = list(walk(log, position, log.position))
+        left = list(scan_frames(log, position, log.position))
         assert not any(isinstance(each, FrameAt) and each.type == DATA for each in left), "interrupted"
         start, stop = log.position % (3 * TERM), (log.clean_position + 3 * TERM) % (3 * TERM)
         if log.position - log.clean_position < 3 * TERM:
@@ -366,20 +366,20 @@ class PublicationMachine(RuleBasedStateMachine):
         assert self.output == [sn for place in passed for sn in place.sns if sn not in self.missed]
 
     @contextmanager
-    def _noted(self, *, is_heard: bool = True) -> Iterator[None]:
+    def _noted(self, *, is_received: bool = True) -> Iterator[None]:
         """Note what becomes of the log in what is done: places of it, and what is sent."""
-        is_heard = is_heard and self._is_matched
+        is_received = is_received and self._is_matched
         yield
         self._note_places()
         self._hear(self.script.output())
         self._note_places()
-        if not is_heard:
+        if not is_received:
             passed = {sn for place in self.places if place.end <= self.positions.snd_pos for sn in place.sns}
             self.missed |= passed - set(self.output)
 
     def _note_places(self) -> None:
         end = self.places[-1].end if self.places else 0
-        for each in walk(self.log, end, self.positions.pub_pos):
+        for each in scan_frames(self.log, end, self.positions.pub_pos):
             if isinstance(each, int):
                 length = -length_at(self.log, each)
                 self.places.append(Place(each, each + (length + 31 & -32), range(0)))
@@ -389,7 +389,7 @@ class PublicationMachine(RuleBasedStateMachine):
             self.places.append(Place(each.start, each.end, sns, is_beside))
         left = {
             each
-            for each in walk(self.log, self.positions.pub_pos, self.log.position)
+            for each in scan_frames(self.log, self.positions.pub_pos, self.log.position)
             if isinstance(each, int)
         }
         self.unblocked += len(self.interrupted - left)

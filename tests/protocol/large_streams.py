@@ -143,7 +143,7 @@ def gso_buffer(writer: Guid, first_sn: int, count: int, size: int, stamps: list[
     return [*found, message(writer, stamps[0], ends)]
 
 
-def trains_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
+def gso_buffers_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
     """Datagrams of GSO buffers, with HEARTBEATs between and behind them."""
     chance, sn, found = random.Random(seed), 1, list[tuple[bytes, str]]()
     stream = Stream(WRITERS[0], chance)

@@ -152,7 +152,7 @@ def test_claims_are_kept_for_late_joiners_too() -> None:
     assert got == [0, 1, 2]
 
 
-class Heard:
+class ReceivedNumbers:
     """What a reader is sent: the payload of each sample, and the numbers it need not wait for."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
         s = script()
         pending: list[SampleClaim] = []
         expected: dict[int, int] = {}
-        received = Heard()
+        received = ReceivedNumbers()
         for _ in range(200):
             what = r.integers(6)
             if what == 0:

@@ -94,7 +94,7 @@ class Batching(Script):
         ]
 
     @property
-    def trains_held(self) -> int:
+    def gso_buffers_held(self) -> int:
         return sum(isinstance(change.content, GsoBatchContent) for change in self.writer.history.changes())
 
 
@@ -221,7 +221,7 @@ def test_instances_whose_samples_are_replaced_from_within_a_batch_on() -> None:
     hashes[2:, 0] = 1  # the first two are all there is of an instance
     for it in pair:
         it.write(1_000, key_hashes=hashes)
-        assert it.trains_held == (it is pair[0])
+        assert it.gso_buffers_held == (it is pair[0])
         it.acknack_batch(41)
         assert it.writer.history.samples == 27
     same(pair)
@@ -232,7 +232,7 @@ def test_a_gso_buffer_beyond_max_samples_goes_batch_by_batch() -> None:
     pair = [Batching(gso_buffers=gso_buffers, qos=qos) for gso_buffers in (True, False)]
     for it in pair:
         it.write(140, key_hashes=np.zeros((140, 16), np.uint8))
-        assert it.trains_held == (it is pair[0])
+        assert it.gso_buffers_held == (it is pair[0])
         it.writer.flush_batch(now=it.now)
         it.acknack_batch(7)
         assert it.writer.history.samples == 90
@@ -271,7 +271,7 @@ def test_gso_buffers_fit_the_frames_of_a_small_log() -> None:
     ]
     for it in pair:
         it.write(700)
-        assert it.trains_held == 2 * (it is pair[0]), "a frame has an eighth of a term"
+        assert it.gso_buffers_held == 2 * (it is pair[0]), "a frame has an eighth of a term"
     same(pair)
 
 
@@ -279,7 +279,7 @@ def test_a_large_write_is_a_few_changes() -> None:
     s = Batching()
     s.write(10_000)
     batches = 10_000 // 25 - 1  # the last one may become fuller
-    assert s.trains_held == -(-batches // GSO_MESSAGES_MAX)
+    assert s.gso_buffers_held == -(-batches // GSO_MESSAGES_MAX)
     assert kinds(s.packets()) == {DATA_BATCH: 400}
 
 
@@ -288,7 +288,7 @@ def test_acknowledged_parts_of_a_gso_buffer_are_freed_without_unpacking() -> Non
     s.write(1_000)  # 39 batches in a GSO buffer, and one by itself
     s.packets()
     s.acknack_batch(11)
-    assert (s.trains_held, s.writer.history.batches, s.writer.history.first_sn) == (1, 30, 251)
+    assert (s.gso_buffers_held, s.writer.history.batches, s.writer.history.first_sn) == (1, 30, 251)
     assert s.writer.history.held_batches.first_from(1) == 11
     s.acknack_batch(38)
     (first, second) = s.writer.history.changes()
@@ -363,7 +363,7 @@ def test_samples_checked_batch_by_batch_are_not_sent_by_gso(how: str) -> None:
         s.join(2, codecs=frozenset({"lz4"}))
         s.acknack(1, i=2)
     s.write(1_000)
-    assert s.trains_held == 0
+    assert s.gso_buffers_held == 0
     assert (COMPRESSED in kinds(s.packets())) == (how == "compressed")
     assert s.writer.last_sn + s.writer.intake.count == 1_000
 

@@ -241,7 +241,7 @@ OF_INSTANCES = [
 ]
 IN_SETS = [write(2), RUN, write_set(40, 40, key=1), RUN, write(1), write_set(40, key=2), RUN]
 LARGE = [write(1, 3_000), RUN, write(3, 3_000), lambda scene: scene.write(40, 3_000, 60), RUN]
-TRAINS = [write(20, 400), RUN, write(9, 400), RUN, write(1), RUN]
+GSO_BUFFERS = [write(20, 400), RUN, write(9, 400), RUN, write(1), RUN]
 BATCHING = ("/writing/batching/", "/intake/intake.py", "/writing/writer.py")
 NOTING = ("/keep_last.py", "/writing/writer.py", "/coherent_sets.py")
 ENDING = ("/coherent_sets.py", "/sender.py", "/unsent_changes.py")
@@ -276,12 +276,12 @@ CASES: dict[str, tuple[Callable[[], Scene], list[Step], tuple[str, ...], int]] =
         17,
     ),
     "fragments": (Scene, LARGE, ALL, 211),
-    "GSO buffers": (Scene, TRAINS, ALL, 211),
-    "GSO buffers, in small windows": (lambda: Scene(room=3_000), TRAINS, FRAMING, 3),
-    "asynchronous": (lambda: Scene(asynchronous=True), TRAINS, FLOW, 29),
+    "GSO buffers": (Scene, GSO_BUFFERS, ALL, 211),
+    "GSO buffers, in small windows": (lambda: Scene(room=3_000), GSO_BUFFERS, FRAMING, 3),
+    "asynchronous": (lambda: Scene(asynchronous=True), GSO_BUFFERS, FLOW, 29),
     "best effort": (
         lambda: Scene(replace(RELIABLE, reliability=ReliabilityKind.BEST_EFFORT)),
-        TRAINS,
+        GSO_BUFFERS,
         ALL,
         211,
     ),

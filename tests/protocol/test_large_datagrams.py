@@ -20,9 +20,9 @@ from tests.protocol.large_streams import (
     Stream,
     arriving,
     gso_buffer,
+    gso_buffers_arriving,
     message,
     payload,
-    trains_arriving,
 )
 from tests.support.campaigns import seeds
 
@@ -76,7 +76,7 @@ def test_bursts_with_little_capacity_for_fragments_equal_single_datagrams(
 @pytest.mark.parametrize("seed", seeds(40))
 def test_ends_of_samples_that_share_a_datagram(seed: int, lossy: bool) -> None:
     # what comes twice may count as a sample or as its fragments, as they are taken in another order
-    together = check(seed, trains_arriving(seed, lossy=lossy), counts=not lossy)
+    together = check(seed, gso_buffers_arriving(seed, lossy=lossy), counts=not lossy)
     if not lossy:
         assert not together.readers[0].writers[WRITERS[0]].fragments
         assert all(

@@ -284,9 +284,9 @@ def test_a_mixed_burst_delivers_no_less_than_single_datagrams(seed: int) -> None
             arrive([(each, SOURCES[0]) for each in writer.repairs(all_of_them=True)])
             arrive([(writer.message(writer.heartbeat(ask=True)), SOURCES[0])])
     now += SECOND
-    output, its_said = (end.acknowledged(now=now) for end in (whole, apart))
+    output, answers_apart = (end.acknowledged(now=now) for end in (whole, apart))
     assert {to: each.missing.base for to, each in output.items()} == {
-        to: each.missing.base for to, each in its_said.items()
+        to: each.missing.base for to, each in answers_apart.items()
     }
     assert whole.drops == apart.drops
     reordered = any(writer.kind.overtaken for writer in writers)

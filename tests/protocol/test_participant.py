@@ -354,16 +354,16 @@ def test_entity_keys_of_deleted_endpoints_are_used_again_when_all_others_were(
         one.create_reader(spec, now=0)
 
 
-_UNTOLD = replace(RELIABLE, liveliness=LivelinessKind.MANUAL_BY_TOPIC, liveliness_lease_duration=SECOND)
+_UNANNOUNCED = replace(RELIABLE, liveliness=LivelinessKind.MANUAL_BY_TOPIC, liveliness_lease_duration=SECOND)
 
 
 @pytest.mark.parametrize(
     ("qos", "policy"),
     [
-        (replace(_UNTOLD, user_data=bytes(65_532)), PUBLICATION_POLICY),
-        (replace(_UNTOLD, partition=("p" * 4_000,) * 17), PUBLICATION_POLICY),
-        (replace(_UNTOLD, deadline=-1), PUBLICATION_POLICY),
-        (_UNTOLD, replace(PUBLICATION_POLICY, readers_allowed=("10.1.2.3/16",))),
+        (replace(_UNANNOUNCED, user_data=bytes(65_532)), PUBLICATION_POLICY),
+        (replace(_UNANNOUNCED, partition=("p" * 4_000,) * 17), PUBLICATION_POLICY),
+        (replace(_UNANNOUNCED, deadline=-1), PUBLICATION_POLICY),
+        (_UNANNOUNCED, replace(PUBLICATION_POLICY, readers_allowed=("10.1.2.3/16",))),
     ],
     ids=["user data", "partitions", "duration", "networks"],
 )

@@ -22,7 +22,7 @@ class Scene(Script):
     def write_to(self, i: int) -> None:
         assert self.writer.write_to(reader_guid(i), self.samples(1), timestamp=self.now, now=self.now) == 1
 
-    def said_to(self) -> dict[Locator, list[object]]:
+    def messages_to(self) -> dict[Locator, list[object]]:
         """What was said where."""
         found: dict[Locator, list[object]] = {}
         for out in self.writer.outgoing():
@@ -34,7 +34,7 @@ class Scene(Script):
 def test_a_directed_sample_goes_to_one_reader() -> None:
     scene = Scene(3)
     scene.write_to(2)
-    output = scene.said_to()
+    output = scene.messages_to()
     assert list(output) == [where(2)]
     assert sns(output[where(2)]) == [1]
     assert scene.writer.unacknowledged() == {reader_guid(2): 0}
@@ -51,7 +51,7 @@ def test_the_next_reader_gets_its_first_number() -> None:
         scene.acknack(sn + 1, i=1)
     scene.output()
     scene.write_to(2)
-    first, *rest = scene.said_to()[where(2)]
+    first, *rest = scene.messages_to()[where(2)]
     assert isinstance(first, Heartbeat)
     assert (first.first_sn, first.last_sn) == (4, 3)
     assert sns(rest) == [4]
@@ -88,7 +88,7 @@ def test_all_readers_are_written_to_again_afterwards() -> None:
     scene.acknack(2, i=1)
     scene.output()
     scene.write(1)
-    output = scene.said_to()
+    output = scene.messages_to()
     assert {locator: sns(each) for locator, each in output.items()} == {where(1): [2], where(2): [2]}
 
 
@@ -97,7 +97,7 @@ def test_best_effort_readers() -> None:
     scene.match(2, reliable=False).match(3, reliable=False)
     scene.output()
     scene.write_to(3)
-    output = scene.said_to()
+    output = scene.messages_to()
     assert list(output) == [where(3)]
     assert sns(output[where(3)]) == [1]
 
@@ -108,4 +108,4 @@ def test_a_write_that_is_refused_leaves_the_next_one_to_all() -> None:
         scene.writer.write_to(reader_guid(2), scene.samples(1, 15), timestamp=scene.now, now=scene.now)
     scene.output()
     scene.write(1)
-    assert set(scene.said_to()) == {where(1), where(2)}
+    assert set(scene.messages_to()) == {where(1), where(2)}

@@ -135,7 +135,7 @@ def together(*parts: Samples) -> Samples:
     )
 
 
-def told_apart(
+def separated_instances(
     keys: InstanceKeys, samples: Samples, sent: np.ndarray | None = None, flags: int = 0
 ) -> list[bytes]:
     found = keys.hashes(samples, np.full(samples.count, flags, np.uint32), sent, keys.codec_of(WRITER))
@@ -151,25 +151,25 @@ def test_an_instance_is_one_whoever_writes_it(first: DataRepresentation, sends: 
     of_one = codec.key_hashes(seats(5, 6), representation=first) if sends in ("one", "both") else none
     of_other = codec.key_hashes(seats(5, 6), representation=second) if sends in ("other", "both") else none
     keys = InstanceKeys(codec.struct)
-    alone = told_apart(keys, one, of_one)
+    alone = separated_instances(keys, one, of_one)
     assert len(set(alone)) == 2
-    assert told_apart(keys, other, of_other) == alone
-    assert told_apart(keys, together(other, one), np.concatenate([of_other, of_one])) == alone * 2
-    assert told_apart(keys, together(one, other), np.concatenate([of_one, of_other])) == alone * 2
+    assert separated_instances(keys, other, of_other) == alone
+    assert separated_instances(keys, together(other, one), np.concatenate([of_other, of_one])) == alone * 2
+    assert separated_instances(keys, together(one, other), np.concatenate([of_one, of_other])) == alone * 2
     only_keys = codec.encode_keys(seats(5, 6), representation=second)
-    assert told_apart(keys, only_keys, of_other, KEY_ONLY) == alone
+    assert separated_instances(keys, only_keys, of_other, KEY_ONLY) == alone
 
 
 def test_a_sample_that_is_a_hash_alone_is_of_the_instance_that_had_this_hash() -> None:
     """As RTI Connext disposes of instances."""
     codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
-    alone = told_apart(keys, codec.encode_batch(seats(5, 6), representation=XCDR1))
+    alone = separated_instances(keys, codec.encode_batch(seats(5, 6), representation=XCDR1))
     theirs = codec.key_hashes(seats(5, 6), representation=XCDR2)
-    told_apart(keys, codec.encode_batch(seats(5, 6), representation=XCDR2), theirs)
+    separated_instances(keys, codec.encode_batch(seats(5, 6), representation=XCDR2), theirs)
     bare = Samples.ragged(np.zeros(0, np.uint8), np.zeros(2, np.int64), np.zeros(2, np.int64))
-    assert told_apart(keys, bare, theirs, KEY_ONLY) == alone
+    assert separated_instances(keys, bare, theirs, KEY_ONLY) == alone
     ours = codec.key_hashes(seats(5, 6), representation=XCDR1)
-    assert told_apart(keys, bare, ours, KEY_ONLY) == alone
+    assert separated_instances(keys, bare, ours, KEY_ONLY) == alone
 
 
 def test_samples_without_encapsulation_do_not_decide_the_version() -> None:
@@ -177,7 +177,7 @@ def test_samples_without_encapsulation_do_not_decide_the_version() -> None:
     samples = codec.encode_batch(seats(5, 6), representation=XCDR1)
     broken = together(samples)
     broken.data[1] = 0xEE
-    found = told_apart(keys, broken)
+    found = separated_instances(keys, broken)
     assert found[0] == bytes(16)
     assert found[1] == codec.key_hashes(seats(6), representation=XCDR1)[0].tobytes()
 
@@ -189,7 +189,7 @@ def test_hashes_that_were_sent_are_taken_as_they_are_while_there_is_one_version(
     monkeypatch.setattr(keys, "_fill", pytest.fail)
     sent = codec.key_hashes(seats(5, 6), representation=XCDR2)
     samples = codec.encode_batch(seats(5, 6), representation=XCDR2)
-    assert told_apart(keys, samples, sent) == [each.tobytes() for each in sent]
+    assert separated_instances(keys, samples, sent) == [each.tobytes() for each in sent]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.receiver.kill_scene import BATCHES, RELIABLE, Load, LogReader, checks
 from tests.support import domains
 from tests.support.campaigns import COMMIT, share
 from tests.support.child_environment import child_environment
-from tests.support.publication_frames import PAD, walk
+from tests.support.publication_frames import PAD, scan_frames
 from tests.support.waiting import PATIENCE, wait_until
 
 DOMAIN = domains.RECEIVER_KILL
@@ -130,7 +130,7 @@ def check_publication(path: Path, seed: int) -> int:
     # Frames begin where a term does.
     start, sn, written, size = -(-log.clean_position // TERM) * TERM, 0, shapes(seed), 0
     after = 0
-    for frame in walk(log, start, tail):
+    for frame in scan_frames(log, start, tail):
         if isinstance(frame, int) or frame.type == PAD:  # an int: claimed, and not committed
             continue
         assert sn in (0, frame.first_sn - 1), "each once and in order"

@@ -54,13 +54,13 @@ def struct(*names: str) -> Struct:
     return Struct("a::T", tuple(Member(name, LONG, i) for i, name in enumerate(names)))
 
 
-TOLD = {writer(1): struct("x"), writer(2): struct("x", "y"), writer(3): struct("x")}
-EXPECTED = {**TOLD, writer(4): None}
+ANNOUNCED = {writer(1): struct("x"), writer(2): struct("x", "y"), writer(3): struct("x")}
+EXPECTED = {**ANNOUNCED, writer(4): None}
 
 
 def noted(directory: Path) -> WriterTypes:
-    types = WriterTypes(directory, TOLD.get)
-    for guid in (*TOLD, writer(4), writer(1)):
+    types = WriterTypes(directory, ANNOUNCED.get)
+    for guid in (*ANNOUNCED, writer(4), writer(1)):
         types.record_writer(guid)
     return types
 
@@ -144,20 +144,20 @@ def test_any_bit_that_is_damaged(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, disk: Disk) -> None:
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     disk.room = 0
     for _ in range(2):
         with pytest.raises(LogFullError, match=r"cannot record the type of .*No space left"):
             types.record_writer(writer(1))
     disk.room = None
     assert types.record_writer(writer(1))
-    assert by_writer(tmp_path) == {writer(1): TOLD[writer(1)]}
+    assert by_writer(tmp_path) == {writer(1): ANNOUNCED[writer(1)]}
 
 
 @pytest.mark.parametrize("room", [1, 20, 100, 150])
 def test_half_a_line_that_found_room_on_the_disk_is_cut_off(tmp_path: Path, disk: Disk, room: int) -> None:
     """What is written later would go on behind it."""
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     types.record_writer(writer(1))
     whole = (tmp_path / "writer_types.jsonl").read_bytes()
     disk.room = room
@@ -168,7 +168,7 @@ def test_half_a_line_that_found_room_on_the_disk_is_cut_off(tmp_path: Path, disk
     for guid in (writer(2), writer(3), writer(4)):
         types.record_writer(guid)
     assert by_writer(tmp_path) == EXPECTED
-    WriterTypes(tmp_path, TOLD.get)  # after a restart
+    WriterTypes(tmp_path, ANNOUNCED.get)  # after a restart
 
 
 def test_a_type_not_announced_at_first_stays_unknown(tmp_path: Path) -> None:
@@ -198,19 +198,19 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_topics_of_writers(tmp_path: Path) -> None:
     """A GUID that is another topic's writer later is that from the position on at which it was."""
     identities = {writer(1): TypeIdentity("a::T", "ff00"), writer(2): TypeIdentity("a::T", None)}
-    types = WriterTypes(tmp_path, TOLD.get, identities.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get, identities.get)
     types.record_writer(writer(1), "one", 0)
     types.record_writer(writer(2), "two", 64)
     types.record_writer(writer(1), "one", 128)
     types.record_writer(writer(4), "four", 160)
-    types = WriterTypes(tmp_path, TOLD.get, identities.get)  # after a restart
+    types = WriterTypes(tmp_path, ANNOUNCED.get, identities.get)  # after a restart
     types.record_writer(writer(2), "two", 192)
     types.record_writer(writer(1), "three", 256)
     assert [types.topic_of(writer(n)) for n in (1, 2, 4, 5)] == ["three", "two", "four", None]
     (file,) = tmp_path.iterdir()
     assert file.read_text().count("writer") == 4
     found = read_writer_types(tmp_path)
-    assert found.by_writer == {writer(n): TOLD.get(writer(n)) for n in (1, 2, 4)}
+    assert found.by_writer == {writer(n): ANNOUNCED.get(writer(n)) for n in (1, 2, 4)}
     assert found.topic_of(writer(1), 255) == WriterTopic("one", "a::T", "ff00")
     assert found.topic_of(writer(1), 256) == WriterTopic("three", "a::T", "ff00", 256)
     assert found.topic_of(writer(2), 1 << 40) == WriterTopic("two", "a::T", None)
@@ -220,19 +220,19 @@ def test_topics_of_writers(tmp_path: Path) -> None:
 
 def test_a_topic_without_a_name(tmp_path: Path) -> None:
     """A peer may announce one, which .* selects: without a line its samples would pass for damaged ones."""
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     assert (
         types.record_writer(writer(1), "", 64)
         and types.record_writer(writer(1), "", 96)
         and types.record_writer(writer(1), "one", 128)
     )
     found = read_writer_types(tmp_path)
-    assert found.by_writer == {writer(1): TOLD[writer(1)]}
+    assert found.by_writer == {writer(1): ANNOUNCED[writer(1)]}
     assert [found.topic_of(writer(1), at).topic for at in (64, 128)] == ["", "one"]
 
 
 def test_a_topic_that_is_not_recorded_yet(tmp_path: Path, disk: Disk) -> None:
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     types.record_writer(writer(1), "one", 0)
     disk.room = 10
     with pytest.raises(LogFullError):
@@ -274,7 +274,7 @@ def test_a_writer_of_many_topics_keeps_those_that_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     for n in range(20):
         at = 32 * n
         assert types.record_writer(writer(1), f"t{n}", at, max(0, at - 64))
@@ -288,7 +288,7 @@ def test_another_writer_needs_a_trim_when_the_table_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     for n in range(4):
         assert types.record_writer(writer(n), "t", 32 * n, 0)
         types.appended(writer(n), 32 * n + 32)
@@ -304,7 +304,7 @@ def test_lines_that_cannot_be_rewritten_stay(tmp_path: Path, monkeypatch: pytest
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 1)
-    types = WriterTypes(tmp_path, TOLD.get)
+    types = WriterTypes(tmp_path, ANNOUNCED.get)
     types.record_writer(writer(1), "t", 0, 0)
     types.appended(writer(1), 32)
     with monkeypatch.context() as patch:

@@ -102,7 +102,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(malformed, "_REPORTED", {})
     monkeypatch.setattr(remote_log, "_LOGGED", LogOnce(64))
 

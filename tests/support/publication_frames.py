@@ -45,7 +45,7 @@ def frame_at(log: PublicationLog, position: int) -> FrameAt | None:
     return FrameAt(position, end, kind, first_sn, count, segment, log.data[at + HEADER_BYTES : at + length])
 
 
-def walk(log: PublicationLog, start: int, stop: int) -> Iterator[FrameAt | int]:
+def scan_frames(log: PublicationLog, start: int, stop: int) -> Iterator[FrameAt | int]:
     """What lies between two positions without a hole: frames, and of what was claimed and not committed the position.
 
     Where not even the length of a claim was stored, it ends at the next frame or claim.
@@ -70,4 +70,4 @@ def walk(log: PublicationLog, start: int, stop: int) -> Iterator[FrameAt | int]:
 
 def data_frames(log: PublicationLog, start: int, stop: int) -> list[FrameAt]:
     """The DATA frames between two positions."""
-    return [each for each in walk(log, start, stop) if isinstance(each, FrameAt) and each.type == DATA]
+    return [each for each in scan_frames(log, start, stop) if isinstance(each, FrameAt) and each.type == DATA]

@@ -78,12 +78,12 @@ def runs_of(message: bytes, lookahead: int = 65_507) -> list[Run]:
     return runs
 
 
-def told_of(message: bytes) -> list[Row]:
+def rows_reported(message: bytes) -> list[Row]:
     """What a reader is told of a message without its header."""
     reader, _ = reported([Header((2, 1), b"\x01\x7e", PREFIX).encode() + message], 8, together=False)
     rows = []
-    for writer, all_told in reader.reported.items():
-        for each in all_told:
+    for writer, all_reported in reader.reported.items():
+        for each in all_reported:
             sn, payload, stamp, flags, key, coherent_set, reader_id = cast(Any, each)
             key_hash = key if flags & HAS_KEY_HASH else b""
             rows.append(Row(writer.entity, sn, payload, stamp, flags, key_hash, coherent_set, reader_id))
@@ -95,7 +95,7 @@ def check(message: bytes) -> None:
     for lookahead in (65_507, 200):
         assert [row for run in runs_of(message, lookahead) for row in rows_of(run)] == plain
     ours = [row for row in plain if row.reader_id in (ANYBODY, READER)]
-    assert sorted(told_of(message)) == sorted(ours)
+    assert sorted(rows_reported(message)) == sorted(ours)
 
 
 def check_with_one_unread(message: bytes) -> None:
@@ -106,7 +106,7 @@ def check_with_one_unread(message: bytes) -> None:
         patch.setattr(
             _Routes, "get", lambda self, key: None if key.entity == OTHER_WRITER else get(self, key)
         )
-        assert sorted(told_of(message)) == sorted(row for row in ours if row.writer_id == WRITER)
+        assert sorted(rows_reported(message)) == sorted(row for row in ours if row.writer_id == WRITER)
 
 
 # --- mixtures ------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_a_payload_in_a_form_that_is_not_ours_is_no_sample(little: bool) -> None
                 for i in range(12)
             )
             check(message)
-            assert {row.sn for row in told_of(message)} == {1 + i for i in range(12) if i not in odd}
+            assert {row.sn for row in rows_reported(message)} == {1 + i for i in range(12) if i not in odd}
 
 
 @BOTH_ORDERS
@@ -311,7 +311,7 @@ def test_a_status_is_understood_also_where_it_must_be(little: bool) -> None:
     for shapes in ((qos,), (qos, None, None)):  # all alike, and mixed
         message = b"".join(data(little, 1 + i, b"\0\1\0\0", qos=shapes[i % len(shapes)]) for i in range(12))
         check(message)
-        assert (told_of(message)[0].flags & 1, told_of(message)[0].key_hash) == (1, b"k" * 16)
+        assert (rows_reported(message)[0].flags & 1, rows_reported(message)[0].key_hash) == (1, b"k" * 16)
 
 
 @BOTH_ORDERS
@@ -361,4 +361,4 @@ def test_a_sample_whose_payload_is_missing_is_no_sample_of_a_ragged_run(little: 
         for i in range(12)
     )
     check(message)
-    assert {row.sn for row in told_of(message)} == {1 + i for i in range(12) if i != 5}
+    assert {row.sn for row in rows_reported(message)} == {1 + i for i in range(12) if i != 5}

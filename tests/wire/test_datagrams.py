@@ -423,7 +423,7 @@ def disturbed(draw: st.DrawFn) -> list[bytes]:
     return datagrams
 
 
-def told_in_order(
+def reported_in_order(
     datagrams: Sequence[bytes], alignment: int = 8, slot: int = 0
 ) -> tuple[Recorder, Counter[DropReason]]:
     """What readers are told of a burst taken together, those of one sample, which may come sooner, aside."""
@@ -438,7 +438,7 @@ def test_readers_get_the_same_from_a_burst_as_from_single_datagrams(
     datagrams: list[bytes], alignment: int, slot: int
 ) -> None:
     alone, drops = reported(datagrams, alignment, together=False)
-    reader, dropped = told_in_order(datagrams, alignment, slot)
+    reader, dropped = reported_in_order(datagrams, alignment, slot)
     assert reader.reported == alone.reported  # in the same order
     assert dropped == drops
 
@@ -458,7 +458,7 @@ def test_whichever_byte_differs(hashed: bool, where: str) -> None:
                 for i, each in enumerate(datagrams)
             ]
             alone, drops = reported(hostile, 8, together=False)
-            reader, dropped = told_in_order(hostile)
+            reader, dropped = reported_in_order(hostile)
             assert (reader.reported, dropped) == (alone.reported, drops), (at, bits)
 
 
