@@ -89,8 +89,7 @@ class StatusBoard:
         return found
 
     def get(self, name: str) -> dict[str, int]:
-        """One status. Its ``total_count_change`` counts since the previous call. Raises UsageError for an unknown
-        name."""
+        """One status; ``total_count_change`` counts since the previous call. Raises UsageError for an unknown name."""
         statuses = self.all()
         wanted = name.upper().removesuffix("_STATUS")
         if wanted not in statuses:
