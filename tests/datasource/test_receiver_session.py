@@ -93,7 +93,7 @@ def test_a_receiver_that_died_does_not_begin_its_log_again(tmp_path: Path) -> No
     end = session.tail()
     started.receivers[0].die("killed")
     shutil.rmtree(session.directory)
-    with pytest.raises(LogLostError, match=f"there is no stream log .* read up to {end.position}"):
+    with pytest.raises(LogLostError, match=f"there is no stream log .* read up to position {end.position}"):
         session.tail()
 
 
