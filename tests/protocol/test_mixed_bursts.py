@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -65,6 +66,19 @@ class Mixed(End):
             self.receiver._endpoints.routes[guid] = self.readers
             for reader in self.readers:
                 reader.match_writer(WriterInfo(guid, (), (), kind.reliable, kind.transient_local), now=SECOND)
+        #: By reader and writer: what passed when a loss did not count yet, since its first HEARTBEAT was not heard.
+        self.passed_early: dict[tuple[int, Guid], set[int]] = defaultdict(set)
+
+    def take_in(self, datagrams: list[tuple[bytes, str]], *, now: int) -> None:
+        proxies = [
+            (number, proxy) for number, reader in enumerate(self.readers) for proxy in reader.writers.values()
+        ]
+        before = [(proxy.expected, proxy.counts_losses_from) for _, proxy in proxies]
+        super().take_in(datagrams, now=now)
+        for (number, proxy), (expected, counts_from) in zip(proxies, before, strict=True):
+            if proxy.reliable:
+                early = range(expected, min(proxy.expected, counts_from))
+                self.passed_early[number, proxy.guid].update(early)
 
     def acknowledged(self, *, now: int) -> dict[tuple[int, Guid], AckNack]:
         """The last ACKNACK to each writer."""
@@ -257,7 +271,7 @@ def arriving(writers: list[Writer], rng: Random, count: int) -> list[tuple[bytes
     return [next(iterators[number]) for number in turns]
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@pytest.mark.parametrize("seed", [317432842, *seeds(200)])
 def test_a_mixed_burst_delivers_no_less_than_single_datagrams(seed: int) -> None:
     rng = Random(seed)
     kinds = [a_kind(rng) for _ in WRITERS]
@@ -291,7 +305,7 @@ def test_a_mixed_burst_delivers_no_less_than_single_datagrams(seed: int) -> None
     assert whole.drops == apart.drops
     reordered = any(writer.kind.overtaken for writer in writers)
     for number, reader in enumerate(whole.readers):
-        other = apart.readers[number]
+        other, uncounted = apart.readers[number], 0
         for writer in writers:
             these, those = (end.delivered[number, writer.guid] for end in (whole, apart))
             assert not set(those) - set(these)
@@ -299,11 +313,13 @@ def test_a_mixed_burst_delivers_no_less_than_single_datagrams(seed: int) -> None
             assert reordered or not proxy.reliable or these == those
             assert [each[0] for each in these] == sorted({each[0] for each in these})
             assert (proxy.expected, proxy.announced) == (its.expected, its.announced)
+            more = {each[0] for each in these} - {each[0] for each in those}
+            uncounted += len(more & apart.passed_early[number, writer.guid])
         mine, its_counters = reader.counters, other.counters
         assert mine.received_samples == sum(len(whole.delivered[number, w]) for w in WRITERS)
         assert mine.lost_samples <= its_counters.lost_samples
         passed = [c.received_samples + c.lost_samples + c.irrelevant_samples for c in (mine, its_counters)]
-        assert passed[0] == passed[1]
+        assert passed[0] == passed[1] + uncounted
         arrived = [c.received_samples + c.duplicate_samples for c in (mine, its_counters)]
         assert reordered or arrived[0] == arrived[1]
 

@@ -1,10 +1,11 @@
 """The state of one matched writer at a reader (RTPS 2.5 §8.4.10.4).
 
 Invariants:
-* every sequence number below ``expected`` was delivered, is irrelevant, or is lost, and was counted as such: only these
-  are ever acknowledged. ``expected`` moves only in :meth:`WriterProxy.begin_at`, :meth:`WriterProxy.move_to`, where a
-  run is delivered (:mod:`.delivery`), and for the next run in order (:mod:`..arrivals`). It never falls:
-  no sample is delivered twice, and a number that was passed stays passed, whatever a later message announces;
+* every sequence number below ``expected`` was delivered, is irrelevant, or is lost: only these are ever acknowledged.
+  Each was counted as such, except for what passed as no longer there below ``counts_losses_from``. ``expected`` moves
+  only in :meth:`WriterProxy.begin_at`, :meth:`WriterProxy.move_to`, where a run is delivered (:mod:`.delivery`), and
+  for the next run in order (:mod:`..arrivals`). It never falls: no sample is delivered twice, and a number that was
+  passed stays passed, whatever a later message announces;
 * ``held`` and ``fragments`` hold numbers at or above ``expected`` only;
 * nothing is requested beyond ``announced``: the highest number the writer is known to have used;
 * ``expected`` is missing, or nothing is, with two exceptions: samples held there wait for space at the owner, or for
