@@ -11,6 +11,7 @@ import pytest
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.reading.ordering import fragments, reassembly
 from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeMessages, LargeRun, scan_large  # type: ignore[attr-defined]
+from spark_rtps.transport.wire.large_fragments import FRAGMENTS_AT
 from spark_rtps.transport.wire.submessages import Data
 from tests.protocol.burst_scene import ENTITY, SECOND, WRITERS, End
 from tests.protocol.large_streams import (
@@ -31,6 +32,17 @@ def check(
     seed: int, datagrams: list[tuple[bytes, str]], *, sample_size_max: int = 1 << 20, counts: bool = True
 ) -> End:
     """Take datagrams in by bursts and alone: both ends are the same, ``counts`` too. Returns the first one."""
+    together, alone = receive(seed, datagrams, sample_size_max=sample_size_max)
+    (one, *counters, delivered), (other, *counted, expected) = together.state(), alone.state()
+    assert (one, delivered) == (other, expected)
+    assert not counts or counters == counted
+    return together
+
+
+def receive(
+    seed: int, datagrams: list[tuple[bytes, str]], *, sample_size_max: int = 1 << 20
+) -> tuple[End, End]:
+    """Take datagrams in by bursts, and one by one at another end."""
     chance = random.Random(seed)
     together, alone = (End(sample_size_max=sample_size_max) for _ in range(2))
     at, now = 0, SECOND
@@ -40,10 +52,7 @@ def check(
         for each in datagrams[at : at + count]:
             alone.take_in([each], now=now)
         at, now = at + count, now + 1_000_000
-    (one, *counters, delivered), (other, *counted, expected) = together.state(), alone.state()
-    assert (one, delivered) == (other, expected)
-    assert not counts or counters == counted
-    return together
+    return together, alone
 
 
 @pytest.mark.parametrize("seed", seeds(80))
@@ -85,6 +94,31 @@ def test_ends_of_samples_that_share_a_datagram(seed: int, lossy: bool) -> None:
             for sn, _, each in samples
         )
         assert together.drops == {}
+
+
+@pytest.mark.parametrize("seed", [796553254, 1025682140, *seeds(40)])
+def test_of_two_copies_that_differ_in_a_bit_either_may_count(seed: int) -> None:
+    """Nothing else differs: neither which samples are delivered nor what is still missing."""
+    chance, datagrams = random.Random(seed), gso_buffers_arriving(seed, lossy=True)
+    full = [i for i, (each, _) in enumerate(datagrams) if len(each) == FRAGMENTS_AT + FRAGMENT]
+    for i in full:  # all are sent twice; the second copy comes a little later
+        each, source = datagrams[i]
+        datagrams.insert(min(i + chance.randrange(1, 30), len(datagrams)), (each, source))
+    i = chance.choice([i for i, (each, _) in enumerate(datagrams) if len(each) == FRAGMENTS_AT + FRAGMENT])
+    broken = bytearray(datagrams[i][0])
+    broken[chance.randrange(FRAGMENTS_AT + 4, len(broken))] ^= 1 << chance.randrange(8)  # in a payload
+    datagrams[i] = bytes(broken), datagrams[i][1]
+    together, alone = receive(seed, datagrams)
+    assert together.state()[0] == alone.state()[0]
+    for to in {*together.delivered, *alone.delivered}:
+        these, those = together.delivered[to], alone.delivered[to]
+        assert [(*each[:2], len(each[2])) for each in these] == [(*each[:2], len(each[2])) for each in those]
+        bits = [
+            (a ^ b).bit_count()
+            for each, other in zip(these, those, strict=True)
+            for a, b in zip(each[2], other[2], strict=True)
+        ]
+        assert sum(bits) <= 1
 
 
 def test_a_gso_buffer_whose_ends_share_a_datagram_is_one_run() -> None:
