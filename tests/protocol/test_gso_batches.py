@@ -317,6 +317,21 @@ def test_one_batch_of_a_gso_buffer_is_repaired_alone() -> None:
     assert s.writer.counters.repaired_samples == 50
 
 
+def test_a_requested_batch_256_samples_behind_the_base_is_repaired_alone() -> None:
+    """An ACKNACK that requests the last of its 256 numbers gets what follows, too. An ACKNACK_BATCH has 256 batches."""
+    pair = [
+        Batching(gso_buffers=gso_buffers, batch=replace(SMALL, max_samples=16))
+        for gso_buffers in (True, False)
+    ]
+    for it in pair:
+        it.write(1_000)
+        it.packets()
+        it.now += 100 * MS
+        it.acknack_batch(1, 16)
+        assert it.writer.counters.repaired_samples == 16
+    same(pair)
+
+
 def test_a_data_reader_that_joins_while_a_gso_buffer_waits_is_sent_data() -> None:
     s = Batching(paced=True)
     s.acknack(1).status(0, 2_000)

@@ -34,7 +34,7 @@ from typing import Final, Protocol
 
 from ....limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
 from ....structure import INFINITE
-from ....wire.numbers import FragmentNumberSet
+from ....wire.numbers import FragmentNumberSet, SequenceNumberSet
 from ...intervals import IntervalSet
 from .repeated_repairs import RepeatedRepairs
 
@@ -148,7 +148,8 @@ class Requested:
 
     def __init__(self) -> None:
         self.samples = IntervalSet()
-        #: The highest number that the bitmap can hold: a reader that requests it may lack more.
+        #: The highest number that the bitmap of an ACKNACK can hold: a reader that requests it may lack more.
+        #: 0 after an ACKNACK_BATCH, whose bitmap holds numbers of batches.
         self.full_at = 0
         self.fragments: dict[int, IntervalSet] = {}
 
@@ -160,7 +161,8 @@ class Requested:
         self.samples.remove_range(0, missing.base - 1)
         for sn in [sn for sn in self.fragments if sn < missing.base]:
             del self.fragments[sn]
-        self.full_at = missing.base + NUMBER_SET_BITS - 1
+        of_samples = isinstance(missing, SequenceNumberSet)
+        self.full_at = missing.base + NUMBER_SET_BITS - 1 if of_samples else 0
         for first, last in missing.ranges():
             if len(self.samples) < REORDER_RUNS_MAX:
                 self.samples.add_range(first, last)
