@@ -199,7 +199,7 @@ class Honest:
         while self.written - before < count and not error:
             n = min(256, count - (self.written - before))
             try:
-                self.writer.write(
+                self.writer.write_samples(
                     rows_of(self.written, n, size), timeout=max(0.0, deadline - time.monotonic())
                 )
                 self.written += n
@@ -223,7 +223,7 @@ class Honest:
                     time.sleep(0.005)
                     continue
                 try:
-                    self.writer.write(rows_of(self.written, due, size), timeout=2)
+                    self.writer.write_samples(rows_of(self.written, due, size), timeout=2)
                 except Exception:  # noqa: BLE001 - nobody reads, or the window is shut
                     time.sleep(0.1)
                     continue

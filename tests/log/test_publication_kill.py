@@ -274,7 +274,7 @@ def is_ours(frame: FrameType) -> bool:
     code = frame.f_code
     return "/transport/log/" in code.co_filename or code.co_qualname in (
         "LogFrames._claim",
-        "LogFrames.place",
+        "LogFrames.store_content",
         "LogFrames.claim",
     )
 

@@ -26,6 +26,6 @@ def test_a_reader_in_doubt_is_logged_once(caplog: pytest.LogCaptureFixture) -> N
             warnings.warn_if_new(reader)
     (output,) = caplog.messages
     assert output.startswith(
-        "topic 't': a reliable writer sends only samples with numbers that were read before"
+        "topic 't': a reliable writer sends only samples with sequence numbers that were read before"
     )
     assert "start the query again, with reliability=reliable" in output

@@ -45,7 +45,7 @@ PLACES = {
     "rotation": Place("StreamLog._begin_segment", 3),
     "checkpoint": Place("write_checkpoint", 5),
     "trim": Place("StreamLog.trim"),
-    "commit": Place("LogAppender.commit", 8),
+    "commit": Place("LogAppender.commit_position", 8),
     "metadata": Place("StreamLog.amend", 1),
     "counters": Place("ShownCounters.show_log", 20),
     "counters file": Place("Counters.create", 1),
