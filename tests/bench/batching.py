@@ -88,7 +88,7 @@ def _pump(process: Any, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(0.05)
-        process.commit(process.cursor().position)
+        process.commit_position(process.cursor().position)
 
 
 def batching(domain: int) -> dict[str, Any]:

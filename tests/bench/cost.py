@@ -85,7 +85,7 @@ def _pump(process: Any, seconds: float, nbytes: int = 1 << 62) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.cursor().position < nbytes:
         time.sleep(0.02)
-        process.commit(process.cursor().position)
+        process.commit_position(process.cursor().position)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -75,7 +75,7 @@ def rows_per_second(process: Any, seconds: float = SECONDS) -> float:
     def pump(until: float) -> int:
         while time.monotonic() < until:
             time.sleep(0.05)
-            process.commit(process.cursor().position)
+            process.commit_position(process.cursor().position)
         rows: int = process.counters()["log.rows"]
         return rows
 
@@ -237,7 +237,7 @@ def publish(spark: Any, domain: int) -> float:
     with scratch() as directory, receiving(domain) as process:
         sink = _topic(frame.writeStream.format("rtps"), domain, directory)
         with _running(sink, directory) as query:
-            return _query_rate(query, lambda: process.commit(process.cursor().position))
+            return _query_rate(query, lambda: process.commit_position(process.cursor().position))
 
 
 def latency(spark: Any, domain: int) -> dict[str, Any]:

@@ -412,7 +412,7 @@ class TestCounting:
         (tmp_path / f"{DECODING_REPORT}.lock").mkdir()
         with caplog.at_level(logging.WARNING):
             assert len(read(tmp_path, at[0], at[30], plan)) == 20
-        assert "`spark-rtps errors` and `loss` will not show what became no rows" in caplog.text
+        assert "`spark-rtps errors` and `loss` will not show the samples that gave no rows" in caplog.text
 
     def test_malformed_samples_are_in_the_error_reports(self, tmp_path: Path) -> None:
         directory = tmp_path / "log"

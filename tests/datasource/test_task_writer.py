@@ -102,7 +102,7 @@ def test_a_task_that_fails_gives_its_set_up(session: Session, failing: str) -> N
 
 def test_a_task_that_spark_gave_up_ends_no_set(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "_spark_has_hung_up", lambda: True)
-    with pytest.raises(RtpsError, match="Spark gave the task up"):
+    with pytest.raises(RtpsError, match="Spark gave up the task"):
         TaskWriter(Routing(SETTINGS, PLAN)).write(batches([1]))
     assert session.done[-2:] == ["write", "abort"]
 

@@ -104,7 +104,7 @@ def test_an_unwritable_report_is_logged_once(tmp_path: Path, caplog: pytest.LogC
         for _ in range(3):
             report.observe(ONE, "A", 1, now=NOW)
     (record,) = caplog.records
-    assert "there will be no report of what topic 'A' loses" in record.message
+    assert "losses of topic 'A' are not reported" in record.message
 
 
 def test_an_error_log_is_none(path: Path) -> None:

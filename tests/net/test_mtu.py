@@ -189,7 +189,7 @@ def test_batches_larger_than_a_datagram_warn_once_and_name_both(
         writer.flush()
         scene.wait(lambda: len(got.numbers) == 1_000)
     (record,) = caplog.records
-    assert "batch.max_data_bytes=20000 exceeds mtu" in record.getMessage()
+    assert "max_data_bytes 20000 of a batch exceeds mtu" in record.getMessage()
     assert "mtu 1400" in record.getMessage()
 
 

@@ -36,7 +36,7 @@ def test_a_log_is_not_scanned_for_a_closed_connection(log: StreamLog) -> None:
     here, there = socket.socketpair()
     with here:
         there.close()
-        with pytest.raises(Refusal, match="has gone"):
+        with pytest.raises(Refusal, match="has left"):
             other.at(log.directory, Request({"time": "3500"}, b"", here.fileno()))
 
 

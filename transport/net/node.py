@@ -377,7 +377,7 @@ def _check_batch(topic: str, batch: BatchPolicy, fits: int, message_size: int) -
     wanted = min(batch.max_data_bytes, batch.auto_flush_size)
     if batch.enable and fits < wanted < INFINITE:
         _log.warning(
-            "topic %r: batch.max_data_bytes=%d exceeds mtu %d; batches are limited to %d bytes including their "
+            "topic %r: max_data_bytes %d of a batch exceeds mtu %d; batches are limited to %d bytes including their "
             "metadata",
             topic,
             wanted,

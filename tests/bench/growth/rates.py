@@ -94,5 +94,5 @@ def _pump(process: Any, seconds: float, samples: int = 1 << 62) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.counters().get(_RECEIVED, 0) < samples:
         time.sleep(0.02)
-        process.commit(process.cursor().position)
+        process.commit_position(process.cursor().position)
         process.check()
