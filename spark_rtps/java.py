@@ -63,10 +63,10 @@ def use_java() -> None:
 def _version(java: str) -> int | None:
     """The feature version of a java binary: 8 for 1.8.0_402, 17 for 17.0.15."""
     try:
-        message = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', message)
+    match = re.search(r'version "(?:1\.)?(\d+)', printed)
     return int(match[1]) if match else None
 
 

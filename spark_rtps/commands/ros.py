@@ -98,17 +98,17 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
     inbox = Inbox(participant.node, capacity=_INBOX_BYTES)
     inbox.join_topic(ReaderSpec(GRAPH_TOPIC, GRAPH_TYPE, GRAPH_QOS))
     deadline = time.monotonic() + patience
-    message: dict[bytes, list[RosNodeSeen]] = {}
+    by_participant: dict[bytes, list[RosNodeSeen]] = {}
     while True:
         arrivals = inbox.arrived.count
         for frame in inbox.take_frames():
             for prefix, nodes in nodes_of(frame.run.samples()):
                 if prefix == frame.run.writer.prefix:  # a participant may only publish its own nodes
-                    message[prefix] = nodes
+                    by_participant[prefix] = nodes
         inbox.hold(0)
         inbox.go_on()
         if time.monotonic() >= deadline or not inbox.arrived.wait(arrivals, deadline):
             break
     inbox.close()
     there = {each.guid_prefix for each in participant.participants()}
-    return [node for prefix, nodes in message.items() if prefix in there for node in nodes]
+    return [node for prefix, nodes in by_participant.items() if prefix in there for node in nodes]

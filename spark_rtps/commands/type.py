@@ -84,9 +84,9 @@ def show_type(
             announced_type.keyed,
             announced_type.struct,
         )
-    message = _logged(found, mine)
-    typer.echo(json.dumps(message, indent=2) if as_json else visible(_text(message)))
-    if any(message.get(key) for key, _ in _ABILITIES):
+    described = _described(found, mine)
+    typer.echo(json.dumps(described, indent=2) if as_json else visible(_text(described)))
+    if any(described.get(key) for key, _ in _ABILITIES):
         raise typer.Exit(1)
 
 
@@ -119,12 +119,12 @@ def _recorded(served: Served, name: str) -> _FoundType:
     return _FoundType(one.topic, f"writer {writer}", type_name, keyed, struct)
 
 
-def _logged(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
+def _described(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
     from ..columns.compatibility import cannot_read, cannot_write
     from ..columns.type_sources import TopicType
     from ..transport.types.idl.printer import print_idl
 
-    message: dict[str, object] = {
+    described: dict[str, object] = {
         "topic": found.topic,
         "type": found.type_name,
         "told_by": found.announced_by,
@@ -133,10 +133,10 @@ def _logged(found: _FoundType, mine: TopicType | None) -> dict[str, object]:
     }
     if mine is not None:
         topic = TopicType(found.type_name, found.keyed, found.struct)
-        message["against"] = mine.type_name
-        message["cannot_read_it"] = list(cannot_read(topic, mine))
-        message["cannot_write_it"] = list(cannot_write(topic, mine))
-    return message
+        described["against"] = mine.type_name
+        described["cannot_read_it"] = list(cannot_read(topic, mine))
+        described["cannot_write_it"] = list(cannot_write(topic, mine))
+    return described
 
 
 def _spark_schema(struct: Struct) -> str | None:
@@ -151,16 +151,16 @@ def _spark_schema(struct: Struct) -> str | None:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
 
 
-def _text(message: dict[str, object]) -> str:
+def _text(described: dict[str, object]) -> str:
     lines = [
-        f"// topic {message['topic']}, type {message['type']}, announced by {message['told_by']}",
-        str(message["idl"]),
+        f"// topic {described['topic']}, type {described['type']}, announced by {described['told_by']}",
+        str(described["idl"]),
     ]
-    if message["schema"] is not None:
-        lines += ["-- as a Spark schema", str(message["schema"])]
+    if described["schema"] is not None:
+        lines += ["-- as a Spark schema", str(described["schema"])]
     for key, able in _ABILITIES:
-        reasons = message.get(key)
+        reasons = described.get(key)
         if isinstance(reasons, list):
             can = "cannot" if reasons else "can"
-            lines += ["", f"-- {message['against']} {can} {able} this topic", *map(str, reasons)]
+            lines += ["", f"-- {described['against']} {can} {able} this topic", *map(str, reasons)]
     return "\n".join(lines)

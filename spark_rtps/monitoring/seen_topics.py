@@ -100,8 +100,8 @@ def name_of(participant: ParticipantData) -> str:
     """Its entity name; else the process and host among its properties, which are all that Cyclone DDS announces."""
     if participant.name:
         return participant.name
-    message = dict(participant.properties)
-    return "@".join(filter(None, (message.get("__ProcessName"), message.get("__Hostname"))))
+    properties = dict(participant.properties)
+    return "@".join(filter(None, (properties.get("__ProcessName"), properties.get("__Hostname"))))
 
 
 def qos_words(qos: Qos) -> list[str]:

@@ -144,28 +144,28 @@ def _dds_type(option: str, name: str) -> str:
 
 def _of_environment(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Options from ROS 2's environment variables; empty variables are ignored."""
-    message = {
+    variables = {
         name: text.strip() for name, text in environment.items() if name.startswith("ROS_") and text.strip()
     }
     found: dict[str, str] = {}
-    if (domain := message.get("ROS_DOMAIN_ID")) is not None and "domain" not in given:
+    if (domain := variables.get("ROS_DOMAIN_ID")) is not None and "domain" not in given:
         if not domain.isascii() or not domain.isdigit() or int(domain[:4]) > 232:
             raise OptionError(
                 "ROS_DOMAIN_ID", domain, "must be a domain id, 0 to 232; or set the option domain"
             )
         found["domain"] = domain
-    distribution = message.get("ROS_DISTRO", "").lower()
+    distribution = variables.get("ROS_DISTRO", "").lower()
     if distribution in BY_KEY["type.ros_distribution"].choices:
         found["type.ros_distribution"] = distribution
-    return found | _range(message)
+    return found | _range(variables)
 
 
-def _range(message: Mapping[str, str]) -> dict[str, str]:
+def _range(variables: Mapping[str, str]) -> dict[str, str]:
     """Whom the participant looks for."""
-    peers = [peer.strip() for peer in message.get("ROS_STATIC_PEERS", "").split(";") if peer.strip()]
-    if message.get("ROS_LOCALHOST_ONLY") == "1":  # it takes precedence over the range, as in ROS 2
+    peers = [peer.strip() for peer in variables.get("ROS_STATIC_PEERS", "").split(";") if peer.strip()]
+    if variables.get("ROS_LOCALHOST_ONLY") == "1":  # it takes precedence over the range, as in ROS 2
         return {"interface": _LOCALHOST, "peers": _LOCALHOST}
-    reach = message.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET").upper()
+    reach = variables.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET").upper()
     match reach:
         case "SUBNET" | "SYSTEM_DEFAULT":
             return {"peers": ",".join(peers)} if peers else {}

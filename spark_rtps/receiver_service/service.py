@@ -90,7 +90,7 @@ class Service:
     def _loop(self, supervisor: Supervisor, show: Callable[[Supervisor], None] | None) -> None:
         begun = time.monotonic_ns()
         period = watchdog_period()
-        is_ready, barked_at, message = False, 0, ""
+        is_ready, barked_at, shown = False, 0, ""
         while self._end_wanted is None:
             if self._reload_wanted:
                 self._reload_wanted = False
@@ -104,8 +104,8 @@ class Service:
             if period is not None and now - barked_at >= period // 3 and supervisor.is_alive:
                 barked_at = now
                 notify("WATCHDOG=1")
-            if is_ready and message != (status := _status(supervisor)):
-                message = status
+            if is_ready and shown != (status := _status(supervisor)):
+                shown = status
                 notify(status)
             if show is not None:
                 show(supervisor)

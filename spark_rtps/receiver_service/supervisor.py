@@ -140,15 +140,15 @@ class Supervisor:
             raise ReceiverFileError(config.file, "", "directory", fix)
         wanted_now = self._all_wanted_now(config)  # this may raise, before anything has changed
         old, self.config = self.config, config
-        message = []
+        changes = []
         if any(getattr(old, name) != getattr(config, name) for name in _OF_SERVER):
             self._server.replace(config)
-            message.append("the server starts again")
-        message += self._reload_subscriptions(config, wanted_now)
+            changes.append("the server starts again")
+        changes += self._reload_subscriptions(config, wanted_now)
         self._full.clear()
         self._refused.clear()
         self._refused_logged = 0
-        return message
+        return changes
 
     def drain(self, *, dispose: bool, patience: float, pause: Callable[[], None]) -> list[str]:
         """End everything in order; returns the backlog, a sentence for each group that is behind.
@@ -240,21 +240,21 @@ class Supervisor:
     def _reload_subscriptions(
         self, config: ReceiverServiceConfig, wanted_now: dict[str, Wanted | None]
     ) -> list[str]:
-        message = []
+        changes = []
         for name, next_one in wanted_now.items():
             keeper = self._keepers[name]
             if next_one is None:
                 self._leave(name)
-                message.append(f"{name} ends; its log {keeper.directory} stays in case it is added again")
+                changes.append(f"{name} ends; its log {keeper.directory} stays in case it is added again")
                 continue
             if not next_one.is_like(keeper.next_wanted):
-                message.append(f"{name} has changed and starts again")
+                changes.append(f"{name} has changed and starts again")
             keeper.replace(next_one)
         for each in config.subscriptions:
             if each.name not in self._keepers:
                 self._keep(each)
-                message.append(f"{each.name} is new")
-        return message
+                changes.append(f"{each.name} is new")
+        return changes
 
     def _wanted_now(
         self, old: Wanted, files: dict[str, Wanted], patterns: dict[str, Wanted]

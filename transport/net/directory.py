@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from typing import Protocol
 
 from ..partitions import partitions_match
 from ..protocol.discovery.remote_participant import Announcement
@@ -14,19 +12,14 @@ from ..structure import Guid, is_keyed
 from ..types.model import Struct
 from ..types.ros_hash import hash_in
 from ..types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
+from .matched_readers import LockOwner
 from .receiving_node import NamedType, TypeIdentity
-
-
-class DomainMember(Protocol):
-    """Owns the lock that guards the data (`net.node.Node`)."""
-
-    lock: threading.RLock
 
 
 class Directory:
     """The look-ups of one node; each takes the node's lock where it needs it."""
 
-    def __init__(self, node: DomainMember, participant: RtpsParticipant, domain: int) -> None:
+    def __init__(self, node: LockOwner, participant: RtpsParticipant, domain: int) -> None:
         self.node = node
         self.participant = participant
         #: The id of the DDS domain.

@@ -87,11 +87,15 @@ class _Comparison:
     def strongly_assignable(self, path: str, writer: Type, reader: Type, *, has_end: bool = False) -> None:
         """§7.2.4.3: assignable, and the reader can skip what it does not know of the writer's values."""
         writer, reader = resolve(writer), resolve(reader)
-        message, outer = len(self.reasons), self.has_end
+        known_reasons, outer = len(self.reasons), self.has_end
         self.has_end = has_end
         self.assignable(path, writer, reader)
         self.has_end = outer
-        if len(self.reasons) == message and not self.types.same(writer, reader) and not is_delimited(writer):
+        if (
+            len(self.reasons) == known_reasons
+            and not self.types.same(writer, reader)
+            and not is_delimited(writer)
+        ):
             where, text = self.types.difference(path, writer, reader)
             self.say(where, f"{text}, and {_innermost(writer)} is @final: both must be the same")
 

@@ -265,9 +265,9 @@ def _enum(description: x.EnumeratedType[Any, Any], name: str) -> TypeTree:
     default = None
     for literal in description.literal_seq:
         value = literal.common.value
-        message = _name(literal.detail, f"v{value}" if value >= 0 else f"v_{-value}")
+        literal_name = _name(literal.detail, f"v{value}" if value >= 0 else f"v_{-value}")
         # those that Fast DDS 3 reads from IDL are qualified
-        literals.append((message.rpartition("::")[2], value))
+        literals.append((literal_name.rpartition("::")[2], value))
         # the first one is the default anyway
         if literal.common.flags & IS_DEFAULT and len(literals) > 1:
             default = literals[-1][0]
@@ -312,12 +312,12 @@ def _notes(
 ) -> tuple[tuple[str, int | float | str | bool], ...]:
     if isinstance(detail, x.MinimalMemberDetail) or detail.ann_builtin is None:
         return ()
-    message = detail.ann_builtin
-    limits = (("max", message.max), ("min", message.min))
+    annotations = detail.ann_builtin
+    limits = (("max", annotations.max), ("min", annotations.min))
     notes = {
-        "hashid": message.hash_id,
+        "hashid": annotations.hash_id,
         **{name: limit.value for name, limit in limits if limit is not None},
-        "unit": message.unit,
+        "unit": annotations.unit,
     }
     # a type with NaN would equal no type, not even itself in another process
     return tuple(
