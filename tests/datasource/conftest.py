@@ -7,9 +7,10 @@ import pytest
 
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
-from spark_rtps.datasource import source_process
+from spark_rtps.datasource import receiver_services, source_process
 from spark_rtps.serving.client import connections
 from spark_rtps.transport.log_once import LogOnce
+from tests.datasource.receiver_service_scene import ReceiverServices
 from tests.datasource.stream_reader_scene import Source
 
 
@@ -34,3 +35,10 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     for one in made:
         one.reader.stop()
     connections.close_all()
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
+    """Two receivers; what failed is tried again without a pause."""
+    monkeypatch.setattr(receiver_services, "_PAUSE_SECONDS", 0.0)
+    return ReceiverServices(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 import uuid
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
 
 from spark_rtps.datasource.receiver_service_stream_reader import ReceiverServiceStreamReader
 from spark_rtps.datasource.schema import plan_source
@@ -25,7 +27,7 @@ from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.protocol.discovery.topic_selection import TopicSelection
 from spark_rtps.transport.receiver.writer_types import AnnouncedTypes, WriterTopic
 from spark_rtps.transport.structure import Guid
-from tests.datasource.stream_reader_scene import COLUMNS
+from tests.datasource.stream_reader_scene import ALL, COLUMNS
 from tests.support.stream_logs import POINT, RECEPTION, WRITER, encoded, points, run_of
 
 ADDRESSES = {"a": "h1:1", "b": "h2:1"}
@@ -161,3 +163,9 @@ class ReceiverServices:
 def ids(reader: Any, parts: Iterable[InputPartition]) -> list[int]:
     task = pickle.loads(pickle.dumps(reader))
     return [i for part in parts for batch in task.read(part) for i in batch.column("id").to_pylist()]
+
+
+def step(reader: Any, start: dict[str, Any], limit: ReadLimit = ALL) -> tuple[dict[str, Any], list[int]]:
+    """Plan and read one micro-batch from ``start`` on: its end, and the ids of its rows in order."""
+    end = reader.latestOffset(json.loads(json.dumps(start)), limit)
+    return end, sorted(ids(reader, reader.partitions(start, end)))

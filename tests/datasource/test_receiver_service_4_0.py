@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_rtps.datasource import receiver_services as module
 from spark_rtps.datasource.receiver_service_stream_reader_4_0 import ReceiverServiceStreamReader40
 from spark_rtps.datasource.schema import plan_source
 from tests.datasource.receiver_service_scene import ReceiverServices, ids, settings_of
 from tests.datasource.stream_reader_scene import ALL, COLUMNS
-
-
-@pytest.fixture
-def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
-    return ReceiverServices(tmp_path)
 
 
 def reader_of(services: ReceiverServices, **options: object) -> ReceiverServiceStreamReader40:

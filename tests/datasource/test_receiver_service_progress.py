@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from pathlib import Path
 from typing import Any, Never
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_rtps.datasource import receiver_service_stream as stream_module
 from spark_rtps.datasource import receiver_services as module
@@ -24,20 +23,9 @@ from spark_rtps.transport.log.counters import COUNTERS_FILE, Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.host_clocks import Clocks
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.datasource.receiver_service_scene import FakeReceiver, ReceiverServices, ids, settings_of
+from tests.datasource.receiver_service_scene import FakeReceiver, ReceiverServices, ids, settings_of, step
 from tests.datasource.stream_reader_scene import ALL, COLUMNS
 from tests.support.stream_logs import encoded, points, run_of
-
-
-@pytest.fixture
-def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
-    return ReceiverServices(tmp_path)
-
-
-def step(reader: Any, start: dict[str, Any], limit: ReadLimit = ALL) -> tuple[dict[str, Any], list[int]]:
-    end = reader.latestOffset(json.loads(json.dumps(start)), limit)
-    return end, sorted(ids(reader, reader.partitions(start, end)))
 
 
 def receive(receiver: FakeReceiver, first: int, count: int, *, frame: int = 10_000) -> None:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from spark_rtps.datasource import receiver_services as module
 from spark_rtps.datasource.receiver_service_batch_reader import ReceiverServiceBatchReader
 from spark_rtps.datasource.receiver_service_slices import wrong_slices
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.transport.errors import UsageError
 from tests.datasource.receiver_service_scene import ReceiverServices, settings_of
 from tests.datasource.stream_reader_scene import ALL, COLUMNS
-
-
-@pytest.fixture
-def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
-    return ReceiverServices(tmp_path)
 
 
 def sliced(services: ReceiverServices, a: str | None, b: str | None) -> None:

@@ -6,11 +6,10 @@ import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_rtps.datasource import receiver_services as module
 from spark_rtps.datasource.offsets import ReceiverServiceOffset
@@ -18,20 +17,9 @@ from spark_rtps.datasource.receiver_service_batch_reader import ReceiverServiceB
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import LogLostError, OptionError, RangeServerError, UsageError
-from tests.datasource.receiver_service_scene import ReceiverServices, ids, settings_of
+from tests.datasource.receiver_service_scene import ReceiverServices, ids, settings_of, step
 from tests.datasource.stream_reader_scene import ALL, COLUMNS
 from tests.support.stream_logs import RECEPTION
-
-
-@pytest.fixture
-def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReceiverServices:
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
-    return ReceiverServices(tmp_path)
-
-
-def step(reader: Any, start: dict[str, Any], limit: ReadLimit = ALL) -> tuple[dict[str, Any], list[int]]:
-    end = reader.latestOffset(json.loads(json.dumps(start)), limit)
-    return end, sorted(ids(reader, reader.partitions(start, end)))
 
 
 class TestStream:

@@ -240,10 +240,8 @@ class Steps:
         assert claim is not None
         claim.data[:] = np.frombuffer(payload(0, claim.sn, 100), np.uint8)
         if finish:
-            getattr(self.writer.claims, "commit_claim" if finish == "commit" else finish)(
-                claim, now=self.script.now
-            )
-        if finish == "commit":
+            getattr(self.writer.claims, finish)(claim, now=self.script.now)
+        if finish == "commit_claim":
             self.committed.append((claim.claim.start, claim.sn))
 
     def fill(self) -> None:
@@ -263,7 +261,7 @@ class Steps:
 
     def go_through(self) -> None:
         self.write()
-        self.claim("commit")
+        self.claim("commit_claim")
         self.claim("abort")
         self.write(7_900)  # it may not fit the term
         self.claim("")

@@ -124,7 +124,7 @@ class Scene:
 
     def forge(self, forgery: Forgery) -> None:
         self.count += 1
-        heartbeats = getattr(self.writer._sender.heartbeats, "_count", 0)
+        heartbeats = self.writer._sender.heartbeats._count
         sn, count = forgery.number, (heartbeats + forgery.count) % (1 << 31)
         me, reader, now = self.writer.guid, self.reader, self.link.now
         match forgery.kind:

@@ -102,8 +102,8 @@ class Scene:
         claim = self.writer.claims.make(40, timestamp=now, now=now)
         assert claim is not None
         claim.data[:] = np.frombuffer(payload(0, number, 40), np.uint8)
-        getattr(self.writer.claims, "commit_claim" if finish == "commit" else finish)(claim, now=now)
-        if finish == "commit":
+        getattr(self.writer.claims, finish)(claim, now=now)
+        if finish == "commit_claim":
             self.returned.append(number)
 
     def exchange(self) -> None:
@@ -163,7 +163,7 @@ WRITES: list[Step] = [
 ]
 CLAIMS: list[Step] = [
     Scene.write,
-    lambda scene: scene.claim("commit"),
+    lambda scene: scene.claim("commit_claim"),
     Scene.exchange,
     lambda scene: scene.claim("abort"),
     Scene.write,

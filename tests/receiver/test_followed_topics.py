@@ -135,7 +135,7 @@ def test_other_types_and_more_topics_than_there_is_room_for(
         node.changes += 1
         assert reported(topics.new_topics()) == []
         assert log.metadata[READERS] is not None
-    assert "topic 'rt/2': selected by 'rt/.*', but not read: the limit of 2 t" in caplog.text
+    assert "topic 'rt/2': selected by 'rt/.*', but not read: the limit of 2 topics is reached" in caplog.text
     assert "topic 'rt/other': selected by 'rt/.*', but not read: its type is 'O'" in caplog.text
     assert len(caplog.records) == 3, "each is said once"
 
